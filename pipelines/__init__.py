@@ -1,0 +1,1 @@
+"""From event to table: the event log, the fold over it, and the Delta tables it writes."""

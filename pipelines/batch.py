@@ -1,0 +1,321 @@
+"""What one micro-batch did to one shard, and how the shards' parts become one epoch.
+
+`ShardFold` runs the pure fold over a shard's records and collects; `Batch.merge` puts the shards together on the
+driver. Neither knows Spark: the processor and foreachBatch are thin shells around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from pipelines.fold import rows as fold_rows
+from pipelines.fold.changes import RowChange, changes_of, command_name, command_of, is_audited
+from pipelines.fold.codec import Shard, decode_topics, encode_topics, pack_group, unpack_group
+from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, TopicTable, Verdict
+from pipelines.fold.step import GroupChange, KvChange, expire, resume_gap_ms, resume_group, step_group, step_kv
+from pipelines.tables.arrow import (
+    DELETE,
+    QUARANTINE_SCHEMA,
+    UPDATE,
+    ChangeRows,
+    from_ipc,
+    net_operations,
+    operations,
+    to_ipc,
+)
+from schemas import events
+from schemas.errors import EventDecodeError
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
+
+_json = msgspec.json.Encoder()
+_TABLES = {table.name: table for table in STATE_TABLES}
+
+
+class Record(NamedTuple):
+    """One log record as Spark hands it over. ``payload`` is None on a shard that only has to see the time pass."""
+
+    offset: int
+    event_time_ms: int
+    key: str | None
+    payload: bytes | None
+
+
+class Cut(msgspec.Struct):
+    """How far a shard got. ``whole`` says that its live rows were reported in full, not only the touched ones."""
+
+    shard: int
+    offset: int
+    event_time_ms: int
+    watermark_ms: int
+    whole: bool
+
+
+@dataclass(slots=True)
+class TopicStore:
+    """Where a shard's topics are kept between batches (Spark's MapState, or a dict in tests)."""
+
+    get: Callable[[str], bytes | None]
+    put: Callable[[str, bytes], None]
+    remove: Callable[[str], None]
+
+
+class ShardFold:
+    """Folds one shard's part of one micro-batch.
+
+    Call `apply` for every record in offset order (or `settle` for a fired timer), then `finish`, then `emit`.
+    """
+
+    def __init__(self, shard_key: int, shard: Shard, topics: TopicStore, run_id: str, watermark_ms: int) -> None:
+        self._shard_key = shard_key
+        self._shard = shard
+        self._store = topics
+        self._watermark_ms = watermark_ms
+        self._groups: dict[str, BrokerGroup] = {
+            packed.broker_name: unpack_group(packed, self._lazy(packed.broker_name)) for packed in shard.groups
+        }
+        self._start = dict(self._groups)
+        self._kv: KvTable = shard.kv
+        self._row_changes: list[RowChange] = []
+        self._change_rows = ChangeRows()
+        self._outcomes: list[dict[str, Any]] = []
+        self._quarantine: list[dict[str, Any]] = []
+        self._offset = -1
+        self._event_time_ms = 0
+        self._whole = shard.run_id != run_id
+        self._run_id = run_id
+
+    def apply(self, record: Record) -> None:
+        """Fold one record. A record that cannot be read is put aside and changes nothing."""
+        self._offset = max(self._offset, record.offset)
+        self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
+        at = At(record.offset, max(record.event_time_ms, self._shard.now_ms))
+        self._shard.now_ms = at.now_ms
+        try:
+            event = events.decode(record.payload or b"")
+            if events.routing_key(event) != record.key:
+                raise EventDecodeError(reason=f"key {record.key!r} does not belong to this event")
+            self._fold(event, at)
+        except EventDecodeError as error:
+            self._put_aside(record, str(error))
+        except Exception as error:
+            # A defect in a rule must not stop every broker's registration: rules are pure, so nothing is half done.
+            self._put_aside(record, f"{type(error).__name__}: {error}")
+
+    def _fold(self, event: events.AnyEvent, at: At) -> None:
+        match event:
+            case events.PutKvConfig() | events.DeleteKvConfig():
+                self._note(step_kv(self._kv, event, at))
+            case events.Clock():
+                self._settle(at.now_ms)
+            case events.Resume():
+                self._resume(event, at)
+            case events.DeleteTopic():
+                verdicts = [self._step(group, event, at, audit=False) for group in list(self._groups.values())]
+                self._audit(event, at, APPLIED if "applied" in verdicts else UNCHANGED)
+            case events.RegisterTopic():
+                self._step(self._group(event.queue_data.broker_name), event, at)
+            case _:
+                self._step(self._group(event.broker_name), event, at)
+
+    def settle(self, watermark_ms: int) -> None:
+        """Expire every silent group whose deadline lies before the watermark."""
+        self._settle(watermark_ms)
+
+    def finish(self) -> Shard:
+        """Write back what changed and return the shard to store.
+
+        Topics are written only where they changed.
+        """
+        for name, group in self._groups.items():
+            start = self._start.get(name)
+            if start is None or start.topics is not group.topics:
+                if group.topics.rows:
+                    self._store.put(name, encode_topics(group.topics.rows))
+                elif start is not None:
+                    self._store.remove(name)
+        for name in self._start.keys() - self._groups.keys():
+            self._store.remove(name)
+        self._shard.groups = [pack_group(group) for group in self._groups.values()]
+        self._shard.kv = {namespace: dict(entries) for namespace, entries in self._kv.items()}
+        self._shard.run_id = self._run_id
+        return self._shard
+
+    def next_expiry_ms(self) -> int | None:
+        """Earliest deadline in the shard."""
+        deadlines = (group.next_expiry_ms() for group in self._groups.values())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def emit(self) -> Iterable[tuple[str, bytes]]:
+        """(kind, payload) rows for the driver: operations per table, liveness, history, outcomes, cut."""
+        net = net_operations(self._row_changes)
+        net.pop(BROKER_LIVE_TABLE.name, None)  # always reported as liveness, below
+        for table_name, ops in net.items():
+            yield f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops))
+        live = list(self._live_rows())
+        if live:
+            yield "live", to_ipc(operations(BROKER_LIVE_TABLE, live))
+        if len(self._change_rows):
+            yield "changes", to_ipc(self._change_rows.table())
+        if self._outcomes:
+            yield "outcomes", _json.encode(self._outcomes)
+        if self._quarantine:
+            yield "quarantine", to_ipc(pa.Table.from_pylist(self._quarantine, schema=QUARANTINE_SCHEMA))
+        cut = Cut(self._shard_key, self._offset, self._event_time_ms, self._watermark_ms, self._whole)
+        yield "cut", _json.encode(cut)
+
+    def _lazy(self, name: str) -> TopicTable:
+        def load() -> Mapping[str, Any]:
+            data = self._store.get(name)
+            return decode_topics(data) if data is not None else {}
+
+        return TopicTable(load=load)
+
+    def _group(self, name: str) -> BrokerGroup:
+        return self._groups.get(name) or BrokerGroup(name)
+
+    def _settle(self, now_ms: int) -> None:
+        for group in list(self._groups.values()):
+            deadline = group.next_expiry_ms()
+            if deadline is not None and deadline < now_ms:
+                self._expire(group, now_ms)
+
+    def _expire(self, group: BrokerGroup, now_ms: int) -> BrokerGroup:
+        for change in expire(group, now_ms):
+            self._note(change)
+            group = change.after
+        return group
+
+    def _step(self, group: BrokerGroup, event: events.AnyEvent, at: At, *, audit: bool = True) -> Verdict:
+        group = self._expire(group, at.now_ms)
+        change = step_group(group, event, at)
+        self._note(change, audit=audit)
+        return change.outcome.verdict
+
+    def _resume(self, event: events.Resume, at: At) -> None:
+        if event.previous_event_time_ms is not None:
+            self._settle(event.previous_event_time_ms)
+        gap_ms = resume_gap_ms(self._shard.resumed_ms, event, at)
+        for name, group in self._groups.items():
+            self._groups[name] = resume_group(group, event, gap_ms)
+        self._shard.resumed_ms = at.now_ms
+        self._audit(event, at, Outcome("applied", result={"gapMillis": gap_ms}))
+
+    def _note(self, change: GroupChange | KvChange, *, audit: bool = True) -> None:
+        if isinstance(change, KvChange):
+            self._kv = change.after
+        elif change.after.empty:
+            self._groups.pop(change.after.broker_name, None)
+        else:
+            self._groups[change.after.broker_name] = change.after
+        rows = list(changes_of(change))
+        if rows:
+            self._row_changes.extend(rows)
+            actor = _json.encode(change.event.actor).decode() if change.event is not None else None
+            self._change_rows.add(
+                rows,
+                offset=change.at.offset,
+                event_time_ms=change.at.now_ms,
+                command=command_of(change),
+                actor=actor,
+            )
+        if audit and change.event is not None and is_audited(change.event, change.outcome.verdict):
+            self._audit(change.event, change.at, change.outcome)
+
+    def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:
+        fields = msgspec.to_builtins(event)
+        fields.pop("command")
+        fields.pop("actor")
+        for bulky in ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerList", "channel"):
+            fields.pop(bulky, None)
+        self._outcomes.append(
+            {
+                "offset": at.offset,
+                "eventTime": at.now_ms,
+                "command": command_name(event),
+                "outcome": outcome.verdict,
+                "reason": outcome.reason,
+                "result": outcome.result,
+                "actor": _json.encode(event.actor).decode(),
+                "brokerName": fields.get("brokerName") or (fields.get("queueData") or {}).get("brokerName"),
+                "topic": fields.get("topic"),
+                "key": _json.encode(fields).decode(),
+            }
+        )
+
+    def _put_aside(self, record: Record, error: str) -> None:
+        self._quarantine.append(
+            {
+                "offset": record.offset,
+                "eventTime": record.event_time_ms * 1000,
+                "key": record.key,
+                "error": error,
+                "payload": record.payload,
+            }
+        )
+
+    def _live_rows(self) -> Iterable[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
+        """Rows of brokerLiveTable of the groups that moved, or of all at the start of a driver run."""
+        for name in dict.fromkeys([*self._start, *self._groups]):
+            before, after = self._start.get(name), self._groups.get(name)
+            if before is after and not self._whole:
+                continue
+            old = fold_rows.rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
+            new = fold_rows.rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
+            for key, values in new.items():
+                if self._whole or old.get(key) != values:
+                    yield key, values, UPDATE
+            for key in old:
+                if key not in new:
+                    yield key, None, DELETE
+
+
+@dataclass(slots=True)
+class Batch:
+    """The shards' parts of one micro-batch, put together.
+
+    ``quiet`` means: nothing but unchanged heartbeats, so that no epoch is due.
+    """
+
+    operations: dict[str, list[pa.Table]] = field(default_factory=dict)
+    live: list[pa.Table] = field(default_factory=list)
+    changes: list[pa.Table] = field(default_factory=list)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: list[pa.Table] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+
+    @classmethod
+    def merge(cls, parts: Iterable[tuple[str, bytes]]) -> Batch:
+        """Put emitted (kind, payload) rows of all shards together.
+
+        A command that went to every shard has one outcome: applied if any shard applied it.
+        """
+        batch = cls()
+        by_offset: dict[int, dict[str, Any]] = {}
+        for kind, payload in parts:
+            if kind.startswith("ops:"):
+                batch.operations.setdefault(kind.removeprefix("ops:"), []).append(from_ipc(payload))
+            elif kind == "live":
+                batch.live.append(from_ipc(payload))
+            elif kind == "changes":
+                batch.changes.append(from_ipc(payload))
+            elif kind == "quarantine":
+                batch.quarantine.append(from_ipc(payload))
+            elif kind == "outcomes":
+                for entry in msgspec.json.decode(payload):
+                    known = by_offset.setdefault(entry["offset"], entry)
+                    if known is not entry and entry["outcome"] == "applied":
+                        known["outcome"] = "applied"
+            else:
+                batch.cuts.append(msgspec.json.decode(payload, type=Cut))
+        batch.outcomes = [by_offset[offset] for offset in sorted(by_offset)]
+        return batch
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing happened that anybody could see."""
+        return not (self.operations or self.changes or self.outcomes or self.quarantine)

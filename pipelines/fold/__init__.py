@@ -1,0 +1,15 @@
+"""The fold: what every event means for the route tables.
+
+Pure functions of (state, event): no clock, no I/O, no logging, no Spark. Rules are those of RouteInfoManager and
+KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, docs/known-differences.md says why.
+
+    state.py        what is remembered per broker group, and for KV configuration
+    registration.py REGISTER_BROKER
+    liveness.py     heartbeats, unregistration, lost connections, expiry, time without gateways
+    topics.py       delete and register topic, write permission
+    kvconfig.py     KV configuration
+    step.py         step(state, event): the dispatch
+    changes.py      what changed between two states, as table rows
+    rows.py         state to table rows and back
+    replay.py       a log prefix to its state: recovery, audit, oracle
+"""

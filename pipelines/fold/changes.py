@@ -1,0 +1,133 @@
+"""What changed between two states, as table rows.
+
+A `RowChange` is one row of one state table before and after. For brokerLiveTable the columns that every heartbeat
+moves do not count: a heartbeat is no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from pipelines.fold.rows import kv_rows, rows_of
+from pipelines.fold.state import BrokerGroup, KvTable
+from pipelines.fold.step import BROKER_EXPIRED, GroupChange, KvChange
+from schemas.events import (
+    AddWritePerm,
+    AnyEvent,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterTopic,
+    Resume,
+    UnregisterBroker,
+    WipeWritePerm,
+)
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    BROKER_LIVE_TABLE,
+    CLUSTER_ADDR_TABLE,
+    FILTER_SERVER_TABLE,
+    KV_CONFIG_TABLE,
+    TOPIC_QUEUE_MAPPING_INFO_TABLE,
+    TOPIC_QUEUE_TABLE,
+    Table,
+)
+
+LIVENESS_COLUMNS: Final = frozenset(
+    {"lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "topicConfigDigest", "channels"}
+)
+"""Columns of brokerLiveTable that move without anything having changed."""
+
+_LIVE_COUNTED: Final = tuple(
+    index for index, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in LIVENESS_COLUMNS
+)
+
+
+class RowChange(NamedTuple):
+    """One row before and after; None where there is none. Values are in the order of ``table.value_columns``."""
+
+    table: Table
+    key: tuple[Any, ...]
+    before: tuple[Any, ...] | None
+    after: tuple[Any, ...] | None
+
+
+def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
+    """Every changed row of one group, table by table in commit order."""
+    if before is after:
+        return
+    if before.topics is not after.topics:
+        yield from _diff(TOPIC_QUEUE_TABLE, before, after)
+    if _addr_fields(before) != _addr_fields(after):
+        yield from _diff(BROKER_ADDR_TABLE, before, after)
+    if before.clusters != after.clusters:
+        yield from _diff(CLUSTER_ADDR_TABLE, before, after)
+    if before.live is not after.live:
+        for change in _diff(BROKER_LIVE_TABLE, before, after):
+            if change.before is None or change.after is None or _counted(change.before) != _counted(change.after):
+                yield change
+    if before.filter_servers is not after.filter_servers:
+        yield from _diff(FILTER_SERVER_TABLE, before, after)
+    if before.mappings is not after.mappings:
+        yield from _diff(TOPIC_QUEUE_MAPPING_INFO_TABLE, before, after)
+
+
+def kv_changes(before: KvTable, after: KvTable) -> Iterator[RowChange]:
+    """Every changed row of kvConfigTable."""
+    if before is not after:
+        yield from _diff_rows(KV_CONFIG_TABLE, kv_rows(before), kv_rows(after))
+
+
+def changes_of(change: GroupChange | KvChange) -> Iterator[RowChange]:
+    """The row changes of one step."""
+    if isinstance(change, KvChange):
+        return kv_changes(change.before, change.after)
+    return row_changes(change.before, change.after)
+
+
+def command_of(change: GroupChange | KvChange) -> str:
+    """RequestCode name of the cause, or BROKER_EXPIRED."""
+    return BROKER_EXPIRED if change.event is None else command_name(change.event)
+
+
+def command_name(event: AnyEvent) -> str:
+    """The tag an event has on the log."""
+    return str(event.__struct_config__.tag)
+
+
+def is_audited(event: AnyEvent, verdict: str) -> bool:
+    """Whether a command gets a row of its own in routeChangeTable and an entry in the epoch's outcomes.
+
+    Every refusal, every admin command whatever became of it, every unregistration that removed something, and every
+    RESUME: the operator wants to know when nobody was listening.
+    """
+    if verdict == "rejected":
+        return True
+    if isinstance(event, UnregisterBroker):
+        return verdict == "applied"
+    return isinstance(
+        event, DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | Resume
+    )
+
+
+def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
+    return _diff_rows(table, rows_of(table, before), rows_of(table, after))
+
+
+def _diff_rows(table: Table, old: Any, new: Any) -> Iterator[RowChange]:
+    for key, values in new.items():
+        previous = old.get(key)
+        if previous != values:
+            yield RowChange(table, key, previous, values)
+    for key, values in old.items():
+        if key not in new:
+            yield RowChange(table, key, values, None)
+
+
+def _addr_fields(group: BrokerGroup) -> tuple[object, ...]:
+    return (group.known, group.cluster, group.broker_addrs, group.zone_name, group.enable_acting_master)
+
+
+def _counted(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(values[index] for index in _LIVE_COUNTED)

@@ -1,0 +1,166 @@
+"""Who is alive: heartbeats, unregistration, lost connections, expiry, and time in which no gateway was listening.
+
+A broker has expired at an instant if and only if that instant is past its ``expire_ms`` (last heartbeat plus its
+timeout). `settle` removes the expired ones; the shell settles a group before it applies the group's next event, and
+again by an event-time timer when the group stays silent. Both use the deadline itself as the time of the expiry, so
+what is written does not depend on when it was noticed.
+
+Deliberate differences from RocketMQ (docs/known-differences.md): liveness is per group and address; a stale live row
+whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
+still hears it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pipelines.fold.state import (
+    APPLIED,
+    UNCHANGED,
+    At,
+    BrokerGroup,
+    BrokerKey,
+    HeardChannel,
+    Outcome,
+    TopicTable,
+    replace,
+    without,
+)
+from schemas.broker import MASTER_ID, PERM_WRITE
+from schemas.events import BrokerHeartbeat, ChannelClosed, UnregisterBroker
+
+
+def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[BrokerGroup, Outcome]:
+    """904, 322: refresh the live row; nothing happens for an unknown broker (updateBrokerInfoUpdateTimestamp)."""
+    key = (event.cluster_name, event.broker_addr)
+    live = group.live.get(key)
+    if live is None:
+        return group, UNCHANGED
+    channels = live.channels
+    heard = channels.get(event.actor.gateway)
+    if heard is not None:
+        channels = {**channels, event.actor.gateway: HeardChannel(heard.connection, at.now_ms)}
+    refreshed = msgspec.structs.replace(
+        live,
+        last_update_ms=at.now_ms,
+        last_update_offset=at.offset,
+        expire_ms=at.now_ms + live.heartbeat_timeout_ms,
+        channels=channels,
+    )
+    return replace(group, live={**group.live, key: refreshed}), UNCHANGED
+
+
+def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
+    """104. RocketMQ fails half way when brokerId is missing: the live row is gone, address and topics stay."""
+    key = (event.cluster_name, event.broker_addr)
+    if event.broker_id is None and group.broker_addrs:
+        after = _without_live(group, key)
+    else:
+        after = remove_broker(group, key)
+    return after, UNCHANGED if after is group else APPLIED
+
+
+def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[BrokerGroup, Outcome]:
+    """BrokerHousekeepingService.onChannelClose: the broker leaves, unless another gateway still hears it.
+
+    A connection that has been replaced by a newer registration of the same broker counts for nothing. Another
+    gateway's connection counts while the broker was heard there within its own heartbeat timeout.
+    """
+    key = (event.cluster_name, event.broker_addr)
+    live = group.live.get(key)
+    if live is None:
+        return group, UNCHANGED
+    bound = live.channels.get(event.channel.gateway)
+    if bound is None or bound.connection != event.channel.connection:
+        return group, UNCHANGED
+    others = {
+        gateway: heard
+        for gateway, heard in live.channels.items()
+        if gateway != event.channel.gateway and heard.heard_ms + live.heartbeat_timeout_ms >= at.now_ms
+    }
+    if others or not _holds_address(group, key):
+        kept = msgspec.structs.replace(live, channels=others)
+        return replace(group, live={**group.live, key: kept}), UNCHANGED
+    return remove_broker(group, key), APPLIED
+
+
+def settle(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, BrokerKey, At]]:
+    """Expire every member whose deadline lies before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
+
+    Returns:
+        One entry per expired member, in deadline order: the group after it, its key, and the expiry's place in
+        history (offset of its last heartbeat, time of its deadline). Empty when nobody expired.
+    """
+    expired = sorted((live.expire_ms, key) for key, live in group.live.items() if live.expire_ms < now_ms)
+    steps = []
+    for expire_ms, key in expired:
+        live = group.live.get(key)
+        if live is None:
+            continue
+        at = At(live.last_update_offset, expire_ms)
+        group = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
+        steps.append((group, key, at))
+    return steps
+
+
+def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
+    """RESUME: time in which no gateway was running counts against no broker."""
+    if gap_ms <= 0 or not group.live:
+        return group
+    return replace(
+        group,
+        live={
+            key: msgspec.structs.replace(live, expire_ms=live.expire_ms + gap_ms)
+            for key, live in group.live.items()
+        },
+    )
+
+
+def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
+    """RouteInfoManager.unRegisterBroker for one request, cleanTopicByUnRegisterRequests included."""
+    cluster, addr = key
+    after = _without_live(group, key)
+    if not group.known:
+        return after
+    addrs = {broker_id: held for broker_id, held in group.broker_addrs.items() if held != addr}
+    if not addrs:
+        return replace(
+            after,
+            known=False,
+            cluster=None,
+            clusters=group.clusters - {cluster},
+            broker_addrs={},
+            zone_name=None,
+            enable_acting_master=False,
+            topics=TopicTable({}),
+        )
+    if len(addrs) != len(group.broker_addrs):
+        after = replace(after, broker_addrs=addrs)
+    if group.enable_acting_master and min(addrs) > MASTER_ID:
+        after = without_write_perm(after)
+    return after
+
+
+def without_write_perm(group: BrokerGroup) -> BrokerGroup:
+    """Clear the write bit in every row of the group; the group itself when none had it."""
+    wiped = {
+        topic: row._replace(perm=row.perm & ~PERM_WRITE)
+        for topic, row in group.topics.rows.items()
+        if row.perm & PERM_WRITE
+    }
+    return replace(group, topics=TopicTable({**group.topics.rows, **wiped})) if wiped else group
+
+
+def _without_live(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
+    if key not in group.live and key not in group.filter_servers:
+        return group
+    return replace(group, live=without(group.live, key), filter_servers=without(group.filter_servers, key))
+
+
+def _holds_address(group: BrokerGroup, key: BrokerKey) -> bool:
+    """Whether losing this live row means losing the address: it is in the group and no other cluster's row holds it."""
+    cluster, addr = key
+    if addr not in group.broker_addrs.values():
+        return False
+    return group.cluster == cluster or not any(other != key and other[1] == addr for other in group.live)
+

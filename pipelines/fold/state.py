@@ -1,0 +1,189 @@
+"""What the fold remembers.
+
+Nearly every NameServer rule reads and writes one broker group, so state is kept per brokerName: `BrokerGroup` holds
+the slice of RouteInfoManager's six tables that belongs to one name. Its topics are by far the largest part and most
+events do not need them, so they sit behind `TopicTable`, which loads them when a rule first asks.
+
+All of it is immutable: a rule returns a new group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
+
+BrokerKey = tuple[str, str]
+"""(clusterName, brokerAddr): the key of brokerLiveTable and filterServerTable (BrokerAddrInfo)."""
+
+TopicRows = Mapping[str, QueueRow]
+"""topic -> QueueRow of one broker group."""
+
+
+class At(NamedTuple):
+    """Where an event stands in the log: its offset and its event time."""
+
+    offset: int
+    now_ms: int
+
+
+class HeardChannel(msgspec.Struct, frozen=True, array_like=True):
+    """A connection that registered this broker at one gateway, and when the broker was last heard there."""
+
+    connection: str
+    heard_ms: int
+
+
+class LiveInfo(msgspec.Struct, frozen=True, array_like=True):
+    """BrokerLiveInfo. ``expire_ms`` is the last instant at which the broker still counts as alive.
+
+    ``topic_config_digest`` names a registered topic table all of whose rows are present; None when unknown.
+    """
+
+    last_update_ms: int
+    last_update_offset: int
+    heartbeat_timeout_ms: int
+    expire_ms: int
+    data_version: DataVersion
+    ha_server_addr: str | None = None
+    topic_config_digest: str | None = None
+    channels: dict[str, HeardChannel] = {}
+
+
+class RegisteredMapping(msgspec.Struct, frozen=True, array_like=True):
+    """A static-topic mapping and the log offset that wrote it (of equal ones the later counts)."""
+
+    mapping: TopicQueueMappingInfo
+    offset: int
+
+
+class TopicTable:
+    """The topic rows of one group; loaded at most once, when first needed."""
+
+    __slots__ = ("_load", "_rows")
+
+    def __init__(self, rows: TopicRows | None = None, load: Callable[[], TopicRows] | None = None) -> None:
+        self._rows = rows if rows is not None or load is not None else {}
+        self._load = load
+
+    @property
+    def rows(self) -> TopicRows:
+        """topic -> QueueRow."""
+        if self._rows is None:
+            assert self._load is not None
+            self._rows = self._load()
+        return self._rows
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the rows have been asked for."""
+        return self._rows is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicTable) and (self is other or self.rows == other.rows)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"TopicTable({self._rows!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGroup:
+    """Everything known under one brokerName.
+
+    ``known`` tells whether brokerAddrTable has an entry, which may be one without any address (a refused first
+    registration leaves that behind, as in RocketMQ). ``clusters`` are the clusters whose set lists the name.
+    """
+
+    broker_name: str
+    known: bool = False
+    cluster: str | None = None
+    clusters: frozenset[str] = frozenset()
+    broker_addrs: Mapping[int, str] = field(default_factory=dict)
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+    live: Mapping[BrokerKey, LiveInfo] = field(default_factory=dict)
+    filter_servers: Mapping[BrokerKey, tuple[str, ...]] = field(default_factory=dict)
+    mappings: Mapping[tuple[str, str], RegisteredMapping] = field(default_factory=dict)
+    topics: TopicTable = field(default_factory=TopicTable)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing left to remember."""
+        return not (self.known or self.clusters or self.live or self.filter_servers or self.mappings or self.topics.rows)
+
+    def next_expiry_ms(self) -> int | None:
+        """Earliest instant at which a member may have expired; None without live rows."""
+        return min((live.expire_ms for live in self.live.values()), default=None)
+
+
+KvTable = Mapping[str, Mapping[str, str | None]]
+"""namespace -> key -> value. A namespace whose last key was deleted stays, holding that key with None."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteState:
+    """The whole NameServer, or one shard of it: groups by name, and KV configuration.
+
+    ``now_ms`` is the greatest event time seen; ``resumed_ms`` the event time of the last RESUME.
+    """
+
+    groups: Mapping[str, BrokerGroup] = field(default_factory=dict)
+    kv: KvTable = field(default_factory=dict)
+    now_ms: int = 0
+    resumed_ms: int = 0
+
+
+Verdict = Literal["applied", "unchanged", "rejected"]
+
+SINGLE_TOPIC_REFUSED: Final = "SINGLE_TOPIC_REFUSED"
+STATE_VERSION_CONFLICT: Final = "STATE_VERSION_CONFLICT"
+TOPICS_REQUIRED: Final = "TOPICS_REQUIRED"
+UNKNOWN_BROKER: Final = "UNKNOWN_BROKER"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an event. ``result`` is what its answer needs (for example wipeTopicCount)."""
+
+    verdict: Verdict
+    reason: str | None = None
+    result: Mapping[str, Any] | None = None
+
+
+UNCHANGED: Final = Outcome("unchanged")
+APPLIED: Final = Outcome("applied")
+
+
+def without(mapping: Mapping[Any, Any], key: object) -> dict[Any, Any]:
+    """The mapping less one key, which may be absent."""
+    return {k: v for k, v in mapping.items() if k != key}
+
+
+__all__ = [
+    "APPLIED",
+    "SINGLE_TOPIC_REFUSED",
+    "STATE_VERSION_CONFLICT",
+    "TOPICS_REQUIRED",
+    "UNCHANGED",
+    "UNKNOWN_BROKER",
+    "At",
+    "BrokerGroup",
+    "BrokerKey",
+    "HeardChannel",
+    "KvTable",
+    "LiveInfo",
+    "Outcome",
+    "RegisteredMapping",
+    "RouteState",
+    "TopicRows",
+    "TopicTable",
+    "Verdict",
+    "replace",
+    "without",
+]

@@ -1,0 +1,209 @@
+"""The streaming query: event log -> fold -> Delta, under one checkpoint.
+
+    read_stream -> one row per (record, shard) -> transformWithState by shard, event-time timers
+                -> foreachBatch: collect the shards' parts, commit an epoch with delta-rs
+
+The checkpoint folder can be deleted at any time while the fold is stopped: the next start seeds its state from the
+tables at the last epoch and goes on from that log offset (pipelines.tables.seed).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from pipelines.batch import Batch
+from pipelines.fold.state import RouteState
+from pipelines.log.base import open_log
+from pipelines.log.source import read_stream
+from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
+from pipelines.shards import seed_rows, shard_keys
+from pipelines.tables.commits import last_commit
+from pipelines.tables.ddl import open_lake
+from pipelines.tables.maintenance import Maintenance
+from pipelines.tables.seed import Seed, read_seed
+from pipelines.tables.writer import Epoch, LakeWriter, rewind
+from schemas.errors import SetupError
+from schemas.events import KEY_EVERYTHING
+from schemas.tables import ROUTE_COMMIT_TABLE
+
+log = structlog.get_logger("routelake.fold")
+
+CHECKPOINT_FORMAT = 1
+STATUS_FILE = "fold-status.json"
+"""In the lake folder: how far the fold is, for readiness checks. Not part of the lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSettings:
+    """Everything the query needs to know."""
+
+    lake_dir: Path
+    checkpoint_dir: Path
+    log_url: str
+    shards: int = 2
+    trigger_ms: int = 0
+    liveness_interval_s: float = 10.0
+    retention_days: int = 30
+    log_retention_hours: float = 24.0
+    max_records_per_batch: int = 20_000
+    max_bytes_per_batch: int = 64 * 1024 * 1024
+    driver_memory: str = "1g"
+
+
+def spark_session(settings: FoldSettings) -> SparkSession:
+    """A local Spark session shaped for one small, low-latency query."""
+    from pipelines.spark import session
+
+    return session(
+        "routelake-fold",
+        driver_memory=settings.driver_memory,
+        shards=settings.shards,
+        kafka=settings.log_url.startswith("kafka:"),
+    )
+
+
+class FoldQuery:
+    """A running query over a lake it holds the lock of."""
+
+    def __init__(self, spark: SparkSession, settings: FoldSettings, on_epoch: Callable[[Epoch], None] | None) -> None:
+        self._settings = settings
+        self._on_epoch = on_epoch
+        self._log = open_log(settings.log_url)
+        seed = self._prepare_checkpoint()
+        self.writer = LakeWriter(
+            settings.lake_dir,
+            retention_days=settings.retention_days,
+            liveness_interval_s=settings.liveness_interval_s,
+            shards=settings.shards,
+        )
+        self._maintenance = Maintenance(self.writer.tables, self._log, settings.retention_days, settings.log_retention_hours)
+        self._status_at = 0.0
+        self.query = self._start(spark, seed)
+
+    def _prepare_checkpoint(self) -> Seed:
+        """Decide whether the checkpoint can go on, else begin a new one from the tables."""
+        settings = self._settings
+        tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
+        marker = settings.checkpoint_dir / "routelake.json"
+        if _can_continue(settings.checkpoint_dir, tables[ROUTE_COMMIT_TABLE.name]):
+            found = json.loads(marker.read_text(encoding="utf-8"))
+            if found["format"] > CHECKPOINT_FORMAT:
+                raise SetupError(f"{marker.parent} was written by a newer routelake. Upgrade, or delete the folder.")
+            if found["shards"] != settings.shards:
+                raise SetupError(
+                    f"the checkpoint has {found['shards']} shards, not {settings.shards}. To change the number, stop "
+                    f"the fold and delete {settings.checkpoint_dir}: the state comes back from the tables."
+                )
+            return Seed(RouteState(), 0, 0)
+        shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
+        rewind(settings.lake_dir, tables)
+        seed = read_seed(settings.lake_dir, self._log)
+        settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps({"format": CHECKPOINT_FORMAT, "shards": settings.shards}), encoding="utf-8")
+        log.info("new checkpoint", epoch=seed.epoch, from_offset=seed.next_offset, groups=len(seed.state.groups))
+        return seed
+
+    def _start(self, spark: SparkSession, seed: Seed) -> StreamingQuery:
+        settings = self._settings
+        records = read_stream(
+            spark,
+            settings.log_url,
+            seed.next_offset,
+            settings.max_records_per_batch,
+            settings.max_bytes_per_batch,
+        )
+        initial = spark.createDataFrame(seed_rows(seed.state, settings.shards), SEED_SCHEMA).groupBy("shard")
+        parts = (
+            by_shard(records, settings.shards)
+            .withWatermark("eventTime", "0 seconds")
+            .groupBy("shard")
+            .transformWithState(
+                statefulProcessor=RouteProcessor(uuid.uuid4().hex),
+                outputStructType=OUTPUT_SCHEMA,
+                outputMode="append",
+                timeMode="eventTime",
+                initialState=initial,
+            )
+        )
+        writer = (
+            parts.writeStream.queryName("routelake-fold")
+            .outputMode("append")
+            .option("checkpointLocation", str(settings.checkpoint_dir))
+            .foreachBatch(self._commit)
+        )
+        return writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+
+    def _commit(self, parts: DataFrame, batch_id: int) -> None:
+        query_id = parts.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query_id is not None
+        rows = parts.collect()
+        batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
+        epoch = self.writer.write(query_id, batch_id, batch)
+        if epoch is not None and self._on_epoch is not None:
+            self._on_epoch(epoch)
+        self._write_status(batch_id)
+        self._maintenance.step(self.writer)
+
+    def _write_status(self, batch_id: int) -> None:
+        now = time.time()
+        if now - self._status_at < 0.5:
+            return
+        self._status_at = now
+        target = self._settings.lake_dir / STATUS_FILE
+        temporary = target.with_suffix(".tmp")
+        status = {
+            "pid": os.getpid(),
+            "batchId": batch_id,
+            "epoch": self.writer.epoch,
+            "logOffset": self.writer.log_offset,
+            "timeMillis": round(now * 1000),
+        }
+        temporary.write_text(json.dumps(status), encoding="utf-8")
+        temporary.replace(target)
+
+    def stop(self) -> None:
+        """Stop between batches."""
+        self.query.stop()
+        self._log.close()
+
+
+def by_shard(records: DataFrame, shards: int) -> DataFrame:
+    """One row per record and shard it concerns: commands for every group go to all shards.
+
+    A record without a key (foreign to the log) goes to the first shard, which quarantines it.
+    """
+    keys = F.array(*(F.lit(key) for key in shard_keys(shards)))
+    own = F.array(F.element_at(keys, (F.crc32(F.encode(F.coalesce("key", F.lit("")), "utf-8")) % shards + 1).cast("int")))
+    return records.select(
+        F.explode(F.when(F.col("key") == KEY_EVERYTHING, keys).otherwise(own)).alias("shard"),
+        "offset",
+        "eventTime",
+        F.unix_millis("eventTime").alias("eventTimeMs"),
+        "key",
+        "payload",
+    )
+
+
+def _can_continue(checkpoint_dir: Path, commits: DeltaTable) -> bool:
+    """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
+    try:
+        query_id = json.loads((checkpoint_dir / "metadata").read_text(encoding="utf-8"))["id"]
+        finished = any(name.isdigit() for name in os.listdir(checkpoint_dir / "commits"))
+        (checkpoint_dir / "routelake.json").stat()
+    except (OSError, ValueError, KeyError):
+        return False
+    last = last_commit(commits)
+    return finished and last is not None and last["queryId"] == query_id

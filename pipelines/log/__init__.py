@@ -1,0 +1,23 @@
+"""The event log: one totally ordered, durable sequence of facts per control plane. See `pipelines.log.base`."""
+
+from pipelines.log.base import (
+    MAX_KEY_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Appended,
+    Clock,
+    EventLog,
+    LogEnd,
+    LogRecord,
+    open_log,
+)
+
+__all__ = [
+    "MAX_KEY_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "Appended",
+    "Clock",
+    "EventLog",
+    "LogEnd",
+    "LogRecord",
+    "open_log",
+]

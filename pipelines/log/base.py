@@ -1,0 +1,198 @@
+"""What every event log promises, and what every backend checks before it writes.
+
+A log is one sequence of records. The gateway appends, the fold reads, retention trims the old end::
+
+    offset      1        2        3        4        5 ...           strictly increasing, never used twice
+    event time  10:00.0  10:00.0  10:00.7  10:00.7  10:00.9         time of receipt, ms; never decreasing
+    key         b:a      b:b      *        b:a      kv              which state the event touches
+    payload     bytes as `schemas.events.encode` made them; the log never looks inside
+
+Event time is the log's own clock: it is stamped when the record gets its place in the order, so the order by offset and
+the order by time agree, whatever the machines' clocks do.
+
+All calls block, and any thread may make them. Group commit over several callers is the gateway's task: an ``append`` of
+a list costs one fsync, however long the list is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from schemas.errors import BadRequestError, SetupError
+
+MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
+"""A registration of 100,000 topics is about 1 MB compressed: anything near this bound is a mistake."""
+
+MAX_KEY_BYTES: Final = 32 * 1024
+"""In UTF-8. Bounded so that a record of the largest payload still fits a Kafka message."""
+
+DEFAULT_READ_RECORDS: Final = 10_000
+DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
+
+URL_FORMS: Final = "sqlite:///absolute/path.db, kafka://host:port[,host:port]/topic or memory:"
+
+Clock = Callable[[], int]
+"""Milliseconds since the epoch."""
+
+
+class LogRecord(NamedTuple):
+    """One record. ``event_time_ms`` is milliseconds since the epoch.
+
+    A foreign Kafka record without key or value reads as an empty key or payload here: no event has an empty payload,
+    so it is quarantined like every other record that is no event.
+    """
+
+    offset: int
+    event_time_ms: int
+    key: str
+    payload: bytes
+
+
+class Appended(NamedTuple):
+    """Where an appended record stands."""
+
+    offset: int
+    event_time_ms: int
+
+
+class LogEnd(NamedTuple):
+    """The end of the log. ``last_event_time_ms`` is None in a log that never had a record."""
+
+    next_offset: int
+    last_event_time_ms: int | None
+
+
+class EventLog(Protocol):
+    """A durable, totally ordered log. Made by `open_log`."""
+
+    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+        """Append records in the given order; return when they are durable.
+
+        All or nothing: when it raises, none of them is in. On Kafka, and when a disk fails during the final fsync, it
+        can be unknown whether they are in; the error's ``in_doubt`` field is then True. Appending them again is
+        harmless to the fold, whose events are idempotent facts.
+
+        Args:
+            entries: ``(routing key, payload)`` pairs.
+
+        Returns:
+            One `Appended` for each entry. Offsets strictly increase, event times never decrease.
+
+        Raises:
+            BadRequestError: a payload or key is too large; nothing was sent.
+            UnavailableError: not durable now; the message says why.
+        """
+        ...
+
+    def read(
+        self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> list[LogRecord]:
+        """Records from ``start_offset`` on, in order, as many as both bounds allow; at least one if there is one.
+
+        Does not wait for records to come. Below the oldest record it begins with that one.
+
+        Args:
+            start_offset: the first record's offset is this or higher.
+            max_records: 1 or more.
+            max_bytes: bound on the sum of payload sizes; one larger record comes alone.
+
+        Raises:
+            UnavailableError: the log cannot be reached.
+        """
+        ...
+
+    def end(self) -> LogEnd:
+        """The offset after the last record, and the last record's event time.
+
+        Raises:
+            UnavailableError: the log cannot be reached.
+        """
+        ...
+
+    def trim(self, before_offset: int, older_than_ms: int) -> int:
+        """Drop the oldest records that have ``offset < before_offset`` and an event time before ``older_than_ms``.
+
+        The last record always stays, so that the log knows its event time. Offsets are never used again.
+
+        Returns:
+            The number of records dropped.
+
+        Raises:
+            UnavailableError: the log cannot be reached.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release everything. A second call does nothing; other calls then raise UnavailableError."""
+        ...
+
+
+def open_log(url: str) -> EventLog:
+    """Open the log a URL names, and make it if it does not exist.
+
+    Args:
+        url: one of `URL_FORMS`. A sqlite path is taken literally, without percent-decoding.
+
+    Raises:
+        SetupError: no such kind of log, or it cannot be used as it is; the message says what to do.
+        UnavailableError: Kafka cannot be reached, or another process holds the file.
+    """
+    if url == "memory:":
+        from pipelines.log.memory import MemoryLog
+
+        return MemoryLog()
+    if url.startswith("sqlite:"):
+        from pipelines.log.sqlite import SqliteLog
+
+        return SqliteLog(sqlite_path(url))
+    if url.startswith("kafka:"):
+        # Not needed, hence not loaded, where SQLite is the log.
+        from pipelines.log.kafka import KafkaLog, parse_url
+
+        return KafkaLog(*parse_url(url))
+    raise SetupError(f"{url!r} names no event log. Use {URL_FORMS}.")
+
+
+def sqlite_path(url: str) -> Path:
+    """The file of a ``sqlite://`` URL.
+
+    Raises:
+        SetupError: the path is not absolute.
+    """
+    path = url.removeprefix("sqlite://")
+    if path == url or not path.startswith("/") or path.endswith("/"):
+        raise SetupError(f"{url!r}: a SQLite log needs the absolute path of a file, like sqlite:///var/lib/log.db")
+    return Path(path)
+
+
+def now_ms() -> int:
+    """The wall clock, in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def check_entries(entries: Sequence[tuple[str, bytes]]) -> None:
+    """Refuse what no backend takes, before anything is written.
+
+    Raises:
+        BadRequestError: the message names the size and the limit.
+    """
+    for key, payload in entries:
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            raise BadRequestError(
+                f"an event of {len(payload)} bytes is larger than the event log takes ({MAX_PAYLOAD_BYTES} bytes)",
+                size_bytes=len(payload),
+                limit_bytes=MAX_PAYLOAD_BYTES,
+            )
+        try:
+            key_bytes = len(key.encode())
+        except UnicodeEncodeError as error:
+            raise BadRequestError(f"a routing key is not valid Unicode: {error.reason}") from error
+        if key_bytes > MAX_KEY_BYTES:
+            raise BadRequestError(
+                f"a routing key of {key_bytes} bytes is larger than the event log takes ({MAX_KEY_BYTES} bytes)",
+                size_bytes=key_bytes,
+                limit_bytes=MAX_KEY_BYTES,
+            )

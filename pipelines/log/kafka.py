@@ -1,0 +1,361 @@
+"""The log in one partition of a Kafka topic, for control planes whose gateways and fold run on several machines.
+
+How it keeps the promises of `EventLog`:
+
+- *One order*: the topic has one partition, and an append's records go into one record batch, which Kafka takes whole or
+  not at all. Only a list of more than `BATCH_BYTES` needs several batches.
+- *Durable*: acks=all and an idempotent producer. What that survives is the topic's replication factor and
+  min.insync.replicas; Kafka's own default does not fsync, so one broker alone can lose its last second in a power cut.
+- *Event time*: LogAppendTime, the clock of the partition's leader. Kafka does not keep it from going back when that
+  clock is set back, or leadership moves to a broker whose clock is behind: run NTP on the brokers.
+- *In doubt*: when the answer to a produce request is lost, nobody knows whether the records are in. The producer asks
+  again, without duplicates, for as long as `DELIVERY_TIMEOUT_S`; then ``append`` raises UnavailableError with
+  ``in_doubt=True``, and they may turn up in the log later. The caller may append them again: events are idempotent
+  facts.
+
+Python's CRC-32C takes 23 ms per 200 KB; with the ``crc32c`` package installed, kafka-python uses that: 0.1 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import (
+    AuthorizationError,
+    BrokerResponseError,
+    KafkaError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+)
+
+from pipelines.log.base import (
+    DEFAULT_READ_BYTES,
+    DEFAULT_READ_RECORDS,
+    MAX_KEY_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Appended,
+    LogEnd,
+    LogRecord,
+    check_entries,
+)
+from schemas.errors import BadRequestError, SetupError, UnavailableError
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""How long to look for a broker when the log is opened."""
+
+DELIVERY_TIMEOUT_S: Final = 15.0
+"""How long the producer tries. An append waits a little longer than this, never more."""
+
+READ_TIMEOUT_S: Final = 15.0
+
+BATCH_BYTES: Final = 16 * 1024 * 1024
+"""A list of entries up to this size is one record batch: in or out as a whole."""
+
+_RECORD_OVERHEAD_BYTES: Final = 512
+MAX_MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + 2 * MAX_KEY_BYTES
+"""max.message.bytes of the topic: it bounds the record batch, which is a little larger than its one payload."""
+
+TOPIC_CONFIG: Final = {
+    "message.timestamp.type": "LogAppendTime",
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",  # only what has been folded may go, and only the fold knows what that is
+    "retention.bytes": "-1",
+    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+}
+"""What a topic is made with. An existing topic must agree, except on max.message.bytes, which then is the limit."""
+
+
+class KafkaLog:
+    """An `EventLog` in a Kafka topic, which is made if missing.
+
+    Args:
+        bootstrap: ``host:port`` of some brokers.
+        topic: its name.
+        delivery_timeout_s: how long an append is tried.
+
+    Raises:
+        SetupError: the topic is not fit to be a log, or we may not use it; the message names the command to run.
+        UnavailableError: no broker answers.
+    """
+
+    def __init__(self, bootstrap: Sequence[str], topic: str, *, delivery_timeout_s: float = DELIVERY_TIMEOUT_S) -> None:
+        self._bootstrap = list(bootstrap)
+        self._topic = topic
+        self._partition = TopicPartition(topic, 0)
+        self._delivery_timeout_s = delivery_timeout_s
+        # Each client has a lock of its own: a slow append does not hold up a read.
+        self._append_lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._admin_lock = threading.Lock()
+        self._closed = False
+        self._producer: KafkaProducer | None = None
+        self._consumer: KafkaConsumer | None = None
+        with self._errors("open"):
+            self._admin = KafkaAdminClient(
+                bootstrap_servers=self._bootstrap,
+                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
+                request_timeout_ms=int(READ_TIMEOUT_S * 1000),
+            )
+            try:
+                self._max_message_bytes = _ensure_topic(self._admin, self._bootstrap, topic)
+            except BaseException:
+                self._admin.close()
+                raise
+
+    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+        """See `EventLog.append`."""
+        check_entries(entries)
+        records = [(key.encode(), bytes(payload)) for key, payload in entries]
+        for key, payload in records:
+            self._check_size(len(key) + len(payload))
+        with self._append_lock:
+            self._check_open()
+            if not records:
+                return []
+            with self._errors("append to", in_doubt=True):
+                producer = self._open_producer()
+                deadline = time.monotonic() + self._delivery_timeout_s + 5
+                # Nothing is sent before the flush (linger), hence the list becomes one batch.
+                futures = [producer.send(self._topic, key=key, value=payload, partition=0) for key, payload in records]
+                with contextlib.suppress(KafkaError):  # the futures say more
+                    producer.flush(timeout=self._delivery_timeout_s + 5)
+                done = [future.get(timeout=max(0.0, deadline - time.monotonic())) for future in futures]
+            return [Appended(metadata.offset, metadata.timestamp) for metadata in done]
+
+    def read(
+        self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> list[LogRecord]:
+        """See `EventLog.read`."""
+        with self._read_lock:
+            self._check_open()
+            with self._errors("read"):
+                begin, end = self._bounds()
+                return self._fetch(max(start_offset, begin), end, max_records, max_bytes)
+
+    def end(self) -> LogEnd:
+        """See `EventLog.end`."""
+        with self._read_lock:
+            self._check_open()
+            with self._errors("read"):
+                begin, end = self._bounds()
+                # The last offsets may hold no record, if somebody else wrote in a transaction.
+                for back in (1, 100, 10_000):
+                    if records := self._fetch(max(begin, end - back), end, back, DEFAULT_READ_BYTES):
+                        return LogEnd(end, records[-1].event_time_ms)
+                return LogEnd(end, None)
+
+    def trim(self, before_offset: int, older_than_ms: int) -> int:
+        """See `EventLog.trim`. One DeleteRecords request; Kafka frees the disk by whole segments, later."""
+        with self._read_lock:
+            self._check_open()
+            with self._errors("trim"):
+                begin, end = self._bounds()
+                found = self._open_consumer().offsets_for_times({self._partition: max(0, older_than_ms)})
+        young = found[self._partition]
+        new_begin = min(before_offset, end - 1, end if young is None else young.offset)
+        if new_begin <= begin:
+            return 0
+        with self._admin_lock:
+            self._check_open()
+            with self._errors("trim"):
+                self._admin.delete_records({self._partition: new_begin}, timeout_ms=READ_TIMEOUT_S * 1000)
+        return new_begin - begin
+
+    def close(self) -> None:
+        """See `EventLog.close`."""
+        with self._append_lock, self._read_lock, self._admin_lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._producer is not None:
+                self._producer.close(timeout=1)
+            if self._consumer is not None:
+                self._consumer.close(autocommit=False, timeout_ms=1000)
+            self._admin.close()
+
+    def _check_size(self, size_bytes: int) -> None:
+        limit = self._max_message_bytes - _RECORD_OVERHEAD_BYTES
+        if size_bytes > limit:
+            raise BadRequestError(
+                f"an event of {size_bytes} bytes is larger than the topic {self._topic} takes ({limit} bytes). Run: "
+                + _alter_command(self._bootstrap, self._topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}),
+                size_bytes=size_bytes,
+                limit_bytes=limit,
+            )
+
+    def _bounds(self) -> tuple[int, int]:
+        """The oldest offset, and the one after the last."""
+        consumer = self._open_consumer()
+        timeout_ms = READ_TIMEOUT_S * 1000
+        begin = consumer.beginning_offsets([self._partition], timeout_ms=timeout_ms)[self._partition]
+        end = consumer.end_offsets([self._partition], timeout_ms=timeout_ms)[self._partition]
+        return begin, end
+
+    def _fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
+        """What is between two offsets that the log has, within the bounds of `read`."""
+        if start >= end:
+            return []
+        consumer = self._open_consumer()
+        consumer.seek(self._partition, start)
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        records: list[LogRecord] = []
+        total_bytes = 0
+        while len(records) < max_records and consumer.position(self._partition) < end:
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"cannot read the event log {self._name}: no answer for {READ_TIMEOUT_S:.0f} s", log=self._name
+                )
+            polled = consumer.poll(timeout_ms=1000, max_records=max_records - len(records))
+            for message in polled.get(self._partition, ()):
+                record = _record(message)
+                total_bytes += len(record.payload)
+                if record.offset >= end or (records and total_bytes > max_bytes):
+                    return records
+                records.append(record)
+        return records
+
+    def _open_producer(self) -> KafkaProducer:
+        if self._producer is None:
+            self._producer = KafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
+                acks="all",
+                enable_idempotence=True,
+                batch_size=BATCH_BYTES,
+                linger_ms=1000,  # an append flushes; see there
+                max_request_size=MAX_MESSAGE_BYTES,
+                max_block_ms=int(self._delivery_timeout_s * 1000),
+                request_timeout_ms=int(self._delivery_timeout_s * 1000) // 2,
+                delivery_timeout_ms=int(self._delivery_timeout_s * 1000),
+                allow_auto_create_topics=False,
+            )
+        return self._producer
+
+    def _open_consumer(self) -> KafkaConsumer:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
+                request_timeout_ms=int(READ_TIMEOUT_S * 1000),
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                max_partition_fetch_bytes=4 * 1024 * 1024,
+                allow_auto_create_topics=False,
+            )
+            self._consumer.assign([self._partition])
+        return self._consumer
+
+    @property
+    def _name(self) -> str:
+        return f"kafka://{','.join(self._bootstrap)}/{self._topic}"
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str, *, in_doubt: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except AuthorizationError as error:
+            raise SetupError(f"Kafka does not let us {doing} {self._name}: {error}", log=self._name) from error
+        except KafkaError as error:
+            why = str(error) or type(error).__name__
+            raise UnavailableError(
+                f"cannot {doing} the event log {self._name}: {why}", log=self._name, in_doubt=in_doubt
+            ) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the event log is closed")
+
+
+def parse_url(url: str) -> tuple[list[str], str]:
+    """``kafka://host:port[,host:port]/topic`` into addresses and topic.
+
+    Raises:
+        SetupError: it has another form.
+    """
+    match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})", url)
+    addresses = match[1].split(",") if match else []
+    if match is None or match[2] in (".", "..") or not all(map(_is_address, addresses)):
+        raise SetupError(f"{url!r}: a Kafka log is named like kafka://host:9092,host:9092/topic")
+    return addresses, match[2]
+
+
+def _is_address(text: str) -> bool:
+    match = re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})", text)
+    return match is not None and 0 < int(match[2]) < 65536
+
+
+def _record(message: Any) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any, too
+    key = b"" if message.key is None else message.key
+    value = b"" if message.value is None else message.value
+    return LogRecord(message.offset, message.timestamp, key.decode(errors="replace"), value)
+
+
+def _ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) -> int:
+    """Make the topic, or check the one that is there.
+
+    Returns:
+        Its max.message.bytes.
+
+    Raises:
+        SetupError: it is not fit to be a log.
+        KafkaError: as Kafka reports it.
+    """
+    if topic not in admin.list_topics():
+        spec = {"num_partitions": 1, "replication_factor": -1, "configs": dict(TOPIC_CONFIG)}
+        try:
+            admin.create_topics({topic: spec}, wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            admin.wait_for_topics([topic])  # another process was faster
+        except (AuthorizationError, PolicyViolationError) as error:
+            _refuse(f"Kafka does not let us make the topic {topic} ({error}). Run:", _create_command(bootstrap, topic))
+        except BrokerResponseError as error:
+            raise SetupError(f"Kafka cannot make the topic {topic}: {error}", topic=topic) from error
+    (described,) = admin.describe_topics([topic])
+    partitions = len(described["partitions"])
+    if partitions != 1:
+        _refuse(
+            f"the topic {topic} has {partitions} partitions; an event log has one. Use another name, or make it anew:",
+            _create_command(bootstrap, topic),
+        )
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    config = {
+        name: str(entry["value"])
+        for name, entry in admin.describe_configs([resource], config_filter="all")["topic"][topic].items()
+    }
+    wrong = {
+        name: value
+        for name, value in TOPIC_CONFIG.items()
+        if name != "max.message.bytes" and config.get(name, value) != value
+    }
+    if wrong:
+        found = ", ".join(f"{name}={config[name]}" for name in wrong)
+        _refuse(
+            f"the topic {topic} is not fit to be an event log ({found}). Run:", _alter_command(bootstrap, topic, wrong)
+        )
+    return int(config["max.message.bytes"])
+
+
+def _alter_command(bootstrap: Sequence[str], topic: str, config: dict[str, str]) -> str:
+    settings = ",".join(f"{name}={value}" for name, value in config.items())
+    return (
+        f"kafka-configs.sh --bootstrap-server {','.join(bootstrap)} --alter --entity-type topics"
+        f" --entity-name {topic} --add-config {settings}"
+    )
+
+
+def _create_command(bootstrap: Sequence[str], topic: str) -> str:
+    settings = " ".join(f"--config {name}={value}" for name, value in TOPIC_CONFIG.items())
+    return (
+        f"kafka-topics.sh --bootstrap-server {','.join(bootstrap)} --create --topic {topic} --partitions 1 {settings}"
+    )
+
+
+def _refuse(why: str, command: str) -> NoReturn:
+    raise SetupError(f"{why} {command}", command=command)

@@ -1,0 +1,261 @@
+"""The event log as a Spark stream: rows in log order, in micro-batches of bounded size.
+
+=========  =========  =============================================================
+column     type       meaning
+=========  =========  =============================================================
+offset     long       place in the log
+eventTime  timestamp  time of receipt, to the millisecond
+key        string     routing key; null only in a record that routelake did not write
+payload    binary     the event; null likewise
+=========  =========  =============================================================
+
+Kafka is read by Spark's own connector. SQLite is read by a Python data source: one long-lived Python process finds out
+where the next micro-batch ends, and a Python worker turns the batch's rows into Arrow.
+
+A log that is not the one the stream began with, or that lacks records the stream has not read, stops the query with a
+message: a gap that nobody sees would leave brokers in the tables for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+from pipelines.log.base import LogRecord, open_log, sqlite_path
+from pipelines.log.sqlite import connect_reader, read_records, sqlite_errors
+from pipelines.log.tail import SqliteTail, missing_records
+from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA: Final = StructType(
+    [
+        StructField("offset", LongType()),
+        StructField("eventTime", TimestampType()),
+        StructField("key", StringType()),
+        StructField("payload", BinaryType()),
+    ]
+)
+
+MAX_RECORDS_PER_BATCH: Final = 20_000
+MAX_BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+
+POLL_S: Final = 0.005
+"""How often a waiting stream looks for new records: 20 microseconds each time."""
+
+WAIT_S: Final = 0.1
+"""How long the SQLite source waits for a record before it tells Spark that there is none. Spark asks again at once."""
+
+_ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("offset", pa.int64()),
+    pa.field("eventTime", pa.timestamp("us", tz="UTC")),
+    pa.field("key", pa.string()),
+    pa.field("payload", pa.binary()),
+]
+_ARROW_SCHEMA: Final = pa.schema(_ARROW_FIELDS)
+# One Arrow batch in the Python worker, and in the JVM.
+_ARROW_RECORDS: Final = 10_000
+_ARROW_BYTES: Final = 8 * 1024 * 1024
+
+
+def read_stream(
+    spark: SparkSession,
+    url: str,
+    start_offset: int,
+    max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
+    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+) -> DataFrame:
+    """The log at ``url`` as a streaming DataFrame with the columns of `SCHEMA`.
+
+    A query that has a checkpoint goes on from there; ``start_offset`` then says nothing. The Python workers must be
+    able to import `pipelines` (PYTHONPATH).
+
+    Args:
+        spark: for Kafka, with the ``kafka-source`` jars on its class path.
+        url: as for `open_log`; ``memory:`` cannot be read by Spark. A missing log is made.
+        start_offset: the first record to read; 0 for the whole log.
+        max_records_per_batch: bound on the records of a micro-batch.
+        max_bytes_per_batch: bound on the payload bytes of a micro-batch, though a larger record comes alone. SQLite
+            only: Spark's Kafka connector counts records alone.
+
+    Raises:
+        SetupError: the log cannot be used; the message says what to do.
+        UnavailableError: the log cannot be reached.
+    """
+    if url == "memory:":
+        raise SetupError("Spark cannot read a memory: log. Use sqlite:// or kafka://.")
+    # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
+    open_log(url).close()
+    if url.startswith("kafka:"):
+        return _read_kafka(spark, url, start_offset, max_records_per_batch)
+    spark.dataSource.register(SqliteLogSource)
+    return (
+        spark.readStream.format(SqliteLogSource.name())
+        .option("path", str(sqlite_path(url)))
+        .option("startOffset", start_offset)
+        .option("maxRecordsPerBatch", max_records_per_batch)
+        .option("maxBytesPerBatch", max_bytes_per_batch)
+        .load()
+    )
+
+
+SourceOffset = dict[str, Any]
+"""What Spark keeps in the checkpoint: ``offset``, the next record to read, and ``log``, the id of the log it is in."""
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """Records from ``start`` up to, not including, ``end``."""
+
+    start: int
+    end: int
+
+
+class SqliteLogSource(DataSource):
+    """The SQLite log as a Spark data source; `read_stream` sets its options."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.path = Path(options["path"])
+        self.start_offset = int(options["startOffset"])
+        self.max_records = int(options["maxRecordsPerBatch"])
+        self.max_bytes = int(options["maxBytesPerBatch"])
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in Spark."""
+        return "routelake-sqlite-log"
+
+    def schema(self) -> StructType:
+        """See `SCHEMA`."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> SqliteLogStreamReader:
+        """Called by Spark, in the planning process and in each worker."""
+        return SqliteLogStreamReader(self)
+
+
+class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches (in one process for the query's life) and reads them (in Python workers)."""
+
+    def __init__(self, source: SqliteLogSource) -> None:
+        self._source = source
+        # Opened by the planning process alone: this object is pickled for the workers before that.
+        self._tail: SqliteTail | None = None
+        self._stop_at: int | None = None
+
+    def initialOffset(self) -> SourceOffset:
+        """Where a query without a checkpoint begins."""
+        tail = self._open()
+        start = max(self._source.start_offset, 1)
+        tail.check_readable_from(start)
+        return {"offset": start, "log": tail.log_id}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The bound on records; the one on bytes goes with it."""
+        return ReadMaxRows(self._source.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what is there now and no further."""
+        self._stop_at = self._open().next_offset()
+
+    def latestOffset(self, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
+        """The end of the next micro-batch, after a short wait if there is nothing new."""
+        tail = self._open()
+        tail.check_identity(start.get("log"))
+        deadline = time.monotonic() + (WAIT_S if self._stop_at is None else 0)
+        while True:
+            tail.check_readable_from(start["offset"])
+            end = self._batch_end(tail, start["offset"], limit)
+            if end > start["offset"] or not tail.wait_for_change(deadline, POLL_S):
+                return {"offset": end, "log": tail.log_id}
+
+    def partitions(self, start: SourceOffset, end: SourceOffset) -> Sequence[OffsetRange]:
+        """One: a batch is small, and its rows are shuffled by key anyway."""
+        if start["offset"] >= end["offset"]:
+            return []
+        return [OffsetRange(start["offset"], end["offset"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a partition, as Arrow. Runs in a worker."""
+        assert isinstance(partition, OffsetRange)  # noqa: S101
+        path = self._source.path
+        with sqlite_errors(path, "read"), closing(connect_reader(path)) as reader:
+            offset = partition.start
+            while offset < partition.end:
+                records = read_records(reader, offset, min(_ARROW_RECORDS, partition.end - offset), _ARROW_BYTES)
+                _check_gapless(path, offset, records)
+                yield _to_arrow(records)
+                offset = records[-1].offset + 1
+
+    def stop(self) -> None:
+        """Called when the query ends."""
+        if self._tail is not None:
+            self._tail.close()
+
+    def _open(self) -> SqliteTail:
+        if self._tail is None:
+            self._tail = SqliteTail(self._source.path)
+        return self._tail
+
+    def _batch_end(self, tail: SqliteTail, start: int, limit: ReadLimit) -> int:
+        if isinstance(limit, ReadAllAvailable):
+            end = tail.next_offset()
+        else:
+            max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
+            end = tail.bounded_end(start, max_records, self._source.max_bytes)
+        return end if self._stop_at is None else max(start, min(end, self._stop_at))
+
+
+def _check_gapless(path: Path, start: int, records: Sequence[LogRecord]) -> None:
+    """A SQLite log has no gaps, so one means that records were deleted that this stream had not read."""
+    if not records:
+        raise missing_records(path, start, start + 1)
+    for expected, record in enumerate(records, start):
+        if record.offset != expected:
+            raise missing_records(path, expected, record.offset)
+
+
+def _to_arrow(records: Sequence[LogRecord]) -> pa.RecordBatch:
+    offsets, times_ms, keys, payloads = zip(*records, strict=True)
+    return pa.record_batch(
+        [
+            pa.array(offsets, pa.int64()),
+            pa.array([time_ms * 1000 for time_ms in times_ms], pa.timestamp("us", tz="UTC")),
+            pa.array(keys, pa.string()),
+            pa.array(payloads, pa.binary()),
+        ],
+        schema=_ARROW_SCHEMA,
+    )
+
+
+def _read_kafka(spark: SparkSession, url: str, start_offset: int, max_records: int) -> DataFrame:
+    from pipelines.log.kafka import parse_url
+
+    bootstrap, topic = parse_url(url)
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", ",".join(bootstrap))
+        # One named partition, not "subscribe": should somebody add partitions, the log is still the first one.
+        .option("assign", json.dumps({topic: [0]}))
+        .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", max_records)
+        .load()
+        .selectExpr("offset", "timestamp AS eventTime", "CAST(key AS STRING) AS key", "value AS payload")
+    )

@@ -1,0 +1,201 @@
+"""Row changes as Arrow tables: what the Spark workers hand to the writer.
+
+Three shapes: *operations* on a state table (its columns plus ``op``: i insert, u update, d delete), rows of
+routeChangeTable (without ``epoch``, which the writer knows), and quarantined records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from pipelines.fold.changes import LIVENESS_COLUMNS, RowChange
+from schemas.tables import (
+    BROKER_LIVE_TABLE,
+    QUARANTINE_TABLE,
+    ROUTE_CHANGE_TABLE,
+    TOPIC_QUEUE_TABLE,
+    Table,
+)
+
+_TYPES: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "map<bigint,string>": pa.map_(pa.int64(), pa.string()),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+    "array<string>": pa.list_(pa.string()),
+}
+
+OP: Final = "op"
+INSERT: Final = "i"
+UPDATE: Final = "u"
+DELETE: Final = "d"
+
+_json = msgspec.json.Encoder()
+
+
+def arrow_schema(table: Table, *, without: Sequence[str] = ()) -> pa.Schema:
+    """Arrow schema of a table as declared in schemas.tables."""
+    return pa.schema(
+        [
+            pa.field(column.name, _TYPES[column.type], column.nullable)
+            for column in table.columns
+            if column.name not in without
+        ]
+    )
+
+
+CHANGE_SCHEMA: Final = arrow_schema(ROUTE_CHANGE_TABLE, without=("epoch",))
+QUARANTINE_SCHEMA: Final = arrow_schema(QUARANTINE_TABLE)
+
+
+def operation_schema(table: Table) -> pa.Schema:
+    """Columns of a state table, all nullable (a deletion has only its key), and ``op``."""
+    fields = [pa.field(column.name, _TYPES[column.type]) for column in table.columns]
+    return pa.schema([*fields, pa.field(OP, pa.string(), nullable=False)])
+
+
+def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]) -> pa.Table:
+    """Operations from (key, values or None, op) triples."""
+    schema = operation_schema(table)
+    nothing = (None,) * len(table.value_columns)
+    columns = list(zip(*((*key, *(values or nothing), op) for key, values, op in rows), strict=True))
+    if not columns:
+        return schema.empty_table()
+    # Keys are the first columns of every table (checked by tests/contracts), so the order is the declared one.
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def net_operations(changes: Iterable[RowChange]) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
+    """What is left to do per table when several changes of one batch touched the same rows."""
+    first: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}
+    last: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}
+    for change in changes:
+        row = (change.table.name, change.key)
+        first.setdefault(row, change.before)
+        last[row] = change.after
+    net: dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]] = {}
+    for row, after in last.items():
+        before = first[row]
+        if before == after:
+            continue
+        op = INSERT if before is None else DELETE if after is None else UPDATE
+        net.setdefault(row[0], []).append((row[1], after, op))
+    return net
+
+
+class ChangeRows:
+    """Rows of routeChangeTable, collected column by column (a first registration brings ten thousand)."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in CHANGE_SCHEMA.names}
+        self._cache: dict[tuple[str, tuple[Any, ...]], str] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns["offset"])
+
+    def add(
+        self,
+        changes: Iterable[RowChange],
+        *,
+        offset: int,
+        event_time_ms: int,
+        command: str,
+        actor: str | None,
+    ) -> None:
+        """Append the row changes of one cause, numbered in order within it."""
+        columns = self._columns
+        keys, befores, afters = columns["key"], columns["before"], columns["after"]
+        tables, brokers, topics = columns["tableName"], columns["brokerName"], columns["topic"]
+        count = 0
+        for table, key, before, after in changes:
+            names = dict(zip(table.key, key, strict=True))
+            keys.append(_json.encode(names).decode())
+            befores.append(self._values(table, before))
+            afters.append(self._values(table, after))
+            tables.append(table.name)
+            brokers.append(names.get("brokerName"))
+            topics.append(names.get("topic"))
+            count += 1
+        columns["seq"].extend(range(count))
+        for name, value in (
+            ("offset", offset),
+            ("eventTime", event_time_ms * 1000),
+            ("command", command),
+            ("outcome", "applied"),
+            ("reason", None),
+            ("actor", actor),
+        ):
+            columns[name].extend([value] * count)
+
+    def table(self) -> pa.Table:
+        """The rows so far, in the schema of routeChangeTable without ``epoch``."""
+        return pa.Table.from_arrays(
+            [pa.array(self._columns[field.name], field.type) for field in CHANGE_SCHEMA], schema=CHANGE_SCHEMA
+        )
+
+    def _values(self, table: Table, values: tuple[Any, ...] | None) -> str | None:
+        if values is None:
+            return None
+        if table is not TOPIC_QUEUE_TABLE:
+            return _values_json(table, values)
+        text = self._cache.get((table.name, values))
+        if text is None:
+            text = self._cache[(table.name, values)] = _values_json(table, values)
+        return text
+
+
+def command_rows(entries: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows of routeChangeTable about commands themselves, from outcome entries (see `pipelines.batch`)."""
+    rows = [
+        {
+            "offset": entry["offset"],
+            "seq": -1,
+            "eventTime": entry["eventTime"] * 1000,
+            "command": entry["command"],
+            "outcome": entry["outcome"],
+            "reason": entry.get("reason"),
+            "actor": entry.get("actor"),
+            "tableName": None,
+            "brokerName": entry.get("brokerName"),
+            "topic": entry.get("topic"),
+            "key": entry.get("key"),
+            "before": None,
+            "after": None,
+        }
+        for entry in entries
+    ]
+    return pa.Table.from_pylist(rows, schema=CHANGE_SCHEMA)
+
+
+def _values_json(table: Table, values: tuple[Any, ...]) -> str:
+    named = dict(zip(table.value_columns, values, strict=True))
+    if table is BROKER_LIVE_TABLE:
+        named = {name: value for name, value in named.items() if name not in LIVENESS_COLUMNS}
+    if "brokerAddrs" in named:
+        named["brokerAddrs"] = {str(broker_id): addr for broker_id, addr in named["brokerAddrs"]}
+    return _json.encode(named).decode()
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """Inverse of `to_ipc`."""
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()

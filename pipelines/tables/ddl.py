@@ -1,0 +1,146 @@
+"""Create a lake, and refuse one that is not ours or newer than this program.
+
+A lake is a folder: ``lake.json`` with its format version, and one Delta table per entry of schemas.tables.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import IO
+
+from deltalake import DeltaTable, Field, Schema
+from deltalake.exceptions import DeltaError
+from deltalake.schema import ArrayType, MapType, PrimitiveType
+
+from schemas.errors import SetupError
+from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
+
+_LAKE_FILE = "lake.json"
+_LOCK_FILE = "fold.lock"
+
+_TYPES: dict[str, PrimitiveType | MapType | ArrayType] = {
+    "string": PrimitiveType("string"),
+    "int": PrimitiveType("integer"),
+    "bigint": PrimitiveType("long"),
+    "boolean": PrimitiveType("boolean"),
+    "binary": PrimitiveType("binary"),
+    "timestamp": PrimitiveType("timestamp"),
+    "map<bigint,string>": MapType(PrimitiveType("long"), PrimitiveType("string"), value_contains_null=True),
+    "map<string,bigint>": MapType(PrimitiveType("string"), PrimitiveType("long"), value_contains_null=True),
+    "array<string>": ArrayType(PrimitiveType("string"), contains_null=True),
+}
+
+
+def lock_lake(lake_dir: Path) -> IO[str]:
+    """Take the lake for this process; one fold writes a lake at a time.
+
+    Returns:
+        The open lock file; the lock lives as long as it is open.
+
+    Raises:
+        SetupError: the folder cannot be written, or another fold holds it.
+    """
+    try:
+        lake_dir.mkdir(parents=True, exist_ok=True)
+        lock = (lake_dir / _LOCK_FILE).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise SetupError(
+            f"cannot write to {lake_dir}: {error.strerror}. Choose another --data-dir or change its owner."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise SetupError(
+            f"{lake_dir} is already held by another fold (process {holder}). Stop it first, or choose another --data-dir."
+        ) from error
+    lock.seek(0)
+    lock.truncate()
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
+    """Open every table, creating what is missing.
+
+    Args:
+        lake_dir: folder of the lake.
+        retention_days: how long history stays readable; written into the table properties when a table is created.
+
+    Raises:
+        SetupError: the folder holds a lake of a newer format, or something else stands in a table's place.
+    """
+    check_format(lake_dir)
+    lake_dir.mkdir(parents=True, exist_ok=True)
+    tables = {table.name: _open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
+    marker = lake_dir / _LAKE_FILE
+    if not marker.exists():
+        # Last, so that a folder with the marker has every table.
+        temporary = marker.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"format": LAKE_FORMAT_VERSION}) + "\n", encoding="utf-8")
+        temporary.replace(marker)
+    return tables
+
+
+def check_format(lake_dir: Path) -> None:
+    """Refuse a lake of a newer format. Raises SetupError; a missing lake is fine."""
+    marker = lake_dir / _LAKE_FILE
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))["format"]
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise SetupError(f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away.") from error
+    if not isinstance(found, int) or found > LAKE_FORMAT_VERSION:
+        raise SetupError(
+            f"{lake_dir} has format {found}, this routelake reads up to {LAKE_FORMAT_VERSION}. Upgrade routelake first."
+        )
+
+
+def delta_schema(table: Table) -> Schema:
+    """Delta schema with column comments."""
+    return Schema(
+        [
+            Field(column.name, _TYPES[column.type], nullable=column.nullable, metadata={"comment": column.comment})
+            for column in table.columns
+        ]
+    )
+
+
+def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
+    try:
+        if DeltaTable.is_deltatable(str(path)):
+            opened = DeltaTable(str(path))
+        else:
+            if path.exists() and any(path.iterdir()):
+                raise SetupError(f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir.")
+            opened = DeltaTable.create(
+                str(path),
+                schema=delta_schema(table),
+                mode="error",
+                partition_by=list(table.partition_by) or None,
+                name=table.name,
+                description=table.comment,
+                configuration={
+                    "delta.enableChangeDataFeed": "true" if table in STATE_TABLES else "false",
+                    "delta.enableDeletionVectors": "false",
+                    "delta.appendOnly": "false",
+                    "delta.logRetentionDuration": f"interval {retention_days} days",
+                    "delta.deletedFileRetentionDuration": f"interval {retention_days} days",
+                },
+            )
+    except (DeltaError, OSError) as error:
+        raise SetupError(f"the table {path} cannot be opened: {error}") from error
+    names = [field.name for field in opened.schema().fields]
+    if names != list(table.column_names):
+        raise SetupError(
+            f"{path} has columns {names}, expected {list(table.column_names)}. "
+            "Somebody changed it, or it is not a routelake table: restore it from a backup."
+        )
+    return opened

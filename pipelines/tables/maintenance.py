@@ -1,0 +1,107 @@
+"""Housekeeping of the tables, by the one writer, in small steps between batches.
+
+At most one piece of work after a batch, each well under a second: a checkpoint of one table, compaction of one
+partition, vacuum or log clean-up of one table, a trim of the event log. What is due is decided by counters and by the
+clock; nothing here changes what a reader sees at an epoch that is still kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import structlog
+from deltalake import DeltaTable
+
+from pipelines.log.base import EventLog
+from pipelines.tables.writer import LakeWriter
+from schemas.tables import ALL_TABLES
+
+log = structlog.get_logger("routelake.maintenance")
+
+CHECKPOINT_EVERY_COMMITS = 50
+COMPACT_WHEN_FILES = 32
+"""A partition with more files than this is compacted."""
+SWEEP_INTERVAL_S = 3600.0
+TRIM_INTERVAL_S = 60.0
+
+Work = Callable[[], object]
+
+
+class Maintenance:
+    """Call `step` after each batch, from the writer's thread."""
+
+    def __init__(
+        self, tables: Mapping[str, DeltaTable], event_log: EventLog, retention_days: int, log_retention_hours: float
+    ) -> None:
+        self._tables = tables
+        self._event_log = event_log
+        self._retention_hours = retention_days * 24
+        self._log_retention_ms = round(log_retention_hours * 3_600_000)
+        self._checkpointed = {name: table.version() for name, table in tables.items()}
+        self._sweep: Iterator[tuple[str, Work]] = iter(())
+        self._swept_at = time.monotonic()
+        self._trimmed_at = time.monotonic()
+
+    def step(self, writer: LakeWriter) -> None:
+        """Do the next due piece of work, if any. A failure is logged and tried again later: it loses nothing."""
+        due = self._due(writer)
+        if due is None:
+            return
+        what, work = due
+        started = time.monotonic()
+        try:
+            work()
+        except Exception as error:
+            log.warning("maintenance failed", work=what, error=str(error))
+        else:
+            log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
+
+    def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
+        for name, table in self._tables.items():
+            if table.version() - self._checkpointed[name] >= CHECKPOINT_EVERY_COMMITS:
+                self._checkpointed[name] = table.version()
+                return f"checkpoint {name}", table.create_checkpoint
+        now = time.monotonic()
+        if now - self._trimmed_at >= TRIM_INTERVAL_S:
+            self._trimmed_at = now
+            return "trim event log", lambda: self._trim(writer)
+        if now - self._swept_at >= SWEEP_INTERVAL_S:
+            self._swept_at = now
+            self._sweep = self._sweep_work()
+        return next(self._sweep, None)
+
+    def _trim(self, writer: LakeWriter) -> int:
+        """Drop old records that every committed epoch has folded; never one that a seed might need."""
+        older_than_ms = time.time_ns() // 1_000_000 - self._log_retention_ms
+        return self._event_log.trim(writer.liveness_offset + 1, older_than_ms)
+
+    def _sweep_work(self) -> Iterator[tuple[str, Work]]:
+        for declared in ALL_TABLES:
+            name, table = declared.name, self._tables[declared.name]
+            for partition in self._crowded(table, declared.partition_by):
+                yield (
+                    f"compact {name} {partition}",
+                    lambda table=table, partition=partition: table.optimize.compact(partition_filters=partition or None),
+                )
+            yield f"vacuum {name}", lambda table=table: table.vacuum(self._retention_hours, dry_run=False)
+            yield f"clean up log of {name}", table.cleanup_metadata
+
+    @staticmethod
+    def _crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> list[list[tuple[str, str, str]]]:
+        counts: dict[tuple[str, ...], int] = {}
+        for uri in table.file_uris():
+            parts = tuple(part for part in uri.split("/") if "=" in part)[-len(partition_by) :] if partition_by else ()
+            counts[parts] = counts.get(parts, 0) + 1
+        crowded = [parts for parts, count in counts.items() if count > COMPACT_WHEN_FILES]
+        if not partition_by:
+            return [[] for _ in crowded]
+        return [[tuple_of(part) for part in parts] for parts in crowded]
+
+
+def tuple_of(part: str) -> tuple[str, str, str]:
+    """``brokerName=a`` as a delta-rs partition filter."""
+    from urllib.parse import unquote
+
+    name, value = part.split("=", 1)
+    return (name, "=", unquote(value))

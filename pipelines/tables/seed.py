@@ -1,0 +1,78 @@
+"""The fold's state back from the tables, for a query whose checkpoint is lost.
+
+The state at the last epoch is what its table versions hold. Only the times in brokerLiveTable may be older there than
+they were in the lost state store: heartbeats are written every few seconds. So the state is read at the newest epoch
+whose livenessOffset is its own logOffset, and the log from there to the last epoch is folded over it again, on the
+driver, with the same pure rules: the result is exactly the lost state, and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pipelines.fold.replay import replay
+from pipelines.fold.rows import group_from_rows, kv_from_rows
+from pipelines.fold.state import RouteState
+from pipelines.log.base import EventLog
+from pipelines.tables.commits import commit_where, last_commit, to_ms
+from schemas.tables import KV_CONFIG_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A state and the first log offset it does not contain."""
+
+    state: RouteState
+    next_offset: int
+    epoch: int
+
+
+def read_seed(lake_dir: Path, log: EventLog) -> Seed:
+    """State of the last epoch, from the tables and a few seconds of log; an empty state for an empty lake."""
+    commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name))
+    last = last_commit(commits)
+    if last is None:
+        return Seed(RouteState(), 0, 0)
+    exact = commit_where(commits, pc.field("livenessOffset") == pc.field("logOffset")) or last
+    state = read_state(lake_dir, exact)
+    records = _between(log, exact["logOffset"] + 1, last["logOffset"])
+    state = replay(state, records, watermark_ms=to_ms(last["watermark"]))
+    return Seed(state, last["logOffset"] + 1, last["epoch"])
+
+
+def read_state(lake_dir: Path, commit: dict[str, Any]) -> RouteState:
+    """State at one row of routeCommitTable."""
+    versions = dict(commit["versions"])
+    by_group: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    kv: list[dict[str, Any]] = []
+    for table in STATE_TABLES:
+        opened = DeltaTable(str(lake_dir / table.name), version=versions[table.name])
+        rows = pa.table(opened.to_pyarrow_table()).to_pylist()
+        if table is KV_CONFIG_TABLE:
+            kv = rows
+            continue
+        for row in rows:
+            by_group[row["brokerName"]][table.name].append(row)
+    groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
+    now_ms = to_ms(commit["eventTime"])
+    return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=0)
+
+
+def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:
+    while first <= last:
+        records = log.read(first)
+        if not records:
+            return
+        for record in records:
+            if record.offset > last:
+                return
+            yield record
+        first = records[-1].offset + 1

@@ -1,0 +1,231 @@
+"""One micro-batch to one epoch.
+
+The order of a commit, written down because recovery depends on it:
+
+1. If routeCommitTable already carries this (query id, batch id), the batch is done: stop.
+2. For each changed state table in declared order: append when every changed row is new, else MERGE by key.
+   Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
+3. brokerLiveTable with every live row that moved since it was last written.
+4. routeChangeTable, quarantineTable: append.
+5. routeCommitTable: one row naming the versions of all tables. Only now does the epoch exist for readers.
+
+A crash between two steps leaves tables ahead of the last epoch; the repeated batch skips what is there and writes the
+rest, so the tables end the same. Source: Delta protocol, "Transaction Identifiers".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+
+from pipelines.batch import Batch
+from pipelines.tables.arrow import DELETE, INSERT, OP, arrow_schema, command_rows, operation_schema
+from pipelines.tables.commits import last_commit, to_ms
+from pipelines.tables.ddl import open_lake
+from schemas.errors import SetupError
+from schemas.tables import (
+    BROKER_LIVE_TABLE,
+    QUARANTINE_TABLE,
+    ROUTE_CHANGE_TABLE,
+    ROUTE_COMMIT_TABLE,
+    STATE_TABLES,
+    Table,
+)
+
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""Checkpoints and clean-up are maintenance's, between batches."""
+
+_COMMIT_SCHEMA = arrow_schema(ROUTE_COMMIT_TABLE)
+_LIVE_KEY = BROKER_LIVE_TABLE.key
+_json = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What a commit made visible."""
+
+    epoch: int
+    log_offset: int
+    versions: Mapping[str, int]
+
+
+class LakeWriter:
+    """The one writer of a lake. Not thread-safe: foreachBatch calls it batch after batch."""
+
+    def __init__(self, lake_dir: Path, *, retention_days: int, liveness_interval_s: float, shards: int) -> None:
+        self.lake_dir = lake_dir
+        self.tables: dict[str, DeltaTable] = open_lake(lake_dir, retention_days=retention_days)
+        self._liveness_interval_s = liveness_interval_s
+        self._shards = shards
+        self._whole: set[int] = set()
+        self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
+        self._flushed_at = 0.0
+        commit = last_commit(self.tables[ROUTE_COMMIT_TABLE.name])
+        self.epoch = commit["epoch"] if commit else 0
+        self._offset = commit["logOffset"] if commit else -1
+        self._liveness_offset = commit["livenessOffset"] if commit else -1
+        self._event_time_ms = to_ms(commit["eventTime"]) if commit else 0
+        self._watermark_ms = to_ms(commit["watermark"]) if commit else 0
+
+    def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
+        """Commit a batch; None when it was quiet and liveness is not due yet, or already committed.
+
+        Args:
+            query_id: id in the checkpoint of the streaming query (a new checkpoint is a new writer).
+            batch_id: Spark's batch id, increasing within a query id.
+            batch: the shards' parts.
+
+        Raises:
+            deltalake.exceptions.DeltaError, OSError: storage failed; the batch will be repeated.
+        """
+        self._take_cuts(batch)
+        self._take_live(batch)
+        if _done(self.tables[ROUTE_COMMIT_TABLE.name], query_id, batch_id):
+            return None
+        now_s = time.monotonic()
+        if batch.quiet and not (self._pending_live and now_s - self._flushed_at >= self._liveness_interval_s):
+            return None
+
+        mark = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+        epoch = self.epoch + 1
+        for table in STATE_TABLES:
+            parts = batch.operations.get(table.name)
+            if parts and not _done(self.tables[table.name], query_id, batch_id):
+                self._apply(table, pa.concat_tables(parts), mark)
+        if self._pending_live and not _done(self.tables[BROKER_LIVE_TABLE.name], query_id, batch_id):
+            self._apply(BROKER_LIVE_TABLE, self._live_operations(), mark)
+            self._pending_live.clear()
+        history = [*batch.changes, *([command_rows(batch.outcomes)] if batch.outcomes else [])]
+        if history and not _done(self.tables[ROUTE_CHANGE_TABLE.name], query_id, batch_id):
+            rows = pa.concat_tables(history)
+            self._append(ROUTE_CHANGE_TABLE, rows.add_column(0, "epoch", pa.array([epoch] * len(rows), pa.int64())), mark)
+        if batch.quarantine and not _done(self.tables[QUARANTINE_TABLE.name], query_id, batch_id):
+            self._append(QUARANTINE_TABLE, pa.concat_tables(batch.quarantine), mark)
+
+        if len(self._whole) == self._shards and not self._pending_live:
+            self._liveness_offset = self._offset
+        versions = {name: table.version() for name, table in self.tables.items() if name != ROUTE_COMMIT_TABLE.name}
+        row = {
+            "epoch": epoch,
+            "logOffset": self._offset,
+            "livenessOffset": self._liveness_offset,
+            "eventTime": self._event_time_ms * 1000,
+            "watermark": self._watermark_ms * 1000,
+            "commitTime": time.time_ns() // 1000,
+            "versions": list(versions.items()),
+            "outcomes": _json.encode(batch.outcomes).decode() if batch.outcomes else None,
+            "queryId": query_id,
+            "batchId": batch_id,
+        }
+        self._append(ROUTE_COMMIT_TABLE, pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA), mark)
+        self.epoch = epoch
+        self._flushed_at = now_s
+        return Epoch(epoch, self._offset, versions)
+
+    @property
+    def log_offset(self) -> int:
+        """Everything up to and including this log offset has been folded, quiet batches included."""
+        return self._offset
+
+    @property
+    def liveness_offset(self) -> int:
+        """A seed needs no log record at or below this one."""
+        return self._liveness_offset
+
+    def _take_cuts(self, batch: Batch) -> None:
+        for cut in batch.cuts:
+            self._offset = max(self._offset, cut.offset)
+            self._event_time_ms = max(self._event_time_ms, cut.event_time_ms)
+            self._watermark_ms = max(self._watermark_ms, cut.watermark_ms)
+            if cut.whole:
+                self._whole.add(cut.shard)
+
+    def _take_live(self, batch: Batch) -> None:
+        for part in batch.live:
+            for row in part.to_pylist():
+                op = row.pop(OP)
+                self._pending_live[tuple(row[name] for name in _LIVE_KEY)] = None if op == DELETE else row
+
+    def _live_operations(self) -> pa.Table:
+        rows = [
+            {**dict(zip(_LIVE_KEY, key, strict=True)), OP: DELETE} if row is None else {**row, OP: "u"}
+            for key, row in self._pending_live.items()
+        ]
+        return pa.Table.from_pylist(rows, schema=operation_schema(BROKER_LIVE_TABLE))
+
+    def _apply(self, table: Table, operations: pa.Table, mark: CommitProperties) -> None:
+        ops = set(pc.unique(operations[OP]).to_pylist())
+        if ops == {INSERT}:
+            self._append(table, operations.drop_columns([OP]).cast(arrow_schema(table)), mark)
+            return
+        merge = self.tables[table.name].merge(
+            operations,
+            predicate=_predicate(table, operations),
+            source_alias="s",
+            target_alias="t",
+            commit_properties=mark,
+            post_commithook_properties=_NO_HOOKS,
+        )
+        assign = {f'"{name}"': f's."{name}"' for name in table.column_names}
+        if DELETE in ops:
+            merge = merge.when_matched_delete(f"s.{OP} = '{DELETE}'")
+        if ops != {DELETE}:
+            # A key alone (clusterAddrTable) has nothing to update.
+            if table.value_columns:
+                merge = merge.when_matched_update({f'"{name}"': f's."{name}"' for name in table.value_columns})
+            merge = merge.when_not_matched_insert(assign, predicate=f"s.{OP} <> '{DELETE}'")
+        merge.execute()
+
+    def _append(self, table: Table, rows: pa.Table, mark: CommitProperties) -> None:
+        write_deltalake(
+            self.tables[table.name],
+            rows,
+            mode="append",
+            commit_properties=mark,
+            post_commithook_properties=_NO_HOOKS,
+        )
+
+
+def _predicate(table: Table, operations: pa.Table) -> str:
+    """Rows of equal key; on a partitioned table only within the partitions that change."""
+    terms = [f't."{name}" = s."{name}"' for name in table.key]
+    for name in table.partition_by:
+        values = pc.unique(operations[name]).to_pylist()
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(values))
+        terms.append(f't."{name}" in ({listed})')
+    return " and ".join(terms)
+
+
+def _done(table: DeltaTable, query_id: str, batch_id: int) -> bool:
+    version = table.transaction_version(query_id)
+    return version is not None and version >= batch_id
+
+
+def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
+    """Before a new checkpoint starts: put tables that ran ahead of the last epoch back to it.
+
+    Raises:
+        SetupError: the last epoch's versions cannot be read any more.
+    """
+    commit = last_commit(tables[ROUTE_COMMIT_TABLE.name])
+    versions = dict(commit["versions"]) if commit else {}
+    for name, table in tables.items():
+        if name == ROUTE_COMMIT_TABLE.name:
+            continue
+        committed = versions.get(name, 0)
+        if table.version() > committed:
+            try:
+                table.restore(committed)
+            except Exception as error:
+                raise SetupError(
+                    f"{lake_dir / name} cannot be put back to version {committed} of epoch "
+                    f"{commit['epoch'] if commit else 0}: {error}"
+                ) from error

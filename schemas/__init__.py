@@ -1,0 +1,1 @@
+"""Contracts: what may travel on the wire, on the event log and in the Delta tables. No I/O, no rules."""

@@ -1,0 +1,58 @@
+"""What a broker says about itself: DataVersion, QueueData settings, static topic mapping.
+
+Wire names are RocketMQ's (camelCase); Python names are the same in snake_case.
+Source: org.apache.rocketmq.remoting.protocol.DataVersion, .route.QueueData,
+.statictopic.TopicQueueMappingInfo (5.5.0).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+MASTER_ID = 0
+"""brokerId of a master (MixAll.MASTER_ID)."""
+
+DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
+"""A broker that names no timeout expires after this (RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_PRIORITY = 8
+
+
+class DataVersion(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
+    """Version of a broker's topic table. Equality needs all three; the NameServer never orders them by time.
+
+    ``timestamp`` is milliseconds since the epoch on the broker's own clock.
+    """
+
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+
+class QueueRow(NamedTuple):
+    """One topic's queues on one broker group: the value part of topicQueueTable (QueueData without brokerName)."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+
+class TopicQueueMappingInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """Static-topic mapping of one broker. ``curr_id_map`` is logical queue id to physical queue id.
+
+    All fields may be absent on the wire; ``bname`` decides the row it is stored under.
+    """
+
+    topic: str | None = None
+    scope: str | None = None
+    total_queues: int = 0
+    bname: str | None = None
+    epoch: int = 0
+    dirty: bool = False
+    curr_id_map: dict[int, int] | None = None

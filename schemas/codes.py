@@ -1,0 +1,98 @@
+"""Numbers of the remoting protocol: request and response codes, languages, releases, header types.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode,
+SerializeType; org.apache.rocketmq.common.MQVersion. Only what a NameServer meets is here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class RequestCode(IntEnum):
+    """What a peer asks of a NameServer; 905 is what a NameServer asks of a broker."""
+
+    PUT_KV_CONFIG = 100
+    GET_KV_CONFIG = 101
+    DELETE_KV_CONFIG = 102
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    WIPE_WRITE_PERM_OF_BROKER = 205
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+    DELETE_TOPIC_IN_NAMESRV = 216
+    REGISTER_TOPIC_IN_NAMESRV = 217
+    GET_KVLIST_BY_NAMESPACE = 219
+    GET_TOPICS_BY_CLUSTER = 224
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_UNIT_TOPIC_LIST = 311
+    GET_HAS_UNIT_SUB_TOPIC_LIST = 312
+    GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
+    UPDATE_NAMESRV_CONFIG = 318
+    GET_NAMESRV_CONFIG = 319
+    QUERY_DATA_VERSION = 322
+    ADD_WRITE_PERM_OF_BROKER = 327
+    GET_BROKER_MEMBER_GROUP = 901
+    BROKER_HEARTBEAT = 904
+    NOTIFY_MIN_BROKER_ID_CHANGE = 905
+
+
+class ResponseCode(IntEnum):
+    """What a NameServer answers (ResponseCode and RemotingSysResponseCode)."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    QUERY_NOT_FOUND = 22
+    GO_AWAY = 1500
+
+
+class LanguageCode(IntEnum):
+    """Language of a peer. In a JSON header it travels as the name, in a ROCKETMQ header as the number."""
+
+    JAVA = 0
+    CPP = 1
+    DOTNET = 2
+    PYTHON = 3
+    DELPHI = 4
+    ERLANG = 5
+    RUBY = 6
+    OTHER = 7
+    HTTP = 8
+    GO = 9
+    PHP = 10
+    OMS = 11
+    RUST = 12
+    NODE_JS = 13
+
+
+class SerializeType(IntEnum):
+    """How a header is written: the byte before the header length."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+# MQVersion.Version ordinals. Every release has a SNAPSHOT twin just before it.
+V3_0_11: Final = 37
+"""From here on REGISTER_BROKER carries the RegisterBrokerBody envelope; before it, the bare topic table."""
+V4_9_3: Final = 399
+V4_9_4: Final = 401
+"""From here on a route answer has quoted map keys."""
+V5_0_0: Final = 413
+"""From here on a compressed registration ends with the topic queue mappings."""
+V5_3_1: Final = 475
+"""Peers newer than this understand GO_AWAY."""
+V5_5_0: Final = 513
+HIGHER_VERSION: Final = 612
+"""The highest ordinal; anything above counts as this."""
+
+MIN_INT: Final = -(1 << 31)
+MAX_INT: Final = (1 << 31) - 1
+MIN_LONG: Final = -(1 << 63)
+MAX_LONG: Final = (1 << 63) - 1

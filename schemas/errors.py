@@ -1,0 +1,65 @@
+"""Every error routelake raises on purpose.
+
+    RoutelakeError
+    ├── BadRequestError          the peer's fault: refused at the door            HTTP 400/422, code SYSTEM_ERROR
+    ├── NotFoundError            no such topic, namespace, ...                    HTTP 404, its own ResponseCode
+    ├── HistoryError             a past that cannot be read
+    │   ├── VacuumedError        older than the oldest readable epoch             HTTP 410
+    │   └── FutureEpochError     not written yet                                  HTTP 404
+    ├── UnavailableError         try again: log or view not there yet             HTTP 503, code SYSTEM_BUSY
+    ├── EventDecodeError         a log record that is no event: quarantined
+    ├── ProtocolError            bytes that are no remoting frame: connection closed
+    └── SetupError               the operator must do something first: exit code 2
+
+Fields, not formatted strings, so that callers can decide; ``str()`` is a sentence for a person.
+"""
+
+from __future__ import annotations
+
+
+class RoutelakeError(Exception):
+    """Root. ``fields`` are the keyword arguments it was raised with."""
+
+    def __init__(self, message: str = "", /, **fields: object) -> None:
+        self.fields = fields
+        super().__init__(message or "; ".join(f"{name}: {value}" for name, value in fields.items()))
+
+
+class BadRequestError(RoutelakeError):
+    """The request cannot be accepted as it is; the message names the field and the rule."""
+
+
+class NotFoundError(RoutelakeError):
+    """The thing asked for does not exist. ``code`` is RocketMQ's ResponseCode for it."""
+
+    def __init__(self, message: str, /, *, code: int, **fields: object) -> None:
+        self.code = code
+        super().__init__(message, code=code, **fields)
+
+
+class HistoryError(RoutelakeError):
+    """A past version that cannot be read."""
+
+
+class VacuumedError(HistoryError):
+    """Older than what is kept; ``oldest_epoch`` and ``oldest_time`` name the oldest readable cut."""
+
+
+class FutureEpochError(HistoryError):
+    """An epoch that has not been committed yet."""
+
+
+class UnavailableError(RoutelakeError):
+    """Not now: the event log or the tables cannot be reached. Nothing was accepted."""
+
+
+class EventDecodeError(RoutelakeError):
+    """A log record that this version cannot read as an event."""
+
+
+class ProtocolError(RoutelakeError):
+    """Bytes that are not a remoting frame. The connection is closed, as the stock NameServer does."""
+
+
+class SetupError(RoutelakeError):
+    """Start-up cannot go on; the message says what the operator can do."""

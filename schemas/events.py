@@ -1,0 +1,237 @@
+"""What may land on the event log.
+
+An event is a fact as it was received: it carries no decision. The log adds its offset and its event time (time of
+receipt, never decreasing); `pipelines.fold` decides what it means. `encode`/`decode` give the payload stored in the
+log: one format byte, then zstd-compressed JSON with RocketMQ's field names, so a log can be read with ``zstd`` and
+``jq`` when everything else is down.
+
+The *routing key* beside a payload says which state an event touches (`routing_key`), without decoding it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+import zstandard
+
+from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
+from schemas.errors import EventDecodeError
+
+FORMAT_VERSION: Final = 1
+"""First byte of every payload. A reader that meets a higher one must not guess."""
+
+MAX_EVENT_BYTES: Final = 512 * 1024 * 1024
+"""A payload that would inflate past this is not ours (a registration of 100,000 topics is about 15 MB)."""
+
+KEY_EVERYTHING: Final = "*"
+KEY_KV: Final = "kv"
+_KEY_BROKER_PREFIX: Final = "b:"
+
+
+class Actor(msgspec.Struct, frozen=True, rename="camel"):
+    """Who sent it: ``via`` is remoting, http or routelake itself; ``peer`` is host:port; ``gateway`` names the door."""
+
+    gateway: str
+    via: str
+    peer: str | None = None
+    user: str | None = None
+
+
+class Channel(msgspec.Struct, frozen=True, rename="camel"):
+    """The connection a broker registered over: unique within its gateway for all time."""
+
+    gateway: str
+    connection: str
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel", tag_field="command", kw_only=True):
+    """Common part. ``command`` (the tag) is RocketMQ's RequestCode name, or routelake's own for facts without one."""
+
+    actor: Actor
+
+
+class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
+    """103. ``topic_config_table`` is None when the gateway left the body out because ``topic_config_digest`` was
+    already known to be applied; an empty dict is a registration without topics.
+
+    ``delete_absent_topics`` is the gateway's deleteTopicWithBrokerRegistration at the time of receipt.
+    ``heartbeat_timeout_millis`` and ``enable_acting_master`` keep "absent" apart from every value, because the rules do.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int
+    data_version: DataVersion
+    topic_config_digest: str
+    topic_config_table: dict[str, QueueRow] | None = None
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = {}
+    filter_server_list: list[str] | None = None
+    ha_server_addr: str | None = None
+    heartbeat_timeout_millis: int | None = None
+    enable_acting_master: bool | None = None
+    zone_name: str | None = None
+    delete_absent_topics: bool = False
+    channel: Channel | None = None
+
+
+class UnregisterBroker(Event, frozen=True, tag="UNREGISTER_BROKER"):
+    """104. A request without a usable brokerId has an effect too, if half of one."""
+
+    cluster_name: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int | None
+
+
+class BrokerHeartbeat(Event, frozen=True, tag="BROKER_HEARTBEAT"):
+    """904, and 322 QUERY_DATA_VERSION, whose only effect on the tables is the same refresh."""
+
+    cluster_name: str
+    broker_name: str
+    broker_addr: str
+
+
+class ChannelClosed(Event, frozen=True, tag="CHANNEL_CLOSED"):
+    """A broker's connection to one gateway ended (BrokerHousekeepingService): one event per broker bound to it."""
+
+    cluster_name: str
+    broker_name: str
+    broker_addr: str
+    channel: Channel
+
+
+class DeleteTopic(Event, frozen=True, tag="DELETE_TOPIC_IN_NAMESRV"):
+    """216. With a cluster: only the rows of its brokers."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class RegisterTopicQueue(msgspec.Struct, frozen=True, rename="camel"):
+    """One queueDatas entry of a 217."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+
+class RegisterTopic(Event, frozen=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
+    """217 for one broker group: the gateway writes one event per accepted queueDatas entry."""
+
+    topic: str
+    queue_data: RegisterTopicQueue
+
+
+class WipeWritePerm(Event, frozen=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
+    """205."""
+
+    broker_name: str
+
+
+class AddWritePerm(Event, frozen=True, tag="ADD_WRITE_PERM_OF_BROKER"):
+    """327."""
+
+    broker_name: str
+
+
+class PutKvConfig(Event, frozen=True, tag="PUT_KV_CONFIG"):
+    """100. A missing value is accepted and then reads as "not found"."""
+
+    namespace: str
+    key: str
+    value: str | None = None
+
+
+class DeleteKvConfig(Event, frozen=True, tag="DELETE_KV_CONFIG"):
+    """102."""
+
+    namespace: str
+    key: str
+
+
+class Clock(Event, frozen=True, tag="CLOCK"):
+    """Nothing happened for a second: only moves event time, so that brokers expire when every broker is dead."""
+
+
+class Resume(Event, frozen=True, tag="RESUME"):
+    """First event after a time in which no gateway wrote: that time counts against no broker.
+
+    ``previous_event_time_ms`` is the event time of the log's last record before it, None in an empty log.
+    """
+
+    previous_event_time_ms: int | None = None
+
+
+AnyEvent = (
+    RegisterBroker
+    | UnregisterBroker
+    | BrokerHeartbeat
+    | ChannelClosed
+    | DeleteTopic
+    | RegisterTopic
+    | WipeWritePerm
+    | AddWritePerm
+    | PutKvConfig
+    | DeleteKvConfig
+    | Clock
+    | Resume
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+def routing_key(event: AnyEvent) -> str:
+    """Which state an event touches: ``b:<brokerName>``, ``kv``, or ``*`` for every broker group."""
+    match event:
+        case DeleteTopic() | Clock() | Resume():
+            return KEY_EVERYTHING
+        case PutKvConfig() | DeleteKvConfig():
+            return KEY_KV
+        case RegisterTopic():
+            return broker_key(event.queue_data.broker_name)
+        case _:
+            return broker_key(event.broker_name)
+
+
+def broker_key(broker_name: str) -> str:
+    """Routing key of a broker group."""
+    return _KEY_BROKER_PREFIX + broker_name
+
+
+def encode(event: AnyEvent) -> bytes:
+    """Event to log payload: format byte 1, then a zstd frame of JSON."""
+    return b"\x01" + zstandard.ZstdCompressor(level=1).compress(_encoder.encode(event))
+
+
+def decode(payload: bytes) -> AnyEvent:
+    """Log payload to event.
+
+    Raises:
+        EventDecodeError: the payload is empty, of an unknown format, torn, oversized or not an event. The fold puts
+            such a record into quarantineTable and goes on.
+    """
+    if not payload:
+        raise EventDecodeError(reason="empty payload")
+    if payload[0] != FORMAT_VERSION:
+        raise EventDecodeError(
+            reason=f"payload format {payload[0]}; this routelake reads up to {FORMAT_VERSION}. Upgrade the fold first."
+        )
+    try:
+        size = zstandard.frame_content_size(payload[1:])
+        if size < 0 or size > MAX_EVENT_BYTES:
+            raise EventDecodeError(reason=f"a payload of {size} bytes inflated")
+        return _decoder.decode(zstandard.ZstdDecompressor().decompress(payload[1:]))
+    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EventDecodeError(reason=str(error)) from error
+
+
+def topic_config_digest(topic_config_table: dict[str, QueueRow]) -> str:
+    """Order-free fingerprint of a registration's topics: equal digests mean equal tables."""
+    rows = sorted(topic_config_table.items())
+    return hashlib.blake2b(_encoder.encode(rows), digest_size=12).hexdigest()

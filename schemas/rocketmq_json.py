@@ -1,0 +1,196 @@
+"""RocketMQ's two JSON dialects, both ways.
+
+fastjson writes the keys of a Java ``Map<Long, …>`` or ``Map<Integer, …>`` as bare numbers, which is not JSON::
+
+    numeric    "brokerAddrs":{0:"10.0.0.1:10911"}
+    standard   "brokerAddrs":{"0":"10.0.0.1:10911"}
+
+Only ``brokerAddrs`` and ``currIdMap`` are such maps. In both dialects object keys are alphabetical, nulls are left out
+and empty maps and lists are written. Maps with text keys are quoted in both, also when a key looks like a number.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RemotingSerializable, ClientRequestProcessor (which switches the
+dialect of a route answer).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from schemas.broker import TopicQueueMappingInfo
+from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+
+T = TypeVar("T")
+
+# Group 1 is everything up to a bare key: other characters, whole strings, and brackets and commas not followed by one.
+_BARE_KEY = re.compile(
+    rb'((?:[^"{,]++|"(?:[^"\\]++|\\.)*+"|[{,](?!\s*-?[0-9]+\s*:))*+[{,]\s*)(-?[0-9]+)(\s*:)',
+    re.DOTALL,
+)
+
+
+def quote_numeric_keys(data: bytes) -> bytes:
+    """Put quotes around bare numeric object keys, leaving strings alone. One pass; the rest is not checked."""
+    return _BARE_KEY.sub(rb'\1"\2"\3', data)
+
+
+def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode either dialect: as it stands first, and if it is no JSON, with its numeric keys quoted.
+
+    Args:
+        data: UTF-8 text.
+        decoder: Says what it should be.
+
+    Raises:
+        ValueError: Neither dialect, or not what the decoder wants (`msgspec.DecodeError`, `UnicodeDecodeError`).
+        RecursionError: Nested too deeply.
+    """
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return decoder.decode(quote_numeric_keys(data))
+
+
+class _BrokerDataWire(msgspec.Struct, rename="camel", omit_defaults=True):
+    """BrokerData with its map of ids already written."""
+
+    broker_addrs: msgspec.Raw
+    broker_name: str
+    cluster: str
+    enable_acting_master: bool
+    zone_name: str | None = None
+
+
+class _MappingWire(msgspec.Struct, rename="camel", omit_defaults=True):
+    """TopicQueueMappingInfo in the order of its wire names."""
+
+    bname: str | None = None
+    curr_id_map: msgspec.Raw | None = None
+    dirty: bool | msgspec.UnsetType = msgspec.UNSET
+    epoch: int | msgspec.UnsetType = msgspec.UNSET
+    scope: str | None = None
+    topic: str | None = None
+    total_queues: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class _RouteWire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """TopicRouteData with its maps of ids already written."""
+
+    broker_datas: list[_BrokerDataWire]
+    filter_server_table: dict[str, list[str]]
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData]
+    topic_queue_mapping_by_broker: dict[str, _MappingWire] | None = None
+
+
+class _ClusterInfoWire(msgspec.Struct, rename="camel"):
+    """ClusterInfo with its maps of ids already written."""
+
+    broker_addr_table: dict[str, _BrokerDataWire]
+    cluster_addr_table: dict[str, list[str]]
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _id_map(entries: Mapping[int, str] | Mapping[int, int], *, numeric_keys: bool) -> msgspec.Raw:
+    """A map with numbers for keys, in ascending order."""
+    quote = b"" if numeric_keys else b'"'
+    pairs = [b"%b%d%b:%b" % (quote, key, quote, _encode(value)) for key, value in sorted(entries.items())]
+    return msgspec.Raw(b"{%b}" % b",".join(pairs))
+
+
+def _broker_data(data: BrokerData, *, numeric_keys: bool) -> _BrokerDataWire:
+    return _BrokerDataWire(
+        _id_map(data.broker_addrs, numeric_keys=numeric_keys),
+        data.broker_name,
+        data.cluster,
+        data.enable_acting_master,
+        data.zone_name,
+    )
+
+
+def _mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> _MappingWire:
+    ids = info.curr_id_map
+    return _MappingWire(
+        info.bname,
+        None if ids is None else _id_map(ids, numeric_keys=numeric_keys),
+        info.dirty,
+        info.epoch,
+        info.scope,
+        info.topic,
+        info.total_queues,
+    )
+
+
+def encode_broker_data(data: BrokerData, *, numeric_keys: bool) -> bytes:
+    """One entry of ``brokerDatas``, to be kept and used for every topic of the group (`encode_topic_route`)."""
+    return _encode(_broker_data(data, numeric_keys=numeric_keys))
+
+
+def encode_topic_route(route: TopicRouteData, *, numeric_keys: bool) -> bytes:
+    """The body of a route answer (TopicRouteData.encode)."""
+    mappings = route.topic_queue_mapping_by_broker
+    return _encode(
+        _RouteWire(
+            broker_datas=[_broker_data(data, numeric_keys=numeric_keys) for data in route.broker_datas],
+            filter_server_table=dict(sorted(route.filter_server_table.items())),
+            order_topic_conf=route.order_topic_conf,
+            queue_datas=route.queue_datas,
+            topic_queue_mapping_by_broker=None
+            if mappings is None
+            else {bname: _mapping(info, numeric_keys=numeric_keys) for bname, info in sorted(mappings.items())},
+        )
+    )
+
+
+def encode_cluster_info(info: ClusterInfo) -> bytes:
+    """The body of a cluster info answer: numeric keys, whoever asks (ClusterInfo.encode)."""
+    return _encode(
+        _ClusterInfoWire(
+            {name: _broker_data(data, numeric_keys=True) for name, data in sorted(info.broker_addr_table.items())},
+            dict(sorted(info.cluster_addr_table.items())),
+        )
+    )
+
+
+def encode_member_group(cluster: str | None, broker_name: str | None, broker_addrs: Mapping[int, str]) -> bytes:
+    """The body of a member group answer: numeric keys, whoever asks (GetBrokerMemberGroupResponseBody.encode)."""
+    group: dict[str, object] = {"brokerAddrs": _id_map(broker_addrs, numeric_keys=True)}
+    if broker_name is not None:
+        group["brokerName"] = broker_name
+    if cluster is not None:
+        group["cluster"] = cluster
+    return _encode({"brokerMemberGroup": group})
+
+
+def encode_mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> bytes:
+    """One topic queue mapping (TopicQueueMappingInfo.encode)."""
+    return _encode(_mapping(info, numeric_keys=numeric_keys))
+
+
+_route_decoder = msgspec.json.Decoder(TopicRouteData)
+_cluster_info_decoder = msgspec.json.Decoder(ClusterInfo)
+
+
+def decode_topic_route(data: bytes) -> TopicRouteData:
+    """A route answer of either dialect.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return decode(data, _route_decoder)
+
+
+def decode_cluster_info(data: bytes) -> ClusterInfo:
+    """A cluster info answer of either dialect.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return decode(data, _cluster_info_decoder)
