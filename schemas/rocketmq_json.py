@@ -25,16 +25,21 @@ from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 
 T = TypeVar("T")
 
-# Group 1 is everything up to a bare key: other characters, whole strings, and brackets and commas not followed by one.
-_BARE_KEY = re.compile(
-    rb'((?:[^"{,]++|"(?:[^"\\]++|\\.)*+"|[{,](?!\s*-?[0-9]+\s*:))*+[{,]\s*)(-?[0-9]+)(\s*:)',
+# A whole string, or a bare key. Possessive throughout, and no scan starts inside an earlier one: linear time.
+_STRING_OR_BARE_KEY = re.compile(
+    rb'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|([{,]\s*+)(-?[0-9]++)(?=\s*+:)',
     re.DOTALL,
 )
 
 
 def quote_numeric_keys(data: bytes) -> bytes:
-    """Put quotes around bare numeric object keys, leaving strings alone. One pass; the rest is not checked."""
-    return _BARE_KEY.sub(rb'\1"\2"\3', data)
+    """Put quotes around bare numeric object keys, leaving strings alone. Whatever else is wrong stays wrong."""
+    return _STRING_OR_BARE_KEY.sub(_quote_key, data)
+
+
+def _quote_key(match: re.Match[bytes]) -> bytes:
+    string: bytes | None = match.group(1)
+    return string if string is not None else b'%b"%b"' % match.group(2, 3)
 
 
 def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:

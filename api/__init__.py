@@ -1,0 +1,1 @@
+"""The gateway: what brokers, clients, admins and dashboards talk to."""

@@ -1,0 +1,337 @@
+"""The gateway: one face for every door (remoting, HTTP).
+
+Writes: an event is appended to the log; what changes something is answered when its outcome is visible in this
+gateway's own view, or after a bounded wait as durable. Reads: from the view, which the follower moves.
+
+A registration that would change nothing is recognised here by the view (`reflected`), answered as soon as it is
+durable, and written without its topics: they are what the fold already has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from api.log_writer import LogWriter
+from api.view.follower import Follower
+from api.view.rows import Outcome
+from api.view.snapshot import RouteView
+from pipelines.log.base import Appended, EventLog
+from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
+from schemas.errors import RoutelakeError, UnavailableError
+from schemas.events import AnyEvent, RegisterBroker, UnregisterBroker, encode, routing_key
+
+log = structlog.get_logger("routelake.gateway")
+
+FOLD_STATUS_FILE: Final = "fold-status.json"
+_OUTCOMES_KEPT: Final = 20_000
+_BIG_REGISTRATION_TOPICS: Final = 500
+"""From here on, encoding takes long enough to be done off the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Settings of one gateway process. Times in seconds unless named otherwise."""
+
+    gateway_id: str
+    lake_dir: Path
+    visible_wait_s: float = 3.0
+    clock_interval_s: float = 1.0
+    gap_s: float = 5.0
+    poll_s: float = 0.02
+    support_acting_master: bool = False
+    order_message_enable: bool = False
+    return_order_topic_config_to_broker: bool = True
+    delete_topic_with_broker_registration: bool = False
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a write.
+
+    ``offset`` is its log offset, the token a read can wait for. ``visible`` tells whether this gateway's view holds
+    its effect; False after the bounded wait means durable, not yet folded. ``outcome`` is the fold's verdict on admin
+    commands and refusals, when visible.
+    """
+
+    offset: int
+    event_time_ms: int
+    visible: bool
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldStatus:
+    """What the fold last said of itself (its status file)."""
+
+    epoch: int
+    log_offset: int
+    time_ms: int
+
+
+class Gateway:
+    """Writes to the log, reads from the view. Lives on one event loop; `start` and `stop` run there."""
+
+    def __init__(self, settings: GatewaySettings, event_log: EventLog) -> None:
+        self.settings = settings
+        self._writer = LogWriter(
+            event_log, settings.gateway_id, clock_interval_s=settings.clock_interval_s, gap_s=settings.gap_s
+        )
+        self._follower = Follower(str(settings.lake_dir), self._on_view_thread, settings.poll_s)
+        self._view = RouteView.empty()
+        self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
+        self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._predicates: dict[int, tuple[Callable[[RouteView], bool], asyncio.Future[bool]]] = {}
+        self._serial = count()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._status_task: asyncio.Task[None] | None = None
+        self._fold_status: FoldStatus | None = None
+        self.started_offset = -1
+        self.started_s = time.monotonic()
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Load the view, then open the log for writing.
+
+        Raises:
+            UnavailableError, SetupError: the log cannot be written, or the lake is not ours.
+        """
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._first_view)
+        self.started_offset = await asyncio.to_thread(self._writer.start)
+        self._status_task = asyncio.create_task(self._watch_fold())
+
+    async def stop(self) -> None:
+        """Write what is queued and stop following."""
+        if self._status_task is not None:
+            self._status_task.cancel()
+        await asyncio.to_thread(self._writer.stop)
+        await asyncio.to_thread(self._follower.stop)
+
+    @property
+    def view(self) -> RouteView:
+        """The newest view."""
+        return self._view
+
+    @property
+    def follower(self) -> Follower:
+        """For its status."""
+        return self._follower
+
+    @property
+    def log_failing(self) -> bool:
+        """Whether the event log refuses appends at the moment."""
+        return self._writer.failing
+
+    @property
+    def fold_status(self) -> FoldStatus | None:
+        """What the fold last said of itself; None before it ever ran on this lake."""
+        return self._fold_status
+
+    @property
+    def folded_offset(self) -> int:
+        """Every effect up to this log offset is in the view; quiet stretches without an epoch count."""
+        status = self._fold_status
+        if status is not None and self._view.epoch >= status.epoch:
+            return max(self._view.log_offset, status.log_offset)
+        return self._view.log_offset
+
+    # --- writes ---
+
+    async def append(self, event: AnyEvent) -> Appended:
+        """Append one event; returns when it is durable.
+
+        Raises:
+            UnavailableError: not accepted.
+            BadRequestError: too large for the log.
+        """
+        assert self._loop is not None
+        loop = self._loop
+        if isinstance(event, RegisterBroker) and len(event.topic_config_table or ()) > _BIG_REGISTRATION_TOPICS:
+            payload = await asyncio.to_thread(encode, event)
+        else:
+            payload = encode(event)
+        future: asyncio.Future[Appended] = loop.create_future()
+        self._writer.submit(routing_key(event), payload, lambda result: _resolve(loop, future, result))
+        return await future
+
+    async def register(self, event: RegisterBroker) -> Receipt:
+        """REGISTER_BROKER: durable when it changes nothing, else visible (or durable after the bounded wait)."""
+        if reflected(self._view, event):
+            appended = await self.append(msgspec.structs.replace(event, topic_config_table=None))
+            return Receipt(appended.offset, appended.event_time_ms, visible=True)
+        appended = await self.append(event)
+        # Another gateway may have brought the same registration: then no epoch of our own need come.
+        return await self._visible(appended, lambda view: reflected(view, event))
+
+    async def command(self, event: AnyEvent) -> Receipt:
+        """An admin command, or an unregistration: answered when its outcome is visible."""
+        appended = await self.append(event)
+        if isinstance(event, UnregisterBroker) and not _known(self._view, event):
+            return Receipt(appended.offset, appended.event_time_ms, visible=True)
+        return await self._visible(appended, None)
+
+    async def heartbeat(self, event: AnyEvent) -> Receipt:
+        """An event without an outcome of its own: answered when durable."""
+        appended = await self.append(event)
+        return Receipt(appended.offset, appended.event_time_ms, visible=True)
+
+    async def wait_for(self, offset: int, timeout_s: float) -> bool:
+        """Wait until the view holds everything up to a log offset. False when it does not in time."""
+        if self.folded_offset >= offset:
+            return True
+        assert self._loop is not None
+        future: asyncio.Future[bool] = self._loop.create_future()
+        heapq.heappush(self._waiters, (offset, next(self._serial), future))
+        return await _bounded(future, timeout_s)
+
+    async def _visible(self, appended: Appended, reflects: Callable[[RouteView], bool] | None) -> Receipt:
+        assert self._loop is not None
+        offset = appended.offset
+        if self.folded_offset < offset:
+            future: asyncio.Future[bool] = self._loop.create_future()
+            serial = next(self._serial)
+            heapq.heappush(self._waiters, (offset, serial, future))
+            if reflects is not None:
+                self._predicates[serial] = (reflects, future)
+            try:
+                visible = await _bounded(future, self.settings.visible_wait_s)
+            finally:
+                self._predicates.pop(serial, None)
+            if not visible:
+                return Receipt(offset, appended.event_time_ms, visible=False)
+        return Receipt(offset, appended.event_time_ms, visible=True, outcome=self._outcomes.get(offset))
+
+    # --- the view moves ---
+
+    def _first_view(self) -> None:
+        # Serve the last committed routes before the first connection is accepted.
+        try:
+            self._follower.poll()
+        except Exception as error:
+            log.error("tables cannot be read yet", error=str(error))
+        self._view = self._follower.view
+        self._follower.start()
+
+    def _on_view_thread(self, view: RouteView, outcomes: list[Outcome]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._on_view, view, outcomes)
+
+    def _on_view(self, view: RouteView, outcomes: list[Outcome]) -> None:
+        self._view = view
+        for outcome in outcomes:
+            self._outcomes[outcome.offset] = outcome
+        while len(self._outcomes) > _OUTCOMES_KEPT:
+            self._outcomes.popitem(last=False)
+        self._wake_waiters()
+        for reflects, future in list(self._predicates.values()):
+            if not future.done() and reflects(view):
+                future.set_result(True)
+
+    def _wake_waiters(self) -> None:
+        folded = self.folded_offset
+        while self._waiters and (self._waiters[0][0] <= folded or self._waiters[0][2].done()):
+            future = heapq.heappop(self._waiters)[2]
+            if not future.done():
+                future.set_result(True)
+
+    async def _watch_fold(self) -> None:
+        """Read the fold's status file: how far it got when nothing changed."""
+        path = self.settings.lake_dir / FOLD_STATUS_FILE
+        seen: int | None = None
+        while True:
+            try:
+                stamp = path.stat().st_mtime_ns
+                if stamp != seen:
+                    found = json.loads(path.read_bytes())
+                    self._fold_status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"])
+                    seen = stamp
+                    self._wake_waiters()
+            except (OSError, ValueError, KeyError):
+                pass
+            await asyncio.sleep(0.05 if self._waiters else 0.5)
+
+
+def reflected(view: RouteView, event: RegisterBroker) -> bool:
+    """Whether a view already shows everything this registration says, so that the fold will call it unchanged.
+
+    It may say no where the fold says unchanged (that costs a wait), never yes where something would change: the fold
+    refuses a registration without topics when it needs them, and the next one brings them.
+    """
+    live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
+    group = view.groups.get(event.broker_name)
+    if live is None or group is None:
+        return False
+    timeout_ms = (
+        DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
+    )
+    row = group.row
+    if not (
+        live.data_version == event.data_version
+        and live.heartbeat_timeout_millis == timeout_ms
+        and live.ha_server_addr == event.ha_server_addr
+        and row.broker_addrs.get(event.broker_id) == event.broker_addr
+        and sum(addr == event.broker_addr for addr in row.broker_addrs.values()) == 1
+        and row.zone_name == event.zone_name
+        and row.enable_acting_master == bool(event.enable_acting_master)
+        and event.broker_name in view.clusters.get(event.cluster_name, ())
+    ):
+        return False
+    if event.filter_server_list is not None:
+        known = view.filter_servers(event.cluster_name, event.broker_addr).get(event.broker_name, ())
+        if tuple(event.filter_server_list) != known:
+            return False
+    brings_topics = event.broker_id == MASTER_ID or (
+        event.enable_acting_master is not None and event.broker_id == min(row.broker_addrs)
+    )
+    return not brings_topics or live.topic_config_digest == event.topic_config_digest
+
+
+def _known(view: RouteView, event: UnregisterBroker) -> bool:
+    if view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None:
+        return True
+    group = view.groups.get(event.broker_name)
+    return group is not None and (
+        not group.row.broker_addrs or event.broker_addr in group.row.broker_addrs.values()
+    )
+
+
+def _resolve(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Appended | RoutelakeError
+) -> None:
+    def settle() -> None:
+        if future.done():
+            return
+        if isinstance(result, RoutelakeError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    try:
+        loop.call_soon_threadsafe(settle)
+    except RuntimeError:
+        log.debug("answer dropped: the gateway has stopped")
+
+
+async def _bounded(future: asyncio.Future[bool], timeout_s: float) -> bool:
+    try:
+        return await asyncio.wait_for(future, timeout_s)
+    except TimeoutError:
+        return False
+
+
+__all__ = ["Gateway", "GatewaySettings", "Receipt", "UnavailableError", "reflected"]

@@ -1,0 +1,171 @@
+"""Group commit: many requests, one append.
+
+One thread owns the event log. While an append is on its way to disk the next events queue up, and go down together.
+It also keeps the log's time honest:
+
+* nothing for a second: a CLOCK event, so that event time moves when every broker is silent;
+* nothing for much longer (this process was stopped, suspended or cut off): a RESUME event before anything else, so
+  that the time in which nobody listened counts against no broker.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from pipelines.log.base import Appended, EventLog
+from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
+from schemas.events import Actor, AnyEvent, Clock, Resume, encode, routing_key
+
+log = structlog.get_logger("routelake.gateway")
+
+Done = Callable[[Appended | RoutelakeError], None]
+"""Called on the writer's thread when an event is durable, or was not accepted."""
+
+Entry = tuple[str, bytes, Done | None]
+
+MAX_GROUP_EVENTS: Final = 2_000
+MAX_GROUP_BYTES: Final = 32 * 1024 * 1024
+
+
+class LogWriter:
+    """Appends events to the log from one thread.
+
+    Args:
+        event_log: the log; owned by the caller, who closes it after `stop`.
+        gateway_id: names this gateway in the events it writes itself.
+        clock_interval_s: silence after which a CLOCK event is written.
+        gap_s: silence after which a RESUME event is due.
+        max_queued_bytes: beyond this, `submit` refuses instead of growing.
+    """
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        gateway_id: str,
+        *,
+        clock_interval_s: float = 1.0,
+        gap_s: float = 5.0,
+        max_queued_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
+        self._log = event_log
+        self._actor = Actor(gateway=gateway_id, via="routelake")
+        self._clock_interval_s = clock_interval_s
+        self._gap_s = gap_s
+        self._max_queued_bytes = max_queued_bytes
+        self._queue: deque[Entry] = deque()
+        self._queued_bytes = 0
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._last_append_s: float | None = None
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last append failed; the log cannot be written at the moment."""
+        return self._failing
+
+    def start(self) -> int:
+        """Write this start's RESUME event and begin; returns its offset.
+
+        Raises:
+            UnavailableError: the log cannot be written.
+        """
+        offset = self._log.append([self._resume()])[0].offset
+        self._last_append_s = time.time()
+        self._thread.start()
+        return offset
+
+    def submit(self, key: str, payload: bytes, done: Done) -> None:
+        """Queue one encoded event; ``done`` is called once, from the writer's thread.
+
+        Raises:
+            UnavailableError: too much is queued already, or the gateway is stopping. Nothing was accepted.
+        """
+        with self._wake:
+            if self._stopping:
+                raise UnavailableError("this gateway is stopping; use another address of namesrvAddr")
+            if self._queued_bytes + len(payload) > self._max_queued_bytes:
+                raise UnavailableError("the event log does not keep up; try again")
+            self._queue.append((key, payload, done))
+            self._queued_bytes += len(payload)
+            self._wake.notify()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Write what is queued, then end the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                if not self._queue and not self._stopping:
+                    self._wake.wait(self._clock_interval_s)
+                if self._stopping and not self._queue:
+                    return
+                group = self._take()
+            silent_s = time.time() - (self._last_append_s or 0)
+            if group:
+                self._append(group, gap=silent_s > self._gap_s)
+            elif silent_s >= self._clock_interval_s:
+                self._append([(*_encoded(Clock(actor=self._actor)), None)], gap=silent_s > self._gap_s)
+
+    def _take(self) -> list[Entry]:
+        group: list[Entry] = []
+        size = 0
+        while self._queue and len(group) < MAX_GROUP_EVENTS and size < MAX_GROUP_BYTES:
+            entry = self._queue.popleft()
+            group.append(entry)
+            size += len(entry[1])
+        self._queued_bytes -= size
+        return group
+
+    def _append(self, group: list[Entry], *, gap: bool) -> None:
+        try:
+            before = [self._resume()] if gap else []
+            written = self._log.append([*before, *((key, payload) for key, payload, _ in group)])
+        except BadRequestError as error:
+            if len(group) > 1:
+                for entry in group:
+                    self._append([entry], gap=False)
+                return
+            self._refuse(group, error)
+        except Exception as error:
+            if not self._failing:
+                log.error("event log cannot be written", error=str(error))
+            self._failing = True
+            self._refuse(
+                group, error if isinstance(error, RoutelakeError) else UnavailableError(f"event log: {error}")
+            )
+            # The queue fills meanwhile and is refused as a group: no busy loop on a dead log.
+            time.sleep(0.05)
+        else:
+            if self._failing:
+                log.info("event log can be written again")
+            self._failing = False
+            self._last_append_s = time.time()
+            for (_, _, done), appended in zip(group, written[len(before) :], strict=True):
+                if done is not None:
+                    done(appended)
+
+    @staticmethod
+    def _refuse(group: list[Entry], error: RoutelakeError) -> None:
+        for _, _, done in group:
+            if done is not None:
+                done(error)
+
+    def _resume(self) -> tuple[str, bytes]:
+        return _encoded(Resume(actor=self._actor, previous_event_time_ms=self._log.end().last_event_time_ms))
+
+
+def _encoded(event: AnyEvent) -> tuple[str, bytes]:
+    return routing_key(event), encode(event)

@@ -1,0 +1,83 @@
+"""Writes jars.lock: what the sets are made of, resolved by Maven on a developer's machine.
+
+Change a version in ROOTS, run ``python -m deploy.jars lock``, and review the difference like code.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from deploy.jars import JarError, digest_of, pyspark_jars
+
+ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka-source": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
+    "delta": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+    "rocketmq": (
+        "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
+        "org.apache.rocketmq:rocketmq-broker:5.5.0",
+        "org.apache.rocketmq:rocketmq-tools:5.5.0",
+    ),
+    "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7",),
+    "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
+}
+ON_SPARK: Final = frozenset({"kafka-source", "delta"})
+"""Sets that run inside Spark's driver, beside the jars that PySpark ships."""
+MANAGED: Final = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",)  # 4.2.0 was never published
+FOREIGN: Final = re.compile(r"osx|windows|riscv")
+"""Classifiers of native libraries for machines that routelake does not run on."""
+
+_POM: Final = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>routelake</groupId><artifactId>jars</artifactId><version>1</version>
+<dependencyManagement><dependencies>{managed}</dependencies></dependencyManagement>
+<dependencies>{roots}</dependencies></project>
+"""
+_DEPENDENCY: Final = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>\n"
+
+
+def lock() -> str:
+    """Resolve ROOTS with ``mvn`` and return the text of a new jars.lock."""
+    lines = ["# Written by 'python -m deploy.jars lock'. Each line: set group:artifact:version sha256 size_bytes"]
+    for set_name, roots in ROOTS.items():
+        resolved = _resolve(roots)
+        if set_name in ON_SPARK:
+            resolved = {jar: path for jar, path in resolved.items() if not _ships_with_pyspark(jar)}
+        lines += [
+            f"{set_name} {coordinates} {digest_of(path)} {path.stat().st_size}"
+            for coordinates, path in sorted(resolved.items())
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _resolve(roots: tuple[str, ...]) -> dict[str, Path]:
+    """Ask Maven for the runtime classpath of some artifacts: ``{coordinates: file}``."""
+    with tempfile.TemporaryDirectory() as folder:
+        listing = Path(folder, "list.txt")
+        pom = _POM.format(
+            managed="".join(_DEPENDENCY.format(*jar.split(":")) for jar in MANAGED),
+            roots="".join(_DEPENDENCY.format(*jar.split(":")) for jar in roots),
+        )
+        Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
+        arguments = ["-DincludeScope=runtime", "-DoutputAbsoluteArtifactFilename=true", f"-DoutputFile={listing}"]
+        subprocess.run(["mvn", "-B", "-q", "dependency:list", *arguments], cwd=folder, check=True)
+        text = listing.read_text(encoding="utf-8")
+    resolved: dict[str, Path] = {}
+    for match in re.finditer(r"^\s+([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):\w+:(/[^\s]+)", text, re.MULTILINE):
+        group, artifact, classifier, version, path = match.groups()
+        if classifier and FOREIGN.search(classifier):
+            continue
+        resolved[":".join(filter(None, [group, artifact, version, classifier]))] = Path(path)
+    return resolved
+
+
+def _ships_with_pyspark(coordinates: str) -> bool:
+    """Whether PySpark has some version of the artifact, which is then the one to use."""
+    home = pyspark_jars()
+    if home is None:
+        raise JarError("jars.lock leaves out what PySpark ships: run this with the project's own .venv/bin/python.")
+    pattern = re.compile(re.escape(coordinates.split(":")[1]) + r"-\d.*\.jar")
+    return any(pattern.fullmatch(path.name) for path in home.iterdir())

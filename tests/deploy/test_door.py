@@ -1,0 +1,201 @@
+"""./routelake, with stand-ins for Python, uv and Java that write down how they were called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PYTHON = """#!/bin/sh
+echo "python $*" >>"$CALLS"
+case "$*" in
+    "-m venv --clear "*) rm -rf "$4" && mkdir -p "$4/bin" && cp "$STANDINS/python3" "$4/bin/python" ;;
+    *" pip "*) cp "$STANDINS/uv" "$(dirname "$0")/uv" ;;
+    "-m clients.cli"*) shift 2 && echo "handed over: $*" && env ;;
+esac
+"""
+UV = """#!/bin/sh
+echo "uv $*" >>"$CALLS"
+sleep "${UV_TAKES:-0}"
+[ -z "${UV_FAILS:-}" ] || { echo "no route to the registry" && exit 1; }
+"""
+JAVA = """#!/bin/sh
+echo "java $*" >>"$CALLS"
+case "$*" in
+    --list-modules) printf 'java.base@%s\\njdk.incubator.vector@%s\\n' "$JAVA" "$JAVA" ;;
+    *) printf '    java.home = %s\\n    java.specification.version = %s\\n' "$JAVA_HOME" "$JAVA" >&2 ;;
+esac
+"""
+
+
+class Machine:
+    """A checkout in a folder of its own, and a PATH that begins with the stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "check out"
+        self.calls_file = folder / "calls"
+        standins = folder / "standins"
+        (standins / "bin").mkdir(parents=True)
+        self.root.mkdir()
+        for name in ("routelake", "requirements.lock", "requirements-dev.lock"):
+            shutil.copy(ROOT / name, self.root / name)
+        for name, text in (("python3", PYTHON), ("uv", UV), ("bin/java", JAVA)):
+            (standins / name).write_text(text)
+            (standins / name).chmod(0o755)
+        self.environ = {
+            "PATH": f"{standins}:{os.environ['PATH']}",
+            "CALLS": str(self.calls_file),
+            "STANDINS": str(standins),
+            "JAVA_HOME": str(standins),
+            "JAVA": "21",
+        }
+
+    def begin(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        """Start ./routelake in the background."""
+        return subprocess.Popen(
+            [self.root / "routelake", *arguments],
+            env={**self.environ, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def start(self, *arguments: str, expect: int = 0, **environ: str) -> str:
+        """Run ./routelake to its end; returns what it printed."""
+        process = self.begin(*arguments, **environ)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == expect, output
+        return output
+
+    def calls(self) -> list[str]:
+        """What was called since the last time, by its first words."""
+        lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+        self.calls_file.unlink(missing_ok=True)
+        return [" ".join(line.split()[:3]) for line in lines]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+SET_UP = ["python -c import", "python -m venv", "python -m pip", "uv pip sync"]
+
+
+def test_the_first_start_sets_up_and_the_next_one_only_hands_over(machine: Machine) -> None:
+    output = machine.start("gateway", "--x", "a b")
+    assert "preparing this machine" in output
+    assert "handed over: gateway --x a b\n" in output
+    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+    assert machine.start("gateway").startswith("handed over: gateway\n")
+    assert machine.calls() == ["python -m clients.cli"]
+
+
+def test_the_cli_finds_this_checkout_this_python_and_no_other_spark(machine: Machine) -> None:
+    output = machine.start("gateway", SPARK_HOME="/opt/spark", PYTHONPATH="/extra").splitlines()
+    assert f"PYTHONPATH={machine.root}:/extra" in output
+    assert f"PYSPARK_PYTHON={machine.root}/.venv/bin/python" in output
+    assert "SPARK_LOCAL_IP=127.0.0.1" in output
+    assert not any(line.startswith("SPARK_HOME=") for line in output)
+
+
+def test_java_is_looked_for_once_and_only_where_it_is_needed(machine: Machine) -> None:
+    machine.start("gateway")
+    assert not [call for call in machine.calls() if call.startswith("java")]
+    assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start("--verbose", "serve")
+    assert [call.split()[0] for call in machine.calls()] == ["java", "java", "python"]
+    machine.start("fold")
+    assert machine.calls() == ["python -m clients.cli"]
+
+
+@pytest.mark.parametrize("version", ["1.8", "11"])
+def test_an_old_java_is_passed_over(machine: Machine, version: str) -> None:
+    without_another = "/usr/lib/jvm/*/bin/java"
+    script = (machine.root / "routelake").read_text()
+    assert without_another in script
+    (machine.root / "routelake").write_text(
+        script.replace(without_another, "").replace("command -v apt-get", "false").replace("command -v java", "true")
+    )
+    output = machine.start("serve", JAVA=version, expect=1)
+    assert "Java 17 or newer with the module jdk.incubator.vector is needed for 'serve': install" in output
+    assert "uv pip sync" not in machine.calls()
+
+
+def test_the_dev_set_satisfies_every_command(machine: Machine) -> None:
+    machine.start("gateway")
+    machine.calls()
+    machine.start("check")
+    assert machine.calls() == ["uv pip sync", "python -m clients.cli"]
+    for command in ("check", "gateway", "test"):
+        machine.start(command)
+    assert "uv pip sync" not in machine.calls()
+
+
+def test_a_new_lock_is_installed_over_the_old_one(machine: Machine) -> None:
+    machine.start("gateway")
+    machine.calls()
+    with (machine.root / "requirements.lock").open("a") as lock:
+        lock.write("# newer\n")
+    machine.start("gateway")
+    assert machine.calls() == ["uv pip sync", "python -m clients.cli"]
+
+
+def test_a_moved_checkout_is_set_up_anew(machine: Machine) -> None:
+    machine.start("gateway")
+    machine.calls()
+    machine.root = machine.root.rename(machine.root.with_name("elsewhere"))
+    machine.start("gateway")
+    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+
+
+def test_a_failed_step_shows_why_and_the_next_start_repairs_it(machine: Machine) -> None:
+    output = machine.start("gateway", UV_FAILS="1", expect=1)
+    assert "no route to the registry" in output
+    assert "this step failed: Python packages" in output
+    machine.calls()
+    machine.start("gateway")
+    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+
+
+def test_two_first_starts_at_once_set_up_once(machine: Machine) -> None:
+    both = [machine.begin("gateway", UV_TAKES="1") for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[0] for process in both]
+    assert all("handed over: gateway" in output for output in outputs)
+    assert any("another start is preparing this machine" in output for output in outputs)
+    assert machine.calls().count("uv pip sync") == 1
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_an_interrupted_set_up_is_repaired_by_the_next_start(machine: Machine, sent: signal.Signals) -> None:
+    first = machine.begin("gateway", UV_TAKES="2")
+    deadline = time.monotonic() + 20
+    while not (machine.calls_file.exists() and "uv pip sync" in machine.calls_file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    first.send_signal(sent)
+    machine.calls()
+    # an orphaned uv may still be writing: the next start waits for it
+    assert "handed over: gateway" in machine.start("gateway")
+    first.communicate()
+    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+
+
+def test_without_a_usable_python_one_sentence_says_what_to_install(machine: Machine) -> None:
+    script = (machine.root / "routelake").read_text()
+    assert "python3 /usr/bin/python3 python3.11 python3.12 python3.13 python3.14" in script
+    (machine.root / "routelake").write_text(
+        script.replace(
+            "python3 /usr/bin/python3 python3.11 python3.12 python3.13 python3.14", "no-such-python"
+        ).replace("command -v apt-get", "false")
+    )
+    output = machine.start("gateway", expect=1)
+    assert output.startswith("routelake: Python 3.11 or newer with its venv module is needed: install it")
+    assert output.count("\n") == 1
