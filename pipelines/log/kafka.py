@@ -22,7 +22,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -54,6 +54,9 @@ DELIVERY_TIMEOUT_S: Final = 15.0
 """How long the producer tries. An append waits a little longer than this, never more."""
 
 READ_TIMEOUT_S: Final = 15.0
+
+RECONNECT_MS: Final = 1000
+"""Longest pause between attempts to reach a broker; kafka-python's 30 s outlast every time-out here."""
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """A list of entries up to this size is one record batch: in or out as a whole."""
@@ -97,17 +100,9 @@ class KafkaLog:
         self._closed = False
         self._producer: KafkaProducer | None = None
         self._consumer: KafkaConsumer | None = None
-        with self._errors("open"):
-            self._admin = KafkaAdminClient(
-                bootstrap_servers=self._bootstrap,
-                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
-                request_timeout_ms=int(READ_TIMEOUT_S * 1000),
-            )
-            try:
-                self._max_message_bytes = _ensure_topic(self._admin, self._bootstrap, topic)
-            except BaseException:
-                self._admin.close()
-                raise
+        self._admin: KafkaAdminClient | None = None
+        with self._admin_lock, self._admin_errors("open"):
+            self._max_message_bytes = _ensure_topic(self._open_admin(), self._bootstrap, topic)
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
         """See `EventLog.append`."""
@@ -119,14 +114,18 @@ class KafkaLog:
             self._check_open()
             if not records:
                 return []
-            with self._errors("append to", in_doubt=True):
+            with self._errors("append to"):
                 producer = self._open_producer()
+            with self._errors("append to", self._close_producer, in_doubt=True):
                 deadline = time.monotonic() + self._delivery_timeout_s + 5
                 # Nothing is sent before the flush (linger), hence the list becomes one batch.
                 futures = [producer.send(self._topic, key=key, value=payload, partition=0) for key, payload in records]
                 with contextlib.suppress(KafkaError):  # the futures say more
                     producer.flush(timeout=self._delivery_timeout_s + 5)
-                done = [future.get(timeout=max(0.0, deadline - time.monotonic())) for future in futures]
+                done = [
+                    future.get(timeout=max(0.0, deadline - time.monotonic()))  # type: ignore[no-untyped-call]
+                    for future in futures
+                ]
             return [Appended(metadata.offset, metadata.timestamp) for metadata in done]
 
     def read(
@@ -135,7 +134,7 @@ class KafkaLog:
         """See `EventLog.read`."""
         with self._read_lock:
             self._check_open()
-            with self._errors("read"):
+            with self._errors("read", self._close_consumer):
                 begin, end = self._bounds()
                 return self._fetch(max(start_offset, begin), end, max_records, max_bytes)
 
@@ -143,7 +142,7 @@ class KafkaLog:
         """See `EventLog.end`."""
         with self._read_lock:
             self._check_open()
-            with self._errors("read"):
+            with self._errors("read", self._close_consumer):
                 begin, end = self._bounds()
                 # The last offsets may hold no record, if somebody else wrote in a transaction.
                 for back in (1, 100, 10_000):
@@ -155,7 +154,7 @@ class KafkaLog:
         """See `EventLog.trim`. One DeleteRecords request; Kafka frees the disk by whole segments, later."""
         with self._read_lock:
             self._check_open()
-            with self._errors("trim"):
+            with self._errors("trim", self._close_consumer):
                 begin, end = self._bounds()
                 found = self._open_consumer().offsets_for_times({self._partition: max(0, older_than_ms)})
         young = found[self._partition]
@@ -164,21 +163,17 @@ class KafkaLog:
             return 0
         with self._admin_lock:
             self._check_open()
-            with self._errors("trim"):
-                self._admin.delete_records({self._partition: new_begin}, timeout_ms=READ_TIMEOUT_S * 1000)
+            with self._admin_errors("trim"):
+                self._open_admin().delete_records({self._partition: new_begin}, timeout_ms=READ_TIMEOUT_S * 1000)
         return new_begin - begin
 
     def close(self) -> None:
         """See `EventLog.close`."""
         with self._append_lock, self._read_lock, self._admin_lock:
-            if self._closed:
-                return
             self._closed = True
-            if self._producer is not None:
-                self._producer.close(timeout=1)
-            if self._consumer is not None:
-                self._consumer.close(autocommit=False, timeout_ms=1000)
-            self._admin.close()
+            self._close_producer()
+            self._close_consumer()
+            self._close_admin()
 
     def _check_size(self, size_bytes: int) -> None:
         limit = self._max_message_bytes - _RECORD_OVERHEAD_BYTES
@@ -207,7 +202,7 @@ class KafkaLog:
         deadline = time.monotonic() + READ_TIMEOUT_S
         records: list[LogRecord] = []
         total_bytes = 0
-        while len(records) < max_records and consumer.position(self._partition) < end:
+        while len(records) < max_records and (consumer.position(self._partition, timeout_ms=1000) or start) < end:
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"cannot read the event log {self._name}: no answer for {READ_TIMEOUT_S:.0f} s", log=self._name
@@ -226,6 +221,7 @@ class KafkaLog:
             self._producer = KafkaProducer(
                 bootstrap_servers=self._bootstrap,
                 bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
+                reconnect_backoff_max_ms=RECONNECT_MS,
                 acks="all",
                 enable_idempotence=True,
                 batch_size=BATCH_BYTES,
@@ -243,6 +239,7 @@ class KafkaLog:
             self._consumer = KafkaConsumer(
                 bootstrap_servers=self._bootstrap,
                 bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
+                reconnect_backoff_max_ms=RECONNECT_MS,
                 request_timeout_ms=int(READ_TIMEOUT_S * 1000),
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
@@ -252,17 +249,60 @@ class KafkaLog:
             self._consumer.assign([self._partition])
         return self._consumer
 
+    def _open_admin(self) -> KafkaAdminClient:
+        if self._admin is None:
+            self._admin = KafkaAdminClient(
+                bootstrap_servers=self._bootstrap,
+                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
+                reconnect_backoff_max_ms=RECONNECT_MS,
+                request_timeout_ms=int(READ_TIMEOUT_S * 1000),
+            )
+        return self._admin
+
+    # After a time-out kafka-python 3.0's producer never sends again, though the broker is back. So a client that failed
+    # is thrown away, and the next call makes another one; that takes 10 ms.
+
+    def _close_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(KafkaError):
+                producer.close(timeout=0)  # flushes first, and goes no further when that fails
+            producer._sender.force_close()  # type: ignore[attr-defined]  # so this ends its thread in any case
+
+    def _close_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with contextlib.suppress(KafkaError):
+                consumer.close(autocommit=False, timeout_ms=1000)
+
+    def _close_admin(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            with contextlib.suppress(KafkaError):
+                admin.close()
+
     @property
     def _name(self) -> str:
         return f"kafka://{','.join(self._bootstrap)}/{self._topic}"
 
+    def _admin_errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        return self._errors(doing, self._close_admin)
+
     @contextlib.contextmanager
-    def _errors(self, doing: str, *, in_doubt: bool = False) -> Iterator[None]:
+    def _errors(
+        self, doing: str, close_client: Callable[[], None] = lambda: None, *, in_doubt: bool = False
+    ) -> Iterator[None]:
+        """Turn Kafka's errors into ours, and throw away the client that met one."""
         try:
             yield
+        except SetupError:
+            close_client()
+            raise
         except AuthorizationError as error:
+            close_client()
             raise SetupError(f"Kafka does not let us {doing} {self._name}: {error}", log=self._name) from error
         except KafkaError as error:
+            close_client()
             why = str(error) or type(error).__name__
             raise UnavailableError(
                 f"cannot {doing} the event log {self._name}: {why}", log=self._name, in_doubt=in_doubt

@@ -1,0 +1,1 @@
+"""What talks to routelake, and what starts it: the command line."""

@@ -1,0 +1,238 @@
+"""The `routelake` command. Each command is thin: it reads options and hands over.
+
+Options are environment variables, too: ``--data-dir`` is ROUTELAKE_DATA_DIR, and so on. Exit codes: 0 done, 1 failed,
+2 cannot start as things are (the message says what to do).
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.logs import configure
+from schemas.errors import RoutelakeError, SetupError
+
+app = typer.Typer(
+    name="routelake",
+    help="A RocketMQ NameServer on the lakehouse.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", envvar="ROUTELAKE_DATA_DIR", help="Where the event log, the tables and checkpoints are.")
+]
+LogUrl = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        envvar="ROUTELAKE_LOG",
+        help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
+    ),
+]
+Http = Annotated[str, typer.Option("--http", envvar="ROUTELAKE_HTTP", help="HTTP address, HOST:PORT.")]
+Remoting = Annotated[
+    str, typer.Option("--remoting", envvar="ROUTELAKE_REMOTING", help="NameServer address, HOST:PORT.")
+]
+TriggerMs = Annotated[
+    int, typer.Option("--trigger-ms", envvar="ROUTELAKE_TRIGGER_MS", min=0, help="Least time between micro-batches, ms.")
+]
+Shards = Annotated[
+    int, typer.Option("--shards", envvar="ROUTELAKE_SHARDS", help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint.")
+]
+RetentionDays = Annotated[
+    int,
+    typer.Option("--history-retention-days", envvar="ROUTELAKE_HISTORY_RETENTION_DAYS", min=1, help="How long history is kept."),
+]
+LivenessS = Annotated[
+    float,
+    typer.Option(
+        "--liveness-interval-s",
+        envvar="ROUTELAKE_LIVENESS_INTERVAL_S",
+        min=0.1,
+        help="How often heartbeat times alone are committed, at most.",
+    ),
+]
+LogRetentionH = Annotated[
+    float,
+    typer.Option("--log-retention-hours", envvar="ROUTELAKE_LOG_RETENTION_HOURS", min=0, help="Age at which folded events may go."),
+]
+DriverMemory = Annotated[
+    str, typer.Option("--driver-memory", envvar="ROUTELAKE_DRIVER_MEMORY", help="Heap of the Spark driver.")
+]
+GatewayId = Annotated[
+    str, typer.Option("--gateway-id", envvar="ROUTELAKE_GATEWAY_ID", help="Name of this gateway in the history.")
+]
+
+_HTTP = "127.0.0.1:8080"
+_REMOTING = "127.0.0.1:9876"
+
+
+def log_url(data_dir: Path, url: str) -> str:
+    """The event log to use: the one named, else SQLite in the data directory."""
+    return url or f"sqlite://{data_dir.resolve()}/events.db"
+
+
+def address(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT. Raises SetupError naming the option."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise SetupError(f"{option} {text!r}: expected HOST:PORT, for example 127.0.0.1:9876.")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 (asked for by leaving the host out)
+
+
+@app.command()
+def serve(
+    data_dir: DataDir = Path("data"),
+    log: LogUrl = "",
+    http: Http = _HTTP,
+    remoting: Remoting = _REMOTING,
+    trigger_ms: TriggerMs = 0,
+    shards: Shards = 2,
+    history_retention_days: RetentionDays = 30,
+    liveness_interval_s: LivenessS = 10.0,
+    log_retention_hours: LogRetentionH = 24.0,
+    driver_memory: DriverMemory = "1g",
+    gateway_id: GatewayId = "",
+) -> None:
+    """Run the NameServer: the gateway and the fold, supervised."""
+    from deploy.supervisor import Child, Supervisor, python_command
+
+    configure("serve")
+    host, port = address(http, "--http")
+    address(remoting, "--remoting")
+    _writable(data_dir)
+    common = ["--data-dir", str(data_dir), "--log", log_url(data_dir, log)]
+    gateway_options = ["--http", http, "--remoting", remoting, *(["--gateway-id", gateway_id] if gateway_id else [])]
+    fold_options = [
+        *("--trigger-ms", str(trigger_ms)),
+        *("--shards", str(shards)),
+        *("--history-retention-days", str(history_retention_days)),
+        *("--liveness-interval-s", str(liveness_interval_s)),
+        *("--log-retention-hours", str(log_retention_hours)),
+        *("--driver-memory", driver_memory),
+    ]
+    supervisor = Supervisor(
+        [
+            Child("gateway", python_command("gateway", *common, *gateway_options)),
+            Child("fold", python_command("fold", *common, *fold_options)),
+        ],
+        ready_url=f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/readyz",  # noqa: S104 (compared, not bound)
+        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on http://{http}, data in {data_dir}",
+    )
+    raise typer.Exit(supervisor.run())
+
+
+@app.command()
+def gateway(
+    data_dir: DataDir = Path("data"),
+    log: LogUrl = "",
+    http: Http = _HTTP,
+    remoting: Remoting = _REMOTING,
+    gateway_id: GatewayId = "",
+) -> None:
+    """Run a gateway alone: it answers from the tables and writes to the event log."""
+    from api.gateway import GatewaySettings
+    from api.main import run_gateway
+
+    configure("gateway")
+    _writable(data_dir)
+    settings = GatewaySettings(
+        gateway_id=gateway_id or f"{socket.gethostname()}:{address(remoting, '--remoting')[1]}",
+        lake_dir=(data_dir / "lake").resolve(),
+    )
+    raise typer.Exit(
+        run_gateway(
+            settings,
+            log_url(data_dir, log),
+            http=address(http, "--http"),
+            remoting=address(remoting, "--remoting"),
+        )
+    )
+
+
+@app.command()
+def fold(
+    data_dir: DataDir = Path("data"),
+    log: LogUrl = "",
+    trigger_ms: TriggerMs = 0,
+    shards: Shards = 2,
+    history_retention_days: RetentionDays = 30,
+    liveness_interval_s: LivenessS = 10.0,
+    log_retention_hours: LogRetentionH = 24.0,
+    driver_memory: DriverMemory = "1g",
+) -> None:
+    """Run the fold alone: the one Spark query that writes the tables."""
+    configure("fold")
+    _writable(data_dir)
+    from pipelines.job import FoldSettings
+    from pipelines.main import exit_now, run_fold
+
+    settings = FoldSettings(
+        lake_dir=(data_dir / "lake").resolve(),
+        checkpoint_dir=(data_dir / "checkpoints" / "fold").resolve(),
+        log_url=log_url(data_dir, log),
+        shards=shards,
+        trigger_ms=trigger_ms,
+        liveness_interval_s=liveness_interval_s,
+        retention_days=history_retention_days,
+        log_retention_hours=log_retention_hours,
+        driver_memory=driver_memory,
+    )
+    exit_now(_guarded(lambda: run_fold(settings)))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def test(context: typer.Context) -> None:
+    """Run the tests. Options go to pytest; --deep adds the long ones."""
+    from deploy.developer import run_tests
+
+    raise typer.Exit(run_tests(context.args))
+
+
+@app.command()
+def check() -> None:
+    """Check style, types and import contracts."""
+    from deploy.developer import run_checks
+
+    raise typer.Exit(run_checks())
+
+
+def _writable(data_dir: Path) -> None:
+    """Make the data directory. Raises SetupError when it cannot be written."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        probe = data_dir / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise SetupError(
+            f"cannot write to the data directory {data_dir}: {error.strerror}. Choose another --data-dir or change its owner."
+        ) from error
+
+
+def _guarded(run: object) -> int:
+    try:
+        assert callable(run)
+        return int(run())
+    except RoutelakeError as error:
+        print(f"routelake: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SetupError) else 1
+
+
+def main() -> None:
+    """Entry point: errors raised on purpose become one line and an exit code."""
+    try:
+        app()
+    except RoutelakeError as error:
+        print(f"routelake: {error}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, SetupError) else 1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Readable logs on standard error, one line an event; JSON with ROUTELAKE_LOG_FORMAT=json."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure(process: str) -> None:
+    """Set up structlog and the standard library's logging for one process.
+
+    Args:
+        process: ``serve``, ``gateway`` or ``fold``; stands in every line.
+    """
+    level = getattr(logging, os.environ.get("ROUTELAKE_LOG_LEVEL", "info").upper(), logging.INFO)
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _named(process),
+    ]
+    renderer: Any
+    if os.environ.get("ROUTELAKE_LOG_FORMAT") == "json":
+        renderer = structlog.processors.JSONRenderer()
+    else:
+        colors = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+        renderer = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0)
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+
+
+def _named(process: str) -> Any:
+    def add(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+        event["process"] = process
+        return event
+
+    return add

@@ -1,0 +1,57 @@
+"""The fold process: holds the lake's lock, runs the streaming query until told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import structlog
+
+from deploy.children import on_parent_exit
+from pipelines.job import FoldQuery, FoldSettings, spark_session
+from pipelines.tables.ddl import check_format, lock_lake
+
+log = structlog.get_logger("routelake.fold")
+
+
+def run_fold(settings: FoldSettings) -> int:
+    """Run the fold until SIGTERM, SIGINT or the parent's end.
+
+    Returns:
+        0 after a stop, 1 when the query failed (a supervisor starts it again: nothing is lost).
+
+    Raises:
+        SetupError: it cannot start as things are.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    on_parent_exit(stop.set)
+    check_format(settings.lake_dir)
+    lock = lock_lake(settings.lake_dir)
+    spark: Any = None
+    try:
+        spark = spark_session(settings)
+        query = FoldQuery(spark, settings, None)
+        log.info("folding", log=settings.log_url, lake=str(settings.lake_dir), epoch=query.writer.epoch)
+        while not stop.wait(0.2):
+            if not query.query.isActive:
+                log.error("the streaming query ended", error=str(query.query.exception()))
+                return 1
+        query.stop()
+        log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
+        return 0
+    finally:
+        if spark is not None:
+            spark.stop()
+        lock.close()
+
+
+def exit_now(code: int) -> None:
+    """End the process without waiting for Spark's Python threads, which can abort it at interpreter exit."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
