@@ -305,14 +305,10 @@ def _known(view: RouteView, event: UnregisterBroker) -> bool:
     if view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None:
         return True
     group = view.groups.get(event.broker_name)
-    return group is not None and (
-        not group.row.broker_addrs or event.broker_addr in group.row.broker_addrs.values()
-    )
+    return group is not None and (not group.row.broker_addrs or event.broker_addr in group.row.broker_addrs.values())
 
 
-def _resolve(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Appended | RoutelakeError
-) -> None:
+def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Appended | RoutelakeError) -> None:
     def settle() -> None:
         if future.done():
             return

@@ -143,9 +143,7 @@ class LogWriter:
             if not self._failing:
                 log.error("event log cannot be written", error=str(error))
             self._failing = True
-            self._refuse(
-                group, error if isinstance(error, RoutelakeError) else UnavailableError(f"event log: {error}")
-            )
+            self._refuse(group, error if isinstance(error, RoutelakeError) else UnavailableError(f"event log: {error}"))
             # The queue fills meanwhile and is refused as a group: no busy loop on a dead log.
             time.sleep(0.05)
         else:

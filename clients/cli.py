@@ -25,7 +25,10 @@ app = typer.Typer(
 )
 
 DataDir = Annotated[
-    Path, typer.Option("--data-dir", envvar="ROUTELAKE_DATA_DIR", help="Where the event log, the tables and checkpoints are.")
+    Path,
+    typer.Option(
+        "--data-dir", envvar="ROUTELAKE_DATA_DIR", help="Where the event log, the tables and checkpoints are."
+    ),
 ]
 LogUrl = Annotated[
     str,
@@ -40,14 +43,20 @@ Remoting = Annotated[
     str, typer.Option("--remoting", envvar="ROUTELAKE_REMOTING", help="NameServer address, HOST:PORT.")
 ]
 TriggerMs = Annotated[
-    int, typer.Option("--trigger-ms", envvar="ROUTELAKE_TRIGGER_MS", min=0, help="Least time between micro-batches, ms.")
+    int,
+    typer.Option("--trigger-ms", envvar="ROUTELAKE_TRIGGER_MS", min=0, help="Least time between micro-batches, ms."),
 ]
 Shards = Annotated[
-    int, typer.Option("--shards", envvar="ROUTELAKE_SHARDS", help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint.")
+    int,
+    typer.Option(
+        "--shards", envvar="ROUTELAKE_SHARDS", help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint."
+    ),
 ]
 RetentionDays = Annotated[
     int,
-    typer.Option("--history-retention-days", envvar="ROUTELAKE_HISTORY_RETENTION_DAYS", min=1, help="How long history is kept."),
+    typer.Option(
+        "--history-retention-days", envvar="ROUTELAKE_HISTORY_RETENTION_DAYS", min=1, help="How long history is kept."
+    ),
 ]
 LivenessS = Annotated[
     float,
@@ -60,7 +69,12 @@ LivenessS = Annotated[
 ]
 LogRetentionH = Annotated[
     float,
-    typer.Option("--log-retention-hours", envvar="ROUTELAKE_LOG_RETENTION_HOURS", min=0, help="Age at which folded events may go."),
+    typer.Option(
+        "--log-retention-hours",
+        envvar="ROUTELAKE_LOG_RETENTION_HOURS",
+        min=0,
+        help="Age at which folded events may go.",
+    ),
 ]
 DriverMemory = Annotated[
     str, typer.Option("--driver-memory", envvar="ROUTELAKE_DRIVER_MEMORY", help="Heap of the Spark driver.")

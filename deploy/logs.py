@@ -45,8 +45,8 @@ def configure(process: str) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
 
 
-def _named(process: str) -> Any:
-    def add(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+def _named(process: str) -> structlog.types.Processor:
+    def add(_logger: object, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
         event["process"] = process
         return event
 

@@ -22,7 +22,7 @@ import structlog
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.batch import Batch
 from pipelines.fold.state import RouteState
@@ -89,7 +89,9 @@ class FoldQuery:
             liveness_interval_s=settings.liveness_interval_s,
             shards=settings.shards,
         )
-        self._maintenance = Maintenance(self.writer.tables, self._log, settings.retention_days, settings.log_retention_hours)
+        self._maintenance = Maintenance(
+            self.writer.tables, self._log, settings.retention_days, settings.log_retention_hours
+        )
         self._status_at = 0.0
         self.query = self._start(spark, seed)
 
@@ -186,7 +188,9 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
     A record without a key (foreign to the log) goes to the first shard, which quarantines it.
     """
     keys = F.array(*(F.lit(key) for key in shard_keys(shards)))
-    own = F.array(F.element_at(keys, (F.crc32(F.encode(F.coalesce("key", F.lit("")), "utf-8")) % shards + 1).cast("int")))
+    own = F.array(
+        F.element_at(keys, (F.crc32(F.encode(F.coalesce("key", F.lit("")), "utf-8")) % shards + 1).cast("int"))
+    )
     return records.select(
         F.explode(F.when(F.col("key") == KEY_EVERYTHING, keys).otherwise(own)).alias("shard"),
         "offset",
@@ -201,7 +205,7 @@ def _can_continue(checkpoint_dir: Path, commits: DeltaTable) -> bool:
     """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
     try:
         query_id = json.loads((checkpoint_dir / "metadata").read_text(encoding="utf-8"))["id"]
-        finished = any(name.isdigit() for name in os.listdir(checkpoint_dir / "commits"))
+        finished = any(entry.name.isdigit() for entry in (checkpoint_dir / "commits").iterdir())
         (checkpoint_dir / "routelake.json").stat()
     except (OSError, ValueError, KeyError):
         return False

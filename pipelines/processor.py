@@ -49,7 +49,12 @@ class RouteProcessor(StatefulProcessor):
         """Fold the shard's records of this batch. Spark promises no order within a batch: sort by offset."""
         records = sorted(
             (
-                Record(row["offset"], row["eventTimeMs"], row["key"], None if row["payload"] is None else bytes(row["payload"]))
+                Record(
+                    row["offset"],
+                    row["eventTimeMs"],
+                    row["key"],
+                    None if row["payload"] is None else bytes(row["payload"]),
+                )
                 for row in rows
             ),
             key=lambda record: record.offset,

@@ -6,11 +6,10 @@ key by its own hash, so the shard keys are chosen such that each falls into a pa
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
-
-import zlib
 
 from pipelines.fold.codec import Shard, encode_shard, encode_topics, pack_group
 from pipelines.fold.state import RouteState

@@ -53,7 +53,9 @@ class Event(msgspec.Struct, frozen=True, rename="camel", tag_field="command", kw
 
 
 class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
-    """103. ``topic_config_table`` is None when the gateway left the body out because ``topic_config_digest`` was
+    """103.
+
+    ``topic_config_table`` is None when the gateway left the body out because ``topic_config_digest`` was
     already known to be applied; an empty dict is a registration without topics.
 
     ``delete_absent_topics`` is the gateway's deleteTopicWithBrokerRegistration at the time of receipt.

@@ -105,7 +105,11 @@ BROKER_LIVE_TABLE: Final = Table(
         Column("dataVersionTimestamp", "bigint", "DataVersion.timestamp last registered (the broker's clock)"),
         Column("dataVersionCounter", "bigint", "DataVersion.counter last registered"),
         Column("haServerAddr", "string", "address slaves replicate from"),
-        Column("topicConfigDigest", "string", "fingerprint of the registered topics whose rows are all present; null = unknown"),
+        Column(
+            "topicConfigDigest",
+            "string",
+            "fingerprint of the registered topics whose rows are all present; null = unknown",
+        ),
         Column("channels", "string", "JSON: gateway -> connection it registered over and when that was last heard"),
     ),
 )
@@ -173,7 +177,9 @@ ROUTE_COMMIT_TABLE: Final = Table(
     columns=(
         Column("epoch", "bigint", "1, 2, 3, ... without gaps", nullable=False),
         Column("logOffset", "bigint", "everything up to and including this log offset is in", nullable=False),
-        Column("livenessOffset", "bigint", "brokerLiveTable holds every heartbeat up to this log offset", nullable=False),
+        Column(
+            "livenessOffset", "bigint", "brokerLiveTable holds every heartbeat up to this log offset", nullable=False
+        ),
         Column("eventTime", "timestamp", "event time of logOffset", nullable=False),
         Column("watermark", "timestamp", "every broker silent at this time has been expired", nullable=False),
         Column("commitTime", "timestamp", "when the writer wrote this row", nullable=False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from pipelines.fold.rows import kv_rows, rows_of
+from pipelines.fold.rows import Rows, kv_rows, rows_of
 from pipelines.fold.state import BrokerGroup, KvTable
 from pipelines.fold.step import BROKER_EXPIRED, GroupChange, KvChange
 from schemas.events import (
@@ -115,7 +115,7 @@ def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterator[Row
     return _diff_rows(table, rows_of(table, before), rows_of(table, after))
 
 
-def _diff_rows(table: Table, old: Any, new: Any) -> Iterator[RowChange]:
+def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterator[RowChange]:
     for key, values in new.items():
         previous = old.get(key)
         if previous != values:

@@ -53,10 +53,8 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
 def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
     """104. RocketMQ fails half way when brokerId is missing: the live row is gone, address and topics stay."""
     key = (event.cluster_name, event.broker_addr)
-    if event.broker_id is None and group.broker_addrs:
-        after = _without_live(group, key)
-    else:
-        after = remove_broker(group, key)
+    half_done = event.broker_id is None and bool(group.broker_addrs)
+    after = _without_live(group, key) if half_done else remove_broker(group, key)
     return after, UNCHANGED if after is group else APPLIED
 
 
@@ -110,8 +108,7 @@ def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
     return replace(
         group,
         live={
-            key: msgspec.structs.replace(live, expire_ms=live.expire_ms + gap_ms)
-            for key, live in group.live.items()
+            key: msgspec.structs.replace(live, expire_ms=live.expire_ms + gap_ms) for key, live in group.live.items()
         },
     )
 
@@ -163,4 +160,3 @@ def _holds_address(group: BrokerGroup, key: BrokerKey) -> bool:
     if addr not in group.broker_addrs.values():
         return False
     return group.cluster == cluster or not any(other != key and other[1] == addr for other in group.live)
-

@@ -15,9 +15,6 @@ from collections.abc import Mapping
 
 from pipelines.fold.state import (
     APPLIED,
-    SINGLE_TOPIC_REFUSED,
-    STATE_VERSION_CONFLICT,
-    TOPICS_REQUIRED,
     UNCHANGED,
     At,
     BrokerGroup,
@@ -32,6 +29,7 @@ from pipelines.fold.state import (
 )
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, DataVersion, QueueRow
 from schemas.events import RegisterBroker
+from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
 
 
 def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
@@ -128,9 +126,7 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
     return registered, outcome
 
 
-def _with_topics(
-    group: BrokerGroup, event: RegisterBroker, *, everything: bool, wipe_write_perm: bool
-) -> BrokerGroup:
+def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool, wipe_write_perm: bool) -> BrokerGroup:
     """10-11: write the rows that count as changed; with ``everything`` that is all of them, else the missing ones."""
     table = event.topic_config_table
     assert table is not None

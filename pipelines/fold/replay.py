@@ -19,13 +19,20 @@ class Record(Protocol):
     """What replay needs of a log record."""
 
     @property
-    def offset(self) -> int: ...
+    def offset(self) -> int:
+        """Log offset."""
+
     @property
-    def event_time_ms(self) -> int: ...
+    def event_time_ms(self) -> int:
+        """Event time, ms since the epoch."""
+
     @property
-    def key(self) -> str | None: ...
+    def key(self) -> str | None:
+        """Routing key."""
+
     @property
-    def payload(self) -> bytes | None: ...
+    def payload(self) -> bytes | None:
+        """Encoded event."""
 
 
 def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | None = None) -> RouteState:

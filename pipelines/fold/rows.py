@@ -125,9 +125,7 @@ def group_from_rows(broker_name: str, tables: Mapping[str, Iterable[Mapping[str,
         },
         topics=TopicTable(
             {
-                row["topic"]: QueueRow(
-                    row["readQueueNums"], row["writeQueueNums"], row["perm"], row["topicSysFlag"]
-                )
+                row["topic"]: QueueRow(row["readQueueNums"], row["writeQueueNums"], row["perm"], row["topicSysFlag"])
                 for row in tables.get(TOPIC_QUEUE_TABLE.name, ())
             }
         ),

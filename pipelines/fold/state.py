@@ -115,7 +115,9 @@ class BrokerGroup:
     @property
     def empty(self) -> bool:
         """Nothing left to remember."""
-        return not (self.known or self.clusters or self.live or self.filter_servers or self.mappings or self.topics.rows)
+        return not (
+            self.known or self.clusters or self.live or self.filter_servers or self.mappings or self.topics.rows
+        )
 
     def next_expiry_ms(self) -> int | None:
         """Earliest instant at which a member may have expired; None without live rows."""
@@ -141,11 +143,6 @@ class RouteState:
 
 Verdict = Literal["applied", "unchanged", "rejected"]
 
-SINGLE_TOPIC_REFUSED: Final = "SINGLE_TOPIC_REFUSED"
-STATE_VERSION_CONFLICT: Final = "STATE_VERSION_CONFLICT"
-TOPICS_REQUIRED: Final = "TOPICS_REQUIRED"
-UNKNOWN_BROKER: Final = "UNKNOWN_BROKER"
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -167,11 +164,7 @@ def without(mapping: Mapping[Any, Any], key: object) -> dict[Any, Any]:
 
 __all__ = [
     "APPLIED",
-    "SINGLE_TOPIC_REFUSED",
-    "STATE_VERSION_CONFLICT",
-    "TOPICS_REQUIRED",
     "UNCHANGED",
-    "UNKNOWN_BROKER",
     "At",
     "BrokerGroup",
     "BrokerKey",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from pipelines.fold.liveness import without_write_perm
-from pipelines.fold.state import APPLIED, UNCHANGED, UNKNOWN_BROKER, BrokerGroup, Outcome, TopicTable, replace, without
+from pipelines.fold.state import APPLIED, UNCHANGED, BrokerGroup, Outcome, TopicTable, replace, without
 from schemas.broker import PERM_READ, PERM_WRITE, QueueRow
 from schemas.events import AddWritePerm, DeleteTopic, RegisterTopic, WipeWritePerm
+from schemas.outcomes import UNKNOWN_BROKER
 
 
 def delete_topic(group: BrokerGroup, event: DeleteTopic) -> tuple[BrokerGroup, Outcome]:

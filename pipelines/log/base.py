@@ -68,6 +68,11 @@ class LogEnd(NamedTuple):
 class EventLog(Protocol):
     """A durable, totally ordered log. Made by `open_log`."""
 
+    @property
+    def log_id(self) -> str:
+        """Given to the log when it was made: a log made anew at the same place has another one."""
+        ...
+
     def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
         """Append records in the given order; return when they are durable.
 

@@ -102,7 +102,7 @@ class KafkaLog:
         self._consumer: KafkaConsumer | None = None
         self._admin: KafkaAdminClient | None = None
         with self._admin_lock, self._admin_errors("open"):
-            self._max_message_bytes = _ensure_topic(self._open_admin(), self._bootstrap, topic)
+            self.log_id, self._max_message_bytes = _ensure_topic(self._open_admin(), self._bootstrap, topic)
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
         """See `EventLog.append`."""
@@ -337,11 +337,11 @@ def _record(message: Any) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the 
     return LogRecord(message.offset, message.timestamp, key.decode(errors="replace"), value)
 
 
-def _ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) -> int:
+def _ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) -> tuple[str, int]:
     """Make the topic, or check the one that is there.
 
     Returns:
-        Its max.message.bytes.
+        Its topic id (Kafka 2.8 and newer give one to each) and its max.message.bytes.
 
     Raises:
         SetupError: it is not fit to be a log.
@@ -379,7 +379,7 @@ def _ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str)
         _refuse(
             f"the topic {topic} is not fit to be an event log ({found}). Run:", _alter_command(bootstrap, topic, wrong)
         )
-    return int(config["max.message.bytes"])
+    return str(described["topic_id"]), int(config["max.message.bytes"])
 
 
 def _alter_command(bootstrap: Sequence[str], topic: str, config: dict[str, str]) -> str:

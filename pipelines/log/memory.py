@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
@@ -26,6 +27,7 @@ class MemoryLog:
     """An `EventLog` that lives as long as the object. ``clock`` is asked for the time of each append."""
 
     def __init__(self, clock: Clock = now_ms) -> None:
+        self.log_id = uuid.uuid4().hex
         self._clock = clock
         self._lock = threading.Lock()
         self._records: list[LogRecord] = []

@@ -88,6 +88,7 @@ class SqliteLog:
             self._writer = _open_for_writing(path, busy_timeout_s)
             try:
                 self._reader = connect_reader(path, busy_timeout_s)
+                self.log_id = read_log_id(self._reader)
             except BaseException:
                 self._writer.close()
                 raise
@@ -189,6 +190,12 @@ def connect_reader(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite
     reader = _connect(path, "rw", busy_timeout_s)
     reader.execute("PRAGMA query_only = ON")
     return reader
+
+
+def read_log_id(reader: sqlite3.Connection) -> str:
+    """See `EventLog.log_id`."""
+    row: tuple[str] = reader.execute("SELECT value FROM meta WHERE key = 'log_id'").fetchone()
+    return row[0]
 
 
 def read_records(reader: sqlite3.Connection, start_offset: int, max_records: int, max_bytes: int) -> list[LogRecord]:
@@ -350,7 +357,7 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
     elif code == sqlite3.SQLITE_FULL:
         why = "the disk is full. Free some space on it"
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        why = _why_not_writable(path)
+        why = "there is no such file" if doing == "read" and not path.exists() else _why_not_writable(path)
     else:
         why = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     in_doubt = code == sqlite3.SQLITE_IOERR and doing == "append to"

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from pipelines.log.sqlite import connect_reader, file_identity, sqlite_errors
+from pipelines.log.sqlite import connect_reader, file_identity, read_log_id, sqlite_errors
 from schemas.errors import SetupError
 
 _ADVICE: Final = "Restore the log from a backup, or start over with a new data directory."
@@ -17,7 +17,7 @@ class SqliteTail:
     """The reader's side of a SQLite log. For one thread.
 
     Attributes:
-        log_id: made with the file: another file at the same path has another one.
+        log_id: see `EventLog.log_id`.
 
     Raises:
         SetupError: there is no log at ``path``.
@@ -122,7 +122,7 @@ class SqliteTail:
         with sqlite_errors(self._path, "read", at_start=True):
             self._identity = file_identity(self._path)
             self._reader = connect_reader(self._path)
-            (self.log_id,) = self._reader.execute("SELECT value FROM meta WHERE key = 'log_id'").fetchone()
+            self.log_id = read_log_id(self._reader)
             self._seen_version = -1
 
 

@@ -1,8 +1,8 @@
 """The Delta tables, written by delta-rs from the one fold process and read by everybody.
 
-    arrow.py        row changes as Arrow tables
-    ddl.py          create a lake, refuse one that is not ours
-    writer.py       one epoch: every changed table, then routeCommitTable
-    maintenance.py  compaction, checkpoints, vacuum, log clean-up
-    seed.py         the fold's state back from the tables
+arrow.py        row changes as Arrow tables
+ddl.py          create a lake, refuse one that is not ours
+writer.py       one epoch: every changed table, then routeCommitTable
+maintenance.py  compaction, checkpoints, vacuum, log clean-up
+seed.py         the fold's state back from the tables
 """

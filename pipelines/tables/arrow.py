@@ -75,7 +75,9 @@ def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ..
     )
 
 
-def net_operations(changes: Iterable[RowChange]) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
+def net_operations(
+    changes: Iterable[RowChange],
+) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
     """What is left to do per table when several changes of one batch touched the same rows."""
     first: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}
     last: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}

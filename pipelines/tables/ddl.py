@@ -96,7 +96,9 @@ def check_format(lake_dir: Path) -> None:
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise SetupError(f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away.") from error
+        raise SetupError(
+            f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away."
+        ) from error
     if not isinstance(found, int) or found > LAKE_FORMAT_VERSION:
         raise SetupError(
             f"{lake_dir} has format {found}, this routelake reads up to {LAKE_FORMAT_VERSION}. Upgrade routelake first."
@@ -119,7 +121,9 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
             opened = DeltaTable(str(path))
         else:
             if path.exists() and any(path.iterdir()):
-                raise SetupError(f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir.")
+                raise SetupError(
+                    f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir."
+                )
             opened = DeltaTable.create(
                 str(path),
                 schema=delta_schema(table),

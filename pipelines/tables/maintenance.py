@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 from deltalake import DeltaTable
@@ -80,11 +81,8 @@ class Maintenance:
         for declared in ALL_TABLES:
             name, table = declared.name, self._tables[declared.name]
             for partition in self._crowded(table, declared.partition_by):
-                yield (
-                    f"compact {name} {partition}",
-                    lambda table=table, partition=partition: table.optimize.compact(partition_filters=partition or None),
-                )
-            yield f"vacuum {name}", lambda table=table: table.vacuum(self._retention_hours, dry_run=False)
+                yield f"compact {name} {partition}", partial(table.optimize.compact, partition_filters=partition or None)
+            yield f"vacuum {name}", partial(table.vacuum, self._retention_hours, dry_run=False)
             yield f"clean up log of {name}", table.cleanup_metadata
 
     @staticmethod

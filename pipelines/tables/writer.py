@@ -106,7 +106,9 @@ class LakeWriter:
         history = [*batch.changes, *([command_rows(batch.outcomes)] if batch.outcomes else [])]
         if history and not _done(self.tables[ROUTE_CHANGE_TABLE.name], query_id, batch_id):
             rows = pa.concat_tables(history)
-            self._append(ROUTE_CHANGE_TABLE, rows.add_column(0, "epoch", pa.array([epoch] * len(rows), pa.int64())), mark)
+            self._append(
+                ROUTE_CHANGE_TABLE, rows.add_column(0, "epoch", pa.array([epoch] * len(rows), pa.int64())), mark
+            )
         if batch.quarantine and not _done(self.tables[QUARANTINE_TABLE.name], query_id, batch_id):
             self._append(QUARANTINE_TABLE, pa.concat_tables(batch.quarantine), mark)
 

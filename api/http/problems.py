@@ -1,0 +1,258 @@
+"""Errors as RFC 9457 problem details: every refusal of the HTTP door, each kind declared once.
+
+A problem has ``type``, ``title``, ``status``, ``detail``, RocketMQ's ResponseCode as ``code``, for a bad body or
+parameter ``errors`` with one entry per field, and members of its own (an offset, the oldest readable epoch). Programs
+decide by ``type`` or ``code``; ``detail`` is for people.
+
+`problem_of` maps the errors of `schemas.errors` to kinds; nothing else does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from schemas.codes import ResponseCode
+from schemas.errors import (
+    BadRequestError,
+    FutureEpochError,
+    NotFoundError,
+    RoutelakeError,
+    UnavailableError,
+    VacuumedError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:routelake:problem:"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem. ``example`` and ``members`` are shown in the API description."""
+
+    slug: str
+    status: int
+    title: str
+    code: ResponseCode
+    example: str
+    members: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        """The URI that names this kind."""
+        return TYPE_PREFIX + self.slug
+
+    def body(self, detail: str, members: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The problem details object."""
+        head = {"type": self.type, "title": self.title, "status": self.status, "detail": detail, "code": self.code}
+        return {**head, **(members or {})}
+
+
+_ERRORS: Final = {"errors": [{"field": "brokerId", "message": "must be greater than or equal to 0"}]}
+_CODES = ResponseCode
+
+BAD_REQUEST: Final = Kind(
+    "bad-request", 400, "The request cannot be read", _CODES.SYSTEM_ERROR, "not JSON: a value is missing (byte 14)"
+)
+BAD_PARAMETER: Final = Kind(
+    "bad-parameter",
+    400,
+    "A parameter breaks a rule",
+    _CODES.SYSTEM_ERROR,
+    "wait: must be a number of seconds from 0 to 300",
+    {"errors": [{"field": "wait", "message": "must be a number of seconds from 0 to 300"}]},
+)
+BAD_BODY: Final = Kind(
+    "bad-body",
+    422,
+    "The body breaks a rule",
+    _CODES.SYSTEM_ERROR,
+    "brokerId: must be greater than or equal to 0",
+    _ERRORS,
+)
+UNAUTHORIZED: Final = Kind(
+    "unauthorized", 401, "A bearer token is needed", _CODES.NO_PERMISSION, "this gateway accepts writes with a token"
+)
+FORBIDDEN: Final = Kind(
+    "forbidden",
+    403,
+    "Not allowed",
+    _CODES.NO_PERMISSION,
+    "without tokens, writes are accepted from this machine only",
+)
+LISTING_DISABLED: Final = Kind(
+    "listing-disabled", 403, "Listing is switched off", _CODES.SYSTEM_ERROR, "enableAllTopicList is false"
+)
+NOT_FOUND: Final = Kind(
+    "not-found", 404, "No such resource", _CODES.QUERY_NOT_FOUND, "there is no namespace ORDER_TOPIC_CONFIG"
+)
+NO_SUCH_ENDPOINT: Final = Kind(
+    "no-such-endpoint", 404, "No such endpoint", _CODES.REQUEST_CODE_NOT_SUPPORTED, "see /docs for what there is"
+)
+TOPIC_NOT_EXIST: Final = Kind(
+    "topic-not-exist",
+    404,
+    "The topic does not exist",
+    _CODES.TOPIC_NOT_EXIST,
+    "no topic route info in name server for the topic: orders",
+)
+FUTURE_EPOCH: Final = Kind(
+    "future-epoch", 404, "Not written yet", _CODES.QUERY_NOT_FOUND, "epoch 900 does not exist yet", {"newestEpoch": 42}
+)
+METHOD_NOT_ALLOWED: Final = Kind(
+    "method-not-allowed", 405, "Wrong method", _CODES.REQUEST_CODE_NOT_SUPPORTED, "this endpoint answers GET"
+)
+TIMEOUT: Final = Kind(
+    "request-timeout", 408, "The body took too long", _CODES.SYSTEM_ERROR, "the body was not complete after 30 s"
+)
+REFUSED: Final = Kind(
+    "registration-refused",
+    409,
+    "The registration was refused",
+    _CODES.SYSTEM_ERROR,
+    "a registration with exactly one topic may not create a broker: register with all topics first",
+    {"reason": "SINGLE_TOPIC_REFUSED", "offset": 17, "eventTime": "2026-01-01T00:00:00.000Z", "epoch": 5},
+)
+GONE: Final = Kind(
+    "vacuumed",
+    410,
+    "No longer readable",
+    _CODES.QUERY_NOT_FOUND,
+    "epoch 3 is older than what is kept",
+    {"oldestEpoch": 12, "oldestTime": "2026-01-01T00:00:00.000Z"},
+)
+TOO_LARGE: Final = Kind(
+    "too-large", 413, "The request is too large", _CODES.SYSTEM_ERROR, "the body is larger than 67108864 bytes"
+)
+UNSUPPORTED_MEDIA: Final = Kind(
+    "unsupported-media-type", 415, "Not JSON", _CODES.SYSTEM_ERROR, "send the body as application/json"
+)
+INTERNAL: Final = Kind(
+    "internal-error", 500, "routelake failed", _CODES.SYSTEM_ERROR, "this is a defect; the gateway's log says more"
+)
+BUSY: Final = Kind(
+    "system-busy", 503, "Not now", _CODES.SYSTEM_BUSY, "offset 17 is not visible here yet; try again", {"offset": 17}
+)
+
+KINDS: Final = (
+    BAD_REQUEST,
+    BAD_PARAMETER,
+    BAD_BODY,
+    UNAUTHORIZED,
+    FORBIDDEN,
+    LISTING_DISABLED,
+    NOT_FOUND,
+    NO_SUCH_ENDPOINT,
+    TOPIC_NOT_EXIST,
+    FUTURE_EPOCH,
+    METHOD_NOT_ALLOWED,
+    TIMEOUT,
+    REFUSED,
+    GONE,
+    TOO_LARGE,
+    UNSUPPORTED_MEDIA,
+    INTERNAL,
+    BUSY,
+)
+
+Headers = Mapping[str, str]
+
+_RETRY: Final = {"retry-after": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong with one field. ``field`` is a path: ``topicConfigSerializeWrapper.topicConfigTable.orders.perm``."""
+
+    field: str
+    message: str
+
+
+class Problem(RoutelakeError):
+    """A refusal of the HTTP door.
+
+    Args:
+        kind: Which.
+        detail: For a person.
+        errors: One entry per field that is wrong.
+        headers: Added to the answer.
+        members: Further members of the problem details object.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        errors: Iterable[FieldError] = (),
+        headers: Headers | None = None,
+        **members: object,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.members = {name: _plain(value) for name, value in members.items() if value is not None}
+        listed = [{"field": error.field, "message": error.message} for error in errors]
+        if listed:
+            self.members["errors"] = listed
+
+    def response(self) -> Response:
+        """The answer."""
+        return problem_response(self)
+
+
+def fields_problem(kind: Kind, errors: list[FieldError]) -> Problem:
+    """A problem about fields; its detail is the first of them."""
+    first = errors[0]
+    detail = f"{first.field}: {first.message}" if first.field else first.message
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Problem(kind, detail + more, errors=errors)
+
+
+def problem_of(error: RoutelakeError) -> Problem:
+    """The problem for any error that routelake raises on purpose."""
+    if isinstance(error, Problem):
+        return error
+    text = str(error)
+    match error:
+        case NotFoundError():
+            return Problem(TOPIC_NOT_EXIST if error.code == ResponseCode.TOPIC_NOT_EXIST else NOT_FOUND, text)
+        case VacuumedError():
+            return Problem(
+                GONE, text, oldestEpoch=error.fields.get("oldest_epoch"), oldestTime=error.fields.get("oldest_time")
+            )
+        case FutureEpochError():
+            return Problem(FUTURE_EPOCH, text, newestEpoch=error.fields.get("newest_epoch"))
+        case UnavailableError():
+            return Problem(BUSY, text, headers=_RETRY)
+        case BadRequestError():
+            return Problem(TOO_LARGE if "limit_bytes" in error.fields else BAD_REQUEST, text)
+        case _:
+            return Problem(INTERNAL, f"{type(error).__name__}: see the gateway's log")
+
+
+def busy(detail: str, **members: object) -> Problem:
+    """Try again in a second."""
+    return Problem(BUSY, detail, headers=_RETRY, **members)
+
+
+def problem_response(problem: Problem) -> Response:
+    """The answer to a problem. Text that is no Unicode (from hostile input) is shown escaped."""
+    body = json.dumps(problem.kind.body(problem.detail, problem.members), ensure_ascii=True).encode()
+    headers = {"cache-control": "no-store", **problem.headers}
+    return Response(body, problem.kind.status, headers, MEDIA_TYPE)
+
+
+def rfc3339(moment: datetime) -> str:
+    """An aware time in UTC with milliseconds: ``2026-01-01T00:00:00.000Z``."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> object:
+    return rfc3339(value) if isinstance(value, datetime) else value

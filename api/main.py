@@ -1,0 +1,67 @@
+"""The gateway process: remoting and HTTP on one event loop, over one `Gateway`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import structlog
+import uvloop
+
+from api.gateway import Gateway, GatewaySettings
+from api.http.app import create_app
+from api.http.server import serve_http
+from api.remoting.handlers import NameServerHandler
+from api.remoting.server import RemotingServer
+from api.view.history import History
+from deploy.children import on_parent_exit
+from pipelines.log.base import open_log
+
+log = structlog.get_logger("routelake.gateway")
+
+Address = tuple[str, int]
+
+DRAIN_S = 8.0
+"""How long requests in flight may take after a stop."""
+
+
+def run_gateway(settings: GatewaySettings, log_url: str, *, http: Address, remoting: Address) -> int:
+    """Run a gateway until SIGTERM, SIGINT or the parent's end; returns 0 after a stop.
+
+    Raises:
+        SetupError: a port is in use, or the log or the lake cannot be used as it is.
+        UnavailableError: the log cannot be reached.
+    """
+    return uvloop.run(_run(settings, log_url, http, remoting))
+
+
+async def _run(settings: GatewaySettings, log_url: str, http: Address, remoting: Address) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    on_parent_exit(lambda: loop.call_soon_threadsafe(stop.set))
+
+    event_log = await asyncio.to_thread(open_log, log_url)
+    try:
+        gateway = Gateway(settings, event_log)
+        await gateway.start()
+        handler = NameServerHandler(gateway)
+        server = RemotingServer(handler)
+        try:
+            await server.start(*remoting)
+            app = create_app(gateway, History(str(settings.lake_dir)))
+            http_task = asyncio.create_task(serve_http(app, *http, stop=stop))
+            log.info("serving", remoting="%s:%d" % remoting, http="%s:%d" % http, epoch=gateway.view.epoch)
+            stopped = asyncio.create_task(stop.wait())
+            await asyncio.wait({http_task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+            handler.stop()
+            await server.close(DRAIN_S)
+            await http_task
+        finally:
+            await gateway.stop()
+    finally:
+        event_log.close()
+    log.info("stopped", epoch=gateway.view.epoch)
+    return 0

@@ -1,0 +1,115 @@
+"""RocketMQ's naming rules, as the HTTP door applies them.
+
+The stock NameServer validates no names at all; brokers and clients do. The HTTP door is a place where people type, so
+it refuses on the way in what a broker would refuse (TopicValidator), and bounds what RocketMQ leaves open.
+
+Each ``*_problem`` function answers None for a good name, else a sentence for the person who sent it.
+
+Source: org.apache.rocketmq.common.topic.TopicValidator (5.5.0).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+MAX_TOPIC: Final = 127
+MAX_RETRY_OR_DLQ_TOPIC: Final = 255
+"""TopicValidator.RETRY_OR_DLQ_TOPIC_MAX_LENGTH, since 5.4."""
+
+MAX_NAME: Final = 127
+"""Longest brokerName and clusterName: a broker makes a topic of each."""
+
+MAX_ADDRESS: Final = 262
+"""A host name of 253 characters, a colon and a port, or a bracketed IPv6 address."""
+
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+
+_TOPIC_CHARACTER = re.compile(r"[%|A-Za-z0-9_-]")
+_TOPIC = re.compile(r"[%|A-Za-z0-9_-]+")
+_NAME = re.compile(r"[%|A-Za-z0-9_.-]+")
+_NAME_CHARACTER = re.compile(r"[%|A-Za-z0-9_.-]")
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9._-]{1,253})):(?P<port>[0-9]{1,5})")
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+
+
+def topic_problem(topic: str) -> str | None:
+    """Why a topic name is refused (TopicValidator.validateTopic)."""
+    if not topic.strip():
+        return "a topic name must not be blank"
+    if not _TOPIC.fullmatch(topic):
+        return f"a topic name may hold only letters, digits and % | _ -, not {_odd_one(topic, _TOPIC_CHARACTER)}"
+    limit = MAX_RETRY_OR_DLQ_TOPIC if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC
+    if len(topic) > limit:
+        return f"a topic name may have at most {limit} characters, this one has {len(topic)}"
+    return None
+
+
+def broker_name_problem(name: str) -> str | None:
+    """Why a brokerName is refused."""
+    return _name_problem(name, "a brokerName")
+
+
+def cluster_name_problem(name: str) -> str | None:
+    """Why a clusterName is refused."""
+    return _name_problem(name, "a clusterName")
+
+
+def address_problem(address: str) -> str | None:
+    """Why an address is refused: it must be ``ip:port``, ``[ipv6]:port`` or ``hostname:port``, the port 1 to 65535."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return "an address must be ip:port, for example 10.0.0.1:10911"
+    port = found["port"]
+    if port.startswith("0") or not 1 <= int(port) <= 65535:
+        return f"the port must be 1 to 65535, not {port}"
+    return _ipv6_problem(found["v6"]) if found["v6"] is not None else _host_problem(found["host"])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a peer address or a host without port is this machine."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _name_problem(name: str, what: str) -> str | None:
+    if not name.strip():
+        return f"{what} must not be blank"
+    if not _NAME.fullmatch(name):
+        return f"{what} may hold only letters, digits and % | _ - . , not {_odd_one(name, _NAME_CHARACTER)}"
+    if len(name) > MAX_NAME:
+        return f"{what} may have at most {MAX_NAME} characters, this one has {len(name)}"
+    return None
+
+
+def _ipv6_problem(text: str) -> str | None:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return "what stands in brackets is no IPv6 address"
+    return None
+
+
+def _host_problem(host: str) -> str | None:
+    labels = host.split(".")
+    if labels[-1].isdigit():  # then it can only be meant as IPv4
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            return "that is no IPv4 address"
+        return None
+    if not all(map(_LABEL.fullmatch, labels)):
+        return "that is neither an IP address nor a host name"
+    return None
+
+
+def _odd_one(name: str, allowed: re.Pattern[str]) -> str:
+    """The first character that is not allowed, as something that can be read wherever it ends up."""
+    odd = next(character for character in name if not allowed.match(character))
+    return f"{odd!r}" if odd.isascii() and odd.isprintable() else f"U+{ord(odd):04X}"

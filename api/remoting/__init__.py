@@ -1,0 +1,5 @@
+"""RocketMQ's remoting protocol.
+
+Bytes to commands and back without I/O: `frame`, `connection`, `route_query`, `commands`, `registration`, `answers`.
+The asyncio shell around them: `server`.
+"""

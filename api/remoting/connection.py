@@ -1,0 +1,179 @@
+"""One connection's bytes to frames, however they are cut. No I/O, no clock.
+
+A frame is refused as soon as its length field, or its header mark behind it, has arrived: nothing is gathered on the
+account of an announced length. What has arrived of an unfinished frame is gathered in one buffer that grows with it, so
+that neither a byte at a time nor 64 MiB in small pieces costs more than the bytes themselves.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyDecoder, NettyRemotingServer.HandshakeHandler.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from api.remoting.frame import (
+    DEFAULT_FRAME_LIMIT_BYTES,
+    FLAG_RESPONSE,
+    LENGTH_BYTES,
+    MAX_HEADER_BYTES,
+    RemotingCommand,
+    check_length,
+    check_mark,
+    decode_header,
+)
+from api.remoting.proxy_protocol import find_preamble
+from api.remoting.route_query import MAX_DIGITS, OPAQUE_KEY, RouteQueryCache, RouteRequest
+from schemas.codes import SerializeType
+from schemas.errors import ProtocolError
+
+Received = RemotingCommand | RouteRequest
+"""A request in full, or a route request of a known kind as (query, digits of its opaque)."""
+
+_ZERO: Final = 48
+_unpack_length = struct.Struct(">i").unpack_from
+_unpack_start = struct.Struct(">iI").unpack_from
+
+
+class RemotingConnection:
+    """The receiving side of one connection.
+
+    Attributes:
+        error: Set once the bytes made no sense; what came before was returned, nothing after it is read.
+        proxied_peer: host:port of the client, if a PROXY preamble named it.
+        dropped_responses: Frames with the response bit: nobody here asked, so they go unread, as in RocketMQ.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_frame_limit_bytes",
+        "_may_have_preamble",
+        "_needed",
+        "_queries",
+        "dropped_responses",
+        "error",
+        "proxied_peer",
+    )
+
+    def __init__(
+        self, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES, queries: RouteQueryCache | None = None
+    ) -> None:
+        """Start at the first byte.
+
+        Args:
+            frame_limit_bytes: Largest whole frame.
+            queries: Route requests seen on any connection; None for an own one.
+        """
+        self._frame_limit_bytes = frame_limit_bytes
+        self._queries = RouteQueryCache() if queries is None else queries
+        self._buffer = bytearray()
+        self._needed = 1
+        self._may_have_preamble = True
+        self.error: ProtocolError | None = None
+        self.proxied_peer: str | None = None
+        self.dropped_responses = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is kept of a frame that has begun but not ended."""
+        return len(self._buffer)
+
+    def receive_data(self, data: bytes) -> list[Received]:
+        """Take what the peer sent next.
+
+        Returns:
+            The requests that it completes. If an error follows them, `error` is set and the next call raises it.
+
+        Raises:
+            ProtocolError: The bytes are no frame. The connection must be closed; there is no way back in.
+        """
+        if self.error is not None:
+            raise self.error
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return []
+            data = bytes(self._buffer)
+            self._buffer = bytearray()
+        received: list[Received] = []
+        try:
+            at = self._skip_preamble(data) if self._may_have_preamble and data else 0
+            if not self._may_have_preamble:
+                at = self._take_frames(data, at, received)
+        except ProtocolError as error:
+            self.error = error
+            if not received:
+                raise
+            return received
+        if at < len(data):
+            self._buffer += data[at:] if at else data
+        return received
+
+    def _skip_preamble(self, data: bytes) -> int:
+        """Where the first frame starts; leaves `_may_have_preamble` set while that is open."""
+        preamble = find_preamble(data)
+        if preamble.size is None:
+            self._needed = len(data) + 1
+            return 0
+        self._may_have_preamble = False
+        self.proxied_peer = preamble.peer
+        return preamble.size
+
+    def _take_frames(self, data: bytes, at: int, received: list[Received]) -> int:
+        """Append the whole frames from `at` on; note what is needed for the next one.
+
+        Returns:
+            Where the unfinished frame starts.
+        """
+        known = self._queries.json
+        longest = self._frame_limit_bytes - LENGTH_BYTES
+        size = len(data)
+        while size - at >= 8:
+            length, mark = _unpack_start(data, at)
+            end = at + LENGTH_BYTES + length
+            if mark == length - 4 and 4 < length <= longest and end <= size:
+                # A JSON header and no body: perhaps a route request of a known kind.
+                before, _, rest = data[at + 8 : end].partition(OPAQUE_KEY)
+                kinds = known.get(before)
+                if kinds is not None:
+                    digits, _, after = rest.partition(b",")
+                    query = kinds.get(after)
+                    if (
+                        query is not None
+                        and digits.isdigit()
+                        and len(digits) <= MAX_DIGITS
+                        and (digits[0] != _ZERO or len(digits) == 1)
+                    ):
+                        received.append((query, digits))
+                        at = end
+                        continue
+            check_length(length, self._frame_limit_bytes)
+            check_mark(mark, length)
+            if end > size:
+                self._needed = LENGTH_BYTES + length
+                return at
+            self._take_frame(data, at, end, mark, received)
+            at = end
+        self._needed = 8
+        if size - at < LENGTH_BYTES:
+            self._needed = LENGTH_BYTES
+        else:
+            check_length(_unpack_length(data, at)[0], self._frame_limit_bytes)
+        return at
+
+    def _take_frame(self, data: bytes, at: int, end: int, mark: int, received: list[Received]) -> None:
+        """Append the request of one whole frame that is of no known kind."""
+        body_at = at + 8 + (mark & MAX_HEADER_BYTES)
+        header = data[at + 8 : body_at]
+        serialize_type = mark >> 24
+        if serialize_type == SerializeType.ROCKETMQ and body_at == end:
+            request = self._queries.find_binary(header)
+            if request is not None:
+                received.append(request)
+                return
+        command = decode_header(serialize_type, header, data[body_at:end])
+        if command.flag & FLAG_RESPONSE:
+            self.dropped_responses += 1
+            return
+        query = self._queries.learn(header, command)
+        received.append(command if query is None else (query, b"%d" % command.opaque))

@@ -1,0 +1,379 @@
+"""One remoting frame: bytes to `RemotingCommand` and back. No I/O, no clock.
+
+    0        4    5          8                8+headerLen        4+length
+    +--------+----+----------+----------------+-----------------+
+    | length |type| headerLen|     header     |      body       |
+    +--------+----+----------+----------------+-----------------+
+      int32   uint8   uint24
+
+``length`` counts what follows it: 4 + headerLen + body. ``type`` is 0 for a JSON header, 1 for a ROCKETMQ header. All
+integers are big-endian, all text is UTF-8. A body of length zero is the same as none.
+
+A JSON header is an object: ``code``, ``extFields`` (text to text), ``flag``, ``language`` (name), ``opaque``,
+``remark``, ``serializeTypeCurrentRPC`` (informative), ``version``. A ROCKETMQ header is
+
+    int16 code | int8 language | int16 version | int32 opaque | int32 flag | int32 n, n bytes remark
+    | int32 n, n bytes of extFields: (int16 n, n bytes key | int32 n, n bytes value)*
+
+Bit 0 of ``flag`` marks a response, bit 1 a oneway request; a response echoes its request's ``opaque``.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RemotingCommand, RocketMQSerializable, RemotingSerializable.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Annotated, Final
+
+import msgspec
+
+from schemas.codes import MAX_INT, MIN_INT, V5_5_0, LanguageCode, SerializeType
+from schemas.errors import ProtocolError
+
+LENGTH_BYTES: Final = 4
+MIN_LENGTH: Final = 4
+MAX_HEADER_BYTES: Final = (1 << 24) - 1
+DEFAULT_FRAME_LIMIT_BYTES: Final = 64 * 1024 * 1024
+"""Largest whole frame. RocketMQ's is 16 MiB; 100,000 topics in one registration need about 18 MB."""
+
+FLAG_RESPONSE: Final = 1
+FLAG_ONEWAY: Final = 2
+
+_Int = Annotated[int, msgspec.Meta(ge=MIN_INT, le=MAX_INT)]
+_LANGUAGES: Final = {language.name: language for language in LanguageCode}
+_LANGUAGES_BY_CODE: Final = {int(language): language for language in LanguageCode}
+
+# code, language, version, opaque, flag
+_BINARY_START = struct.Struct(">hbhii")
+INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_FRAME_START = struct.Struct(">iI")
+
+
+class RemotingCommand(msgspec.Struct):
+    """A request or a response.
+
+    ``language`` is None when the peer named one that is not known. ``ext_fields`` is None when the key was absent; its
+    null values are left out. ``serialize_type`` is how the header was written.
+    """
+
+    code: int
+    ext_fields: dict[str, str] | None = None
+    body: bytes = b""
+    remark: str | None = None
+    flag: int = 0
+    opaque: int = 0
+    version: int = V5_5_0
+    language: LanguageCode | None = LanguageCode.JAVA
+    serialize_type: SerializeType = SerializeType.JSON
+
+    @property
+    def is_response(self) -> bool:
+        """Whether flag bit 0 is set."""
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether flag bit 1 is set: no answer is expected, nor sent."""
+        return bool(self.flag & FLAG_ONEWAY)
+
+    def ext(self, name: str) -> str | None:
+        """One extFields value; None when absent or null."""
+        return None if self.ext_fields is None else self.ext_fields.get(name)
+
+
+# --- decoding ---
+
+
+def check_length(length: int, frame_limit_bytes: int) -> None:
+    """Refuse a length field, before anything is read on its account (NettyDecoder).
+
+    Raises:
+        ProtocolError: Below the four bytes that every frame has, or over the limit.
+    """
+    if length < MIN_LENGTH:
+        raise ProtocolError(f"frame length {length} is below {MIN_LENGTH}", length=length)
+    if length > frame_limit_bytes - LENGTH_BYTES:
+        raise ProtocolError(
+            f"frame of {length + LENGTH_BYTES} bytes is over the limit of {frame_limit_bytes}", length=length
+        )
+
+
+def check_mark(mark: int, length: int) -> None:
+    """Refuse a header type and header length (RemotingCommand.decode).
+
+    Args:
+        mark: uint32 of type and headerLen.
+        length: The length field before it.
+
+    Raises:
+        ProtocolError: Unknown type, no header, or one that does not fit into the frame.
+    """
+    header_length = mark & MAX_HEADER_BYTES
+    if mark >> 24 > SerializeType.ROCKETMQ:
+        raise ProtocolError(f"header type {mark >> 24} is neither JSON (0) nor ROCKETMQ (1)", type=mark >> 24)
+    if header_length == 0 or header_length > length - 4:
+        raise ProtocolError(f"header length {header_length} in a frame of length {length}", header_length=header_length)
+
+
+def decode_frame(frame: bytes, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES) -> RemotingCommand:
+    """Decode one whole frame, length field included.
+
+    Raises:
+        ProtocolError: It is not exactly one frame.
+    """
+    if len(frame) < 8:
+        raise ProtocolError(f"{len(frame)} bytes are no frame")
+    length, mark = _FRAME_START.unpack_from(frame)
+    check_length(length, frame_limit_bytes)
+    check_mark(mark, length)
+    if len(frame) != LENGTH_BYTES + length:
+        raise ProtocolError(f"{len(frame)} bytes are not one frame of length {length}")
+    end = 8 + (mark & MAX_HEADER_BYTES)
+    return decode_header(mark >> 24, frame[8:end], frame[end:])
+
+
+def decode_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCommand:
+    """Decode a header; the body is taken as it is (RemotingCommand.headerDecode).
+
+    Raises:
+        ProtocolError: The header cannot be read.
+    """
+    if serialize_type == SerializeType.JSON:
+        return _decode_json(header, body)
+    if serialize_type == SerializeType.ROCKETMQ:
+        return _decode_binary(header, body)
+    raise ProtocolError(f"header type {serialize_type} is neither JSON (0) nor ROCKETMQ (1)", type=serialize_type)
+
+
+class _JsonHeader(msgspec.Struct, rename={"ext_fields": "extFields"}):
+    """A JSON header as stock peers write it."""
+
+    code: _Int = 0
+    ext_fields: dict[str, str] | None = None
+    flag: _Int = 0
+    language: str | None = "JAVA"
+    opaque: _Int = 0
+    remark: str | None = None
+    version: _Int = 0
+    body: None = None
+
+
+class _LooseHeader(msgspec.Struct, rename={"ext_fields": "extFields"}):
+    """A JSON header with every value taken as text first."""
+
+    code: msgspec.Raw = msgspec.Raw(b"0")
+    ext_fields: dict[str, msgspec.Raw] | None = None
+    flag: msgspec.Raw = msgspec.Raw(b"0")
+    language: msgspec.Raw = msgspec.Raw(b'"JAVA"')
+    opaque: msgspec.Raw = msgspec.Raw(b"0")
+    remark: msgspec.Raw = msgspec.Raw(b"null")
+    version: msgspec.Raw = msgspec.Raw(b"0")
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode_strict = msgspec.json.Decoder(_JsonHeader).decode
+_decode_loose = msgspec.json.Decoder(_LooseHeader).decode
+_decode_string = msgspec.json.Decoder(str).decode
+
+
+def _decode_json(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        fields = _decode_strict(header)
+    except msgspec.ValidationError:
+        return _decode_json_loosely(header, body)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"JSON header: {error}") from error
+    name = fields.language
+    return RemotingCommand(
+        fields.code,
+        fields.ext_fields,
+        body,
+        fields.remark,
+        fields.flag,
+        fields.opaque,
+        fields.version,
+        None if name is None else _LANGUAGES.get(name),
+    )
+
+
+def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
+    """What fastjson2 makes of a header whose values have other types than declared."""
+    try:
+        fields = _decode_loose(header)
+        ext_fields: dict[str, str] | None = None
+        if fields.ext_fields is not None:
+            texts = {name: _text(raw) for name, raw in fields.ext_fields.items()}
+            ext_fields = {name: text for name, text in texts.items() if text is not None}
+        embedded = bytes(fields.body)
+        if embedded not in (b"null", b'""') and not embedded.startswith(b"["):
+            raise ProtocolError("JSON header: key 'body' holds something else than bytes")
+        return RemotingCommand(
+            _int(fields.code, "code"),
+            ext_fields,
+            body,
+            _text(fields.remark),
+            _int(fields.flag, "flag"),
+            _int(fields.opaque, "opaque"),
+            _int(fields.version, "version"),
+            _language(fields.language),
+        )
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"JSON header: {error}") from error
+
+
+def _text(raw: msgspec.Raw) -> str | None:
+    """Text as it is, null as None, anything else as it was written."""
+    data = bytes(raw)
+    if data.startswith(b'"'):
+        return _decode_string(data)
+    return None if data == b"null" else data.decode()
+
+
+_NUMBER = re.compile(r"([+-]?[0-9]{1,11})(?:\.[0-9]*)?")
+_NOT_NUMBERS: Final = {"": 0, "true": 1, "false": 0}
+
+
+def _int(raw: msgspec.Raw, name: str) -> int:
+    """An int from a number (a fraction is cut off), its text, a boolean, null or empty text (0)."""
+    text = _text(raw) or ""
+    number = _NOT_NUMBERS.get(text)
+    if number is None:
+        match = _NUMBER.fullmatch(text)
+        number = int(match.group(1)) if match else MAX_INT + 1
+    if not MIN_INT <= number <= MAX_INT:
+        raise ProtocolError(f"JSON header: key {name!r} is no int: {text[:40]}")
+    return number
+
+
+def _language(raw: msgspec.Raw) -> LanguageCode | None:
+    """A language from its name or number; an unknown name is None."""
+    data = bytes(raw)
+    if data == b"null" or data.startswith(b'"'):
+        return _LANGUAGES.get(_text(raw) or "")
+    language = _LANGUAGES_BY_CODE.get(_int(raw, "language")) if data[:1].isdigit() else None
+    if language is None:
+        raise ProtocolError(f"JSON header: no such language: {data[:40]!r}")
+    return language
+
+
+def _decode_binary(header: bytes, body: bytes) -> RemotingCommand:
+    """RocketMQSerializable.rocketMQProtocolDecode."""
+    try:
+        code, language, version, opaque, flag = _BINARY_START.unpack_from(header)
+        remark, at = _read_text(header, _BINARY_START.size, INT)
+        (length,) = INT.unpack_from(header, at)
+    except struct.error as error:
+        raise ProtocolError("ROCKETMQ header: cut short") from error
+    ext_fields = None
+    if length > 0:
+        if length > len(header):
+            raise ProtocolError(f"ROCKETMQ header: extFields of {length} bytes in a header of {len(header)}")
+        ext_fields = _decode_entries(header, at + 4, at + 4 + length)
+    return RemotingCommand(
+        code,
+        ext_fields,
+        body,
+        remark,
+        flag,
+        opaque,
+        version,
+        _LANGUAGES_BY_CODE.get(language),
+        SerializeType.ROCKETMQ,
+    )
+
+
+def _decode_entries(header: bytes, at: int, end: int) -> dict[str, str]:
+    """RocketMQSerializable.mapDeserialize; entries with a null key or value are left out."""
+    entries = {}
+    try:
+        while at < end:
+            key, at = _read_text(header, at, _SHORT)
+            value, at = _read_text(header, at, INT)
+            if key is not None and value is not None:
+                entries[key] = value
+    except struct.error as error:
+        raise ProtocolError("ROCKETMQ header: extFields cut short") from error
+    return entries
+
+
+def _read_text(header: bytes, at: int, length_format: struct.Struct) -> tuple[str | None, int]:
+    """Text with its length before it, and where it ends. Length zero is null; broken UTF-8 is replaced, as in Java."""
+    (length,) = length_format.unpack_from(header, at)
+    start = at + length_format.size
+    end = start + length
+    if length < 0 or end > len(header):
+        raise ProtocolError(f"ROCKETMQ header: text of {length} bytes in a header of {len(header)}")
+    return (header[start:end].decode("utf-8", "replace") if length else None), end
+
+
+# --- encoding ---
+
+_encode_value = msgspec.json.Encoder(order="sorted").encode
+
+
+def encode_frame(command: RemotingCommand, serialize_type: SerializeType | None = None) -> bytes:
+    """A whole frame, request or response.
+
+    Args:
+        command: What to write.
+        serialize_type: Of the header; None is the command's own.
+
+    Raises:
+        ProtocolError: Header or frame are longer than their length fields can say, or a value has no binary form.
+    """
+    kind = command.serialize_type if serialize_type is None else serialize_type
+    if kind == SerializeType.JSON:
+        head, tail = json_header_around_opaque(command)
+        header = b"%b%d%b" % (head, command.opaque, tail)
+    else:
+        head, tail = binary_header_around_opaque(command)
+        header = b"%b%b%b" % (head, INT.pack(command.opaque), tail)
+    return frame_start(kind, len(header), len(command.body)) + header + command.body
+
+
+def frame_start(serialize_type: int, header_length: int, body_length: int) -> bytes:
+    """The eight bytes before the header.
+
+    Raises:
+        ProtocolError: Too long for the length fields.
+    """
+    if header_length > MAX_HEADER_BYTES or 4 + header_length + body_length > MAX_INT:
+        raise ProtocolError(f"a header of {header_length} and a body of {body_length} bytes do not fit into a frame")
+    return _FRAME_START.pack(4 + header_length + body_length, serialize_type << 24 | header_length)
+
+
+def json_header_around_opaque(command: RemotingCommand) -> tuple[bytes, bytes]:
+    """A JSON header without the digits of its opaque: what comes before and after them."""
+    language = command.language
+    parts = [b'{"code":%d' % command.code]
+    if command.ext_fields is not None:
+        parts.append(b',"extFields":%b' % _encode_value(command.ext_fields))
+    parts.append(b',"flag":%d' % command.flag)
+    if language is not None:
+        parts.append(b',"language":"%b"' % language.name.encode())
+    parts.append(b',"opaque":')
+    remark = b"" if command.remark is None else b',"remark":%b' % _encode_value(command.remark)
+    return b"".join(parts), b'%b,"serializeTypeCurrentRPC":"JSON","version":%d}' % (remark, command.version)
+
+
+def binary_header_around_opaque(command: RemotingCommand) -> tuple[bytes, bytes]:
+    """A ROCKETMQ header without the four bytes of its opaque: what comes before and after them.
+
+    Raises:
+        ProtocolError: A number or key is too large for its field.
+    """
+    language = LanguageCode.OTHER if command.language is None else command.language
+    remark = (command.remark or "").encode()
+    try:
+        entries = b"".join(_encode_entry(key, value) for key, value in sorted((command.ext_fields or {}).items()))
+        start = _BINARY_START.pack(command.code, language, command.version, 0, command.flag)
+        return start[:5], start[9:] + INT.pack(len(remark)) + remark + INT.pack(len(entries)) + entries
+    except struct.error as error:
+        raise ProtocolError(f"no ROCKETMQ header can hold this: {error}") from error
+
+
+def _encode_entry(key: str, value: str) -> bytes:
+    raw_key, raw_value = key.encode(), value.encode()
+    return _SHORT.pack(len(raw_key)) + raw_key + INT.pack(len(raw_value)) + raw_value

@@ -1,0 +1,271 @@
+"""RequestCode -> gateway: what each request of the NameServer's two processors answers.
+
+Reads come from the view, writes become events. What a malformed request does (a missing field is null, not an error,
+unless a rule says so) is decided in `api.remoting.commands`, which turns requests into events.
+
+Sources (5.5.0): org.apache.rocketmq.namesrv.processor.DefaultRequestProcessor, ClientRequestProcessor,
+org.apache.rocketmq.namesrv.routeinfo.BrokerHousekeepingService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Container
+from typing import Final
+
+import msgspec
+import structlog
+
+from api.gateway import Gateway, Receipt
+from api.remoting import commands
+from api.remoting.answers import encode_data_version, encode_kv_table
+from api.remoting.frame import RemotingCommand
+from api.remoting.registration import decode_data_version
+from api.remoting.reply import ReplyTemplate, response
+from api.remoting.route_query import RouteQuery, route_query
+from api.remoting.server import Connection
+from api.view.answers import RouteAnswers
+from api.view.snapshot import ORDER_TOPIC_CONFIG
+from schemas.codes import RequestCode, ResponseCode
+from schemas.errors import RoutelakeError
+from schemas.events import Actor, AnyEvent, Channel, ChannelClosed, RegisterBroker, UnregisterBroker
+from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
+from schemas.rocketmq_json import encode_member_group
+
+log = structlog.get_logger("routelake.gateway")
+
+BIG_BODY_BYTES: Final = 128 * 1024
+"""A registration larger than this is decoded off the event loop."""
+
+MAX_TEMPLATES: Final = 32_768
+
+Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
+
+
+class NameServerHandler:
+    """Answers requests on behalf of one gateway. Lives on the gateway's event loop."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._settings = gateway.settings
+        self._answers = RouteAnswers(
+            support_acting_master=self._settings.support_acting_master,
+            order_message_enable=self._settings.order_message_enable,
+        )
+        self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
+        self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
+        """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._handlers: Final[dict[int, Handler]] = {
+            RequestCode.PUT_KV_CONFIG: self._command,
+            RequestCode.GET_KV_CONFIG: self._get_kv_config,
+            RequestCode.DELETE_KV_CONFIG: self._command,
+            RequestCode.REGISTER_BROKER: self._register_broker,
+            RequestCode.UNREGISTER_BROKER: self._command,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._get_route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._get_cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._change_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._change_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_all_topic_list,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._command,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_list,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self._get_broker_member_group,
+            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+        }
+
+    # --- what the server calls ---
+
+    @property
+    def codes(self) -> Container[int]:
+        """Request codes that are answered."""
+        return self._handlers
+
+    def fast_route(self, query: RouteQuery) -> ReplyTemplate:
+        """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded; the same object while the answer is the same."""
+        body = (
+            None
+            if query.topic is None
+            else self._answers.route(
+                self._gateway.view, query.topic, numeric_keys=query.numeric_keys, zone=query.zone_name
+            )
+        )
+        if body is None:
+            return ReplyTemplate(topic_not_exist(query.topic))
+        known = self._templates.get(query)
+        if known is not None and known[0] is body:
+            return known[1]
+        if len(self._templates) >= MAX_TEMPLATES:
+            self._templates.clear()
+        template = ReplyTemplate(response(body=body))
+        self._templates[query] = (body, template)
+        return template
+
+    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Answer one request; what is raised becomes an answer (`api.remoting.answers.failure`)."""
+        return await self._handlers[command.code](command, connection)
+
+    def on_connect(self, connection: Connection) -> None:
+        """Nothing is known of a peer before it registers."""
+
+    def on_close(self, connection: Connection) -> None:
+        """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
+        bound = self._bound.pop(connection.id, None)
+        if bound and not self._stopping:
+            task = asyncio.create_task(self._unbind(connection, list(bound)))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def stop(self) -> None:
+        """From now on a closed connection is this gateway's doing, and no broker's loss."""
+        self._stopping = True
+
+    # --- brokers ---
+
+    async def _register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        if len(command.body) > BIG_BODY_BYTES:
+            event = await asyncio.to_thread(self._event, command, connection)
+        else:
+            event = self._event(command, connection)
+        if event is None:
+            return response(ext_fields={})
+        assert isinstance(event, RegisterBroker)
+        receipt = await self._gateway.register(event)
+        reason = receipt.outcome.reason if receipt.outcome is not None else None
+        if reason == SINGLE_TOPIC_REFUSED:
+            return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
+        if reason == STATE_VERSION_CONFLICT:
+            return response(ext_fields={})
+        if not connection.is_closing:
+            broker = (event.cluster_name, event.broker_name, event.broker_addr)
+            self._bound.setdefault(connection.id, {})[broker] = None
+        else:
+            # It closed before its registration was answered: what was just registered has left.
+            await self._unbind(connection, [(event.cluster_name, event.broker_name, event.broker_addr)])
+        view = self._gateway.view
+        result = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
+        fields = {"haServerAddr": result.ha_server_addr, "masterAddr": result.master_addr}
+        table = view.kv_list(ORDER_TOPIC_CONFIG) if self._settings.return_order_topic_config_to_broker else None
+        return response(
+            ext_fields={name: value for name, value in fields.items() if value is not None},
+            body=b"" if table is None else encode_kv_table(table),
+        )
+
+    async def _unbind(self, connection: Connection, brokers: list[tuple[str, str, str]]) -> None:
+        for cluster_name, broker_name, broker_addr in brokers:
+            event = ChannelClosed(
+                actor=self._actor(connection),
+                cluster_name=cluster_name,
+                broker_name=broker_name,
+                broker_addr=broker_addr,
+                channel=Channel(self._settings.gateway_id, connection.id),
+            )
+            try:
+                await self._gateway.append(event)
+            except RoutelakeError as error:
+                log.warning(
+                    "lost connection not recorded; the broker will expire", broker=broker_name, error=str(error)
+                )
+
+    async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        event = self._event(command, connection)
+        if event is not None:
+            await self._gateway.heartbeat(event)
+        header = commands.read_broker_header(command)
+        live = self._gateway.view.live_row(
+            header.broker_name or "", header.cluster_name or "", header.broker_addr or ""
+        )
+        changed = live is None or live.data_version != decode_data_version(command.body)
+        return response(
+            ext_fields={"changed": "true" if changed else "false"},
+            body=b"" if live is None else encode_data_version(live.data_version),
+        )
+
+    async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        event = self._event(command, connection)
+        if event is not None:
+            await self._gateway.heartbeat(event)
+        return response()
+
+    async def _get_broker_member_group(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        header = commands.read_broker_header(command)
+        members = self._gateway.view.broker_member_group(header.broker_name or "")
+        return response(
+            # RocketMQ forgets to clear the remark here, too.
+            remark="not set any response code",
+            body=encode_member_group(header.cluster_name, header.broker_name, members),
+        )
+
+    async def _get_cluster_info(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        return response(body=self._answers.cluster_info(self._gateway.view))
+
+    # --- topics ---
+
+    async def _get_route(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        return self.fast_route(route_query(command)).command
+
+    async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        if not self._settings.enable_all_topic_list:
+            return response(ResponseCode.SYSTEM_ERROR, "disable")
+        return response(body=self._answers.all_topics(self._gateway.view))
+
+    async def _change_write_perm(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        count = "wipeTopicCount" if command.code == RequestCode.WIPE_WRITE_PERM_OF_BROKER else "addTopicCount"
+        event = self._event(command, connection)
+        if event is None:
+            return response(ext_fields={count: "0"})
+        receipt = await self._gateway.command(event)
+        result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
+        changed = result.get(count)
+        if changed is None:
+            changed = self._gateway.view.topic_count(command.ext("brokerName") or "")
+        return response(ext_fields={count: str(changed)})
+
+    # --- KV configuration ---
+
+    async def _get_kv_config(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        namespace, key = command.ext("namespace"), command.ext("key")
+        value = self._gateway.view.kv_get(namespace or "", key or "")
+        if value is not None and namespace is not None and key is not None:
+            return response(ext_fields={"value": value})
+        return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}", {})
+
+    async def _get_kv_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        namespace = command.ext("namespace")
+        table = None if namespace is None else self._gateway.view.kv_list(namespace)
+        if table is None:
+            return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+        return response(body=encode_kv_table(table))
+
+    # --- shared ---
+
+    async def _command(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """A write whose answer is a bare OK."""
+        event = self._event(command, connection)
+        if event is not None:
+            receipt: Receipt = await self._gateway.command(event)
+            if isinstance(event, UnregisterBroker):
+                self._bound.get(connection.id, {}).pop((event.cluster_name, event.broker_name, event.broker_addr), None)
+            log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
+        return response()
+
+    def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
+        channel = Channel(self._settings.gateway_id, connection.id)
+        event = commands.to_event(command, self._actor(connection), channel, now_ms=time.time_ns() // 1_000_000)
+        if self._settings.delete_topic_with_broker_registration and isinstance(event, RegisterBroker):
+            return msgspec.structs.replace(event, delete_absent_topics=True)
+        return event
+
+    def _actor(self, connection: Connection) -> Actor:
+        return Actor(gateway=self._settings.gateway_id, via="remoting", peer=connection.peer)
+
+
+def topic_not_exist(topic: str | None) -> RemotingCommand:
+    """Clients test only the code; people read the remark."""
+    return response(
+        ResponseCode.TOPIC_NOT_EXIST,
+        f"No topic route info in name server for the topic: {'null' if topic is None else topic}\n"
+        "See docs/operations.md, 'A topic has no route'.",
+    )

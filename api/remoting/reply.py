@@ -1,0 +1,118 @@
+"""Replies: the header type they get, the opaque they echo, and answers that are encoded once and sent many times.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingAbstract.writeResponse, RemotingCommand.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from api.remoting.frame import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    INT,
+    RemotingCommand,
+    binary_header_around_opaque,
+    encode_frame,
+    frame_start,
+    json_header_around_opaque,
+)
+from schemas.codes import ResponseCode, SerializeType
+
+
+class ReplyHeader(StrEnum):
+    """Which header type replies get. A stock 5.x server uses its own configured type, a 4.x server the request's."""
+
+    JSON = "json"
+    ROCKETMQ = "rocketmq"
+    ECHO = "echo"
+
+
+def response(
+    code: int = ResponseCode.SUCCESS,
+    remark: str | None = None,
+    ext_fields: dict[str, str] | None = None,
+    body: bytes = b"",
+) -> RemotingCommand:
+    """An answer; `encode_reply` gives it its request's opaque.
+
+    Args:
+        code: ResponseCode.
+        remark: For a person.
+        ext_fields: {} where the answer type has a header class with nothing in it; None where it has none.
+        body: Empty for none.
+    """
+    return RemotingCommand(code, ext_fields, body, remark, FLAG_RESPONSE)
+
+
+def reply_type(request_type: SerializeType, reply_header: ReplyHeader) -> SerializeType:
+    """The header type of a reply (RemotingCommand.serializeTypeConfigInThisServer)."""
+    if reply_header is ReplyHeader.ECHO:
+        return request_type
+    return SerializeType.JSON if reply_header is ReplyHeader.JSON else SerializeType.ROCKETMQ
+
+
+def encode_reply(
+    request: RemotingCommand, reply: RemotingCommand, reply_header: ReplyHeader = ReplyHeader.JSON
+) -> bytes:
+    """The reply's frame with the request's opaque; b"" when the request was oneway.
+
+    Raises:
+        ProtocolError: It does not fit into a frame.
+    """
+    if request.flag & FLAG_ONEWAY:
+        return b""
+    reply.opaque = request.opaque
+    reply.flag |= FLAG_RESPONSE
+    return encode_frame(reply, reply_type(request.serialize_type, reply_header))
+
+
+class ReplyTemplate:
+    """An answer encoded once, but for the opaque: for route answers, which are sent again and again.
+
+    A reply is three pieces, ``start``, the opaque's digits and ``tail``; only the start depends on how many digits
+    there are, through the length fields. `starts` holds those that were needed so far; the tail ends with the body.
+
+    Attributes:
+        command: What it was made of.
+        size: About how many bytes a reply has.
+        starts: Number of digits to what precedes them.
+        tail: What follows the digits.
+    """
+
+    __slots__ = ("_binary", "_body_length", "_head", "_header_length", "command", "size", "starts", "tail")
+
+    def __init__(self, command: RemotingCommand) -> None:
+        """Encode.
+
+        Args:
+            command: A response; its opaque does not matter. It must not change afterwards.
+        """
+        self.command = command
+        self._head, tail = json_header_around_opaque(command)
+        self._header_length = len(self._head) + len(tail)
+        self._body_length = len(command.body)
+        self._binary: tuple[bytes, bytes] | None = None
+        self.size = 16 + self._header_length + self._body_length
+        self.tail = tail + command.body
+        self.starts: dict[int, bytes] = {}
+
+    def start(self, digits: int) -> bytes:
+        """What precedes an opaque of this many characters, kept for the next time."""
+        start = self.starts.get(digits)
+        if start is None:
+            start = frame_start(SerializeType.JSON, self._header_length + digits, self._body_length) + self._head
+            self.starts[digits] = start
+        return start
+
+    def encode(self, opaque: int, serialize_type: SerializeType = SerializeType.JSON) -> bytes:
+        """The whole reply."""
+        if serialize_type == SerializeType.JSON:
+            digits = b"%d" % opaque
+            return self.start(len(digits)) + digits + self.tail
+        if self._binary is None:
+            head, tail = binary_header_around_opaque(self.command)
+            start = frame_start(serialize_type, len(head) + 4 + len(tail), self._body_length)
+            self._binary = start + head, tail + self.command.body
+        head, tail = self._binary
+        return head + INT.pack(opaque) + tail

@@ -1,0 +1,168 @@
+"""GET_ROUTEINFO_BY_TOPIC (105), the request that everything else waits for: recognised without parsing. No I/O.
+
+A client asks for the same topic again and again, and its header differs only in the opaque. So a header is cut at its
+opaque, and the two halves are looked up::
+
+    {"code":105,"extFields":{"topic":"orders"},"flag":0,"language":"JAVA","opaque": 43 ,"serialize…","version":513}
+    `------------------------------ before --------------------------------------'      `---------- after --------'
+
+The first header of its kind is decoded in full. It is remembered only if it decodes to the same with other digits in
+that place and they come out as its opaque; so what a lookup finds is what decoding would have found. (Counter-example:
+``"extFields":{"opaque":1}``.) The opaque is never turned into a number: a JSON reply carries the same digits.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.header.namesrv.GetRouteInfoRequestHeader, ClientRequestProcessor,
+org.apache.rocketmq.namesrv.route.ZoneRouteRPCHook.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
+from api.remoting.reply import ReplyTemplate, response
+from schemas.codes import V4_9_4, RequestCode, SerializeType
+from schemas.errors import ProtocolError
+
+OPAQUE_KEY: Final = b'"opaque":'
+MAX_DIGITS: Final = 9
+"""Nine digits always fit into an int32; a longer opaque takes the long way."""
+
+ZONE_NAME: Final = "__ZONE_NAME"
+ZONE_MODE: Final = "__ZONE_MODE"
+
+# To try a header with: neither occurs in the other, and no client starts here.
+_PROBES: Final = (b"908172635", b"716253849")
+
+
+class RouteQuery(msgspec.Struct, eq=False):
+    """One kind of route request: everything but the opaque. The same kind is the same object, so it can be a key.
+
+    ``numeric_keys`` is the JSON dialect of the answer; ``zone_name`` is set only where the zone filter applies.
+    """
+
+    topic: str | None
+    numeric_keys: bool
+    zone_name: str | None
+    serialize_type: SerializeType
+    example: RemotingCommand
+    last_reply: ReplyTemplate | None = None
+
+    @property
+    def version(self) -> int:
+        """Ordinal of the peer's release."""
+        return self.example.version
+
+    def command(self, digits: bytes) -> RemotingCommand:
+        """The request in full.
+
+        Args:
+            digits: Its opaque.
+        """
+        return msgspec.structs.replace(self.example, opaque=int(digits))
+
+    def reply(self, body: bytes) -> ReplyTemplate:
+        """The OK answer with this body; the one made before if the body is still the same object."""
+        reply = self.last_reply
+        if reply is None or reply.command.body is not body:
+            reply = self.last_reply = ReplyTemplate(response(body=body))
+        return reply
+
+
+RouteRequest = tuple[RouteQuery, bytes]
+"""A kind of route request and the digits of its opaque."""
+
+
+def is_true(text: str | None) -> bool:
+    """Boolean.parseBoolean."""
+    return text is not None and text.lower() == "true"
+
+
+def route_query(command: RemotingCommand) -> RouteQuery:
+    """What a route request asks for (ClientRequestProcessor.getRouteInfoByTopic, ZoneRouteRPCHook.doAfterResponse).
+
+    A zone-filtered answer is decoded and encoded again by the hook, in fastjson's default dialect.
+    """
+    zone_name = command.ext(ZONE_NAME)
+    if not is_true(command.ext(ZONE_MODE)) or zone_name is None or not zone_name.strip():
+        zone_name = None
+    standard = command.version >= V4_9_4 or is_true(command.ext("acceptStandardJsonOnly"))
+    return RouteQuery(
+        command.ext("topic"),
+        zone_name is not None or not standard,
+        zone_name,
+        command.serialize_type,
+        command,
+    )
+
+
+class RouteQueryCache:
+    """Headers of route requests seen so far. Shared by the connections of a process.
+
+    `json` is before -> after -> query, `binary` the same for ROCKETMQ headers, whose opaque is bytes 5 to 9.
+    """
+
+    def __init__(self, max_entries: int = 32_768, max_header_bytes: int = 512) -> None:
+        """Start empty.
+
+        Args:
+            max_entries: With one more, all are forgotten.
+            max_header_bytes: Longer headers are not remembered.
+        """
+        self.json: dict[bytes, dict[bytes, RouteQuery]] = {}
+        self.binary: dict[bytes, dict[bytes, RouteQuery]] = {}
+        self._max_entries = max_entries
+        self._max_header_bytes = max_header_bytes
+        self._entries = 0
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return self._entries
+
+    def find_binary(self, header: bytes) -> RouteRequest | None:
+        """A route request with a ROCKETMQ header, if one of its kind is remembered."""
+        query = self.binary.get(header[:5], _NOTHING).get(header[9:])
+        return None if query is None else (query, b"%d" % int.from_bytes(header[5:9], signed=True))
+
+    def learn(self, header: bytes, command: RemotingCommand) -> RouteQuery | None:
+        """Remember the kind of a request that was just decoded from this header.
+
+        Returns:
+            The query, or None when the request is no route request to be answered.
+        """
+        if command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY):
+            return None
+        query = route_query(command)
+        if len(header) > self._max_header_bytes or command.body:
+            return query
+        if command.serialize_type == SerializeType.ROCKETMQ:
+            self._remember(self.binary, header[:5], header[9:], query)
+            return query
+        before, _, rest = header.partition(OPAQUE_KEY)
+        _, comma, after = rest.partition(b",")
+        if comma and all(_decodes_to(before + OPAQUE_KEY + probe + comma + after, command, probe) for probe in _PROBES):
+            self._remember(self.json, before, after, query)
+        return query
+
+    def _remember(
+        self, table: dict[bytes, dict[bytes, RouteQuery]], before: bytes, after: bytes, query: RouteQuery
+    ) -> None:
+        if self._entries >= self._max_entries:
+            self.json.clear()
+            self.binary.clear()
+            self._entries = 0
+        table.setdefault(before, {})[after] = query
+        self._entries += 1
+
+
+_NOTHING: Final[dict[bytes, RouteQuery]] = {}
+
+
+def _decodes_to(header: bytes, command: RemotingCommand, opaque: bytes) -> bool:
+    """Whether a header is that command with this opaque."""
+    try:
+        found = decode_header(SerializeType.JSON, header, b"")
+    except ProtocolError:
+        return False
+    return found == msgspec.structs.replace(command, opaque=int(opaque))

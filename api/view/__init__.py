@@ -1,0 +1,1 @@
+"""The reading side: an immutable view of one cut, the follower that renews it, answers and history."""

@@ -1,0 +1,225 @@
+"""How each table of a `RouteView` goes from one cut to the next: pure functions that copy what changes, nothing else.
+
+An unchanged table is returned as the very same object, so that readers can tell by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
+
+from api.view.rows import BrokerGroup, BrokerRow, LiveKey, LiveRow, MappingRow, Row, TopicDelta, TopicMapping, TopicRows
+
+_POOL_SLACK: Final = 4096
+
+Topics = Mapping[str, TopicRows]
+Groups = Mapping[str, BrokerGroup]
+Clusters = Mapping[str, tuple[str, ...]]
+LiveRows = Mapping[str, Mapping[tuple[str, str], LiveRow]]
+Filters = Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]
+Mappings = Mapping[str, TopicMapping]
+KvTables = Mapping[str, Mapping[str, str | None]]
+
+
+class Pool:
+    """Where equal tuples of a line of views become one object. One thread at a time."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._brokers: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._rows: dict[tuple[tuple[str, ...], tuple[Row, ...]], TopicRows] = {}
+
+    def topic_rows(self, brokers: tuple[str, ...], rows: tuple[Row, ...]) -> TopicRows:
+        """The one object for these contents."""
+        brokers = self._brokers.setdefault(brokers, brokers)
+        key = (brokers, rows)
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = TopicRows(brokers, rows)
+        return found
+
+    def prune(self, topics: Topics) -> None:
+        """Forget what no topic has any more, once that is most of the pool."""
+        if len(self._rows) > 2 * len(topics) + _POOL_SLACK:
+            self._brokers = {value.brokers: value.brokers for value in topics.values()}
+            self._rows = {(value.brokers, value.rows): value for value in topics.values()}
+
+
+def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause: Callable[[], None]) -> Topics:
+    """topicQueueTable. Equal (old rows, delta) pairs are worked out once: topics of a cluster change alike."""
+    topics: dict[str, TopicRows] | None = None
+    seen: dict[tuple[int, int, int], tuple[TopicRows | None, object]] = {}
+    for topic, brokers, rows in deltas:
+        pause()
+        old = (before if topics is None else topics).get(topic)
+        key = (id(old), id(brokers), id(rows))
+        known = seen.get(key)
+        if known is None:
+            # The second item keeps the objects alive whose ids are in the key.
+            known = seen[key] = (_merge(old, brokers, rows, pool), (old, brokers, rows))
+        new = known[0]
+        if new is old:
+            continue
+        if topics is None:
+            topics = dict(before)
+        if new is None:
+            del topics[topic]
+        else:
+            topics[topic] = new
+    if topics is None:
+        return before
+    pool.prune(topics)
+    return topics
+
+
+def _merge(
+    old: TopicRows | None, brokers: tuple[str, ...], rows: tuple[Row | None, ...], pool: Pool
+) -> TopicRows | None:
+    """A topic's rows after a delta; None when no row is left."""
+    if old is None and None not in rows:
+        return pool.topic_rows(brokers, cast(tuple[Row, ...], rows))
+    merged: dict[str, Row] = {} if old is None else dict(zip(old.brokers, old.rows, strict=True))
+    for broker, row in zip(brokers, rows, strict=True):
+        if row is None:
+            merged.pop(broker, None)
+        else:
+            merged[broker] = row
+    if not merged:
+        return None
+    if old is not None and len(merged) == len(old.brokers) and all(map(merged.__contains__, old.brokers)):
+        return pool.topic_rows(old.brokers, tuple(map(merged.__getitem__, old.brokers)))
+    names = tuple(sorted(merged))
+    return pool.topic_rows(names, tuple(map(merged.__getitem__, names)))
+
+
+def apply_filters(
+    before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | None]
+) -> tuple[Filters, set[tuple[str, str]]]:
+    """filterServerTable, and the (cluster, addr) pairs whose filter servers moved."""
+    moved: set[tuple[str, str]] = set()
+    if not changed:
+        return before, moved
+    filters = dict(before)
+    for (broker_name, cluster, addr), servers in changed.items():
+        place = (cluster, addr)
+        rows = dict(filters.get(place, {}))
+        if rows.get(broker_name) == servers:
+            continue
+        moved.add(place)
+        if servers is None:
+            del rows[broker_name]
+        else:
+            rows[broker_name] = servers
+        if rows:
+            filters[place] = rows
+        else:
+            del filters[place]
+    return filters, moved
+
+
+def apply_groups(
+    before: Groups, changed: Mapping[str, BrokerRow | None], filters: Filters, moved: set[tuple[str, str]]
+) -> Groups:
+    """brokerAddrTable, with the filter servers of each group's addresses."""
+    rows: dict[str, BrokerRow | None] = dict(changed)
+    if moved:
+        for name, group in before.items():
+            if any((group.row.cluster, addr) in moved for addr in group.row.broker_addrs.values()):
+                rows.setdefault(name, group.row)
+    groups: dict[str, BrokerGroup] | None = None
+    for name, row in rows.items():
+        new = None if row is None else BrokerGroup(name, row, _filter_servers_of(name, row, filters))
+        if new == before.get(name):
+            continue
+        if groups is None:
+            groups = dict(before)
+        if new is None:
+            del groups[name]
+        else:
+            groups[name] = new
+    return before if groups is None else groups
+
+
+def _filter_servers_of(name: str, row: BrokerRow, filters: Filters) -> dict[str, tuple[str, ...]]:
+    """Filter servers by (cluster, addr). Of several groups registered at one address its own row comes first."""
+    found = {}
+    for addr in row.broker_addrs.values():
+        rows = filters.get((row.cluster, addr))
+        if rows:
+            found[addr] = rows[name] if name in rows else rows[max(rows)]
+    return found
+
+
+def apply_clusters(before: Clusters, changed: Mapping[tuple[str, str], bool]) -> Clusters:
+    """clusterAddrTable; a cluster without members is gone."""
+    if not changed:
+        return before
+    sets: dict[str, set[str]] = {}
+    for (cluster, broker_name), member in changed.items():
+        names = sets.setdefault(cluster, set(before.get(cluster, ())))
+        if member:
+            names.add(broker_name)
+        else:
+            names.discard(broker_name)
+    clusters = {**before, **{cluster: tuple(sorted(names)) for cluster, names in sets.items()}}
+    return {cluster: names for cluster, names in clusters.items() if names}
+
+
+def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveRow | None]) -> LiveRows:
+    """brokerLiveTable."""
+    if not changed:
+        return before
+    touched: dict[str, dict[tuple[str, str], LiveRow]] = {}
+    for (broker_name, cluster, addr), row in changed.items():
+        rows = touched.get(broker_name)
+        if rows is None:
+            rows = touched[broker_name] = dict(before.get(broker_name, {}))
+        if row is None:
+            rows.pop((cluster, addr), None)
+        else:
+            rows[cluster, addr] = row
+    live = {**before, **touched}
+    for broker_name, rows in touched.items():
+        if not rows:
+            del live[broker_name]
+    return live
+
+
+def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], MappingRow | None]) -> Mappings:
+    """topicQueueMappingInfoTable."""
+    if not changed:
+        return before
+    touched: dict[str, dict[tuple[str, str], MappingRow]] = {}
+    for (broker_name, topic, bname), row in changed.items():
+        rows = touched.get(topic)
+        if rows is None:
+            rows = touched[topic] = dict(before[topic].rows) if topic in before else {}
+        if row is None:
+            rows.pop((bname, broker_name), None)
+        else:
+            rows[bname, broker_name] = row
+    mappings = dict(before)
+    for topic, rows in touched.items():
+        if not rows:
+            mappings.pop(topic, None)
+        elif topic not in mappings or mappings[topic].rows != rows:
+            by_offset = sorted(rows, key=lambda key: (rows[key].registered_offset, key))
+            winners = {bname: rows[bname, broker_name].mapping for bname, broker_name in by_offset}
+            mappings[topic] = TopicMapping(rows, dict(sorted(winners.items())))
+    return mappings
+
+
+def apply_kv(before: KvTables, changed: Mapping[tuple[str, str], tuple[str | None] | None]) -> KvTables:
+    """kvConfigTable. A namespace lives as long as it has a row; a deleted key stays behind as a null row."""
+    if not changed:
+        return before
+    touched: dict[str, dict[str, str | None]] = {}
+    for (namespace, key), value in changed.items():
+        table = touched.get(namespace)
+        if table is None:
+            table = touched[namespace] = dict(before.get(namespace, {}))
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value[0]
+    return {namespace: table for namespace, table in {**before, **touched}.items() if table}

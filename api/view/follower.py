@@ -1,0 +1,292 @@
+"""Follower: a thread that keeps a `RouteView` at the newest epoch.
+
+Theory of operation. routeCommitTable is written last in every epoch, so its rows are the only thing that moves a view.
+
+1. Tail: is the next version of routeCommitTable there? (`CommitLog`; a few microseconds, every ``poll_s``.) Read its
+   rows; maintenance commits have none.
+2. Step: for the new epochs together, read the change data feed of the tables whose version moved, apply it to the view
+   aside, swap, call back with the outcomes of every epoch in between.
+3. Reload: when a step is impossible (feed vacuumed, log cleaned up, an epoch missing, hundreds of epochs behind), load
+   the whole view at the newest epoch instead.
+4. Look up: at the start, and now and then when something was added to the log that is not the next version (or the log
+   is gone), open the table as a whole and see where it stands. This also notices a lake that was replaced.
+
+Whatever fails, the last good view stays, the failure is counted and shown by `status`, and the next attempt follows.
+A lake that is not there yet, or has no epoch yet, is no failure: the view is empty until there is one.
+
+The serving thread shares the interpreter lock. Arrow and deltalake work without it; building Python rows is cut into
+slices of a millisecond by `Pace`.
+
+Source: hashicorp/consul agent/consul/fsm Restore (build aside, swap one reference).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from deltalake import DeltaTable
+
+from api.view.commitlog import CommitLog, Mark
+from api.view.loader import (
+    Commit,
+    changes_between,
+    check_format,
+    is_local,
+    latest_commit,
+    load_view,
+    read_commits,
+    table_uri,
+)
+from api.view.rows import Cut, Outcome
+from api.view.snapshot import RouteView, no_pause
+from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
+
+_LOOK_UP_S: Final = 5.0
+"""How often, at most, a log that changed without a next version is looked at as a whole."""
+
+_NO_LAKE_POLL_S: Final = 0.2
+
+_REMOTE_POLL_S: Final = 0.25
+_MAX_EPOCHS_PER_STEP: Final = 500
+"""Further behind than this, loading the view is cheaper than reading the feed."""
+
+_FIRST_OUTCOMES: Final = 50
+"""Epochs whose outcomes are delivered with the first view: their events may have been appended during the load."""
+
+_REOPEN_AFTER: Final = 500
+"""Updates after which a table handle is replaced (delta-io/kafka-delta-ingest#227: its memory grows)."""
+
+_MAX_BACK_OFF_S: Final = 2.0
+
+OnView = Callable[[RouteView, list[Outcome]], None]
+
+
+class FollowerStatus(msgspec.Struct, frozen=True):
+    """How the follower is doing.
+
+    ``commit_age_s`` is the time since the shown epoch was written, None before the first. ``failing`` is true from a
+    failure to the next success; ``errors`` counts all failures, ``last_error`` keeps the text of the latest.
+    """
+
+    epoch: int
+    log_offset: int
+    commit_age_s: float | None
+    failing: bool
+    errors: int
+    last_error: str | None
+    last_error_time: float | None
+    steps: int
+    reloads: int
+    last_step_s: float
+
+
+class Pace:
+    """Called between small pieces of work: every ``slice_s`` it sleeps, so that other threads get the interpreter."""
+
+    def __init__(self, slice_s: float = 0.001, rest_s: float = 0.0002) -> None:
+        """Start the first slice now."""
+        self._slice_s, self._rest_s = slice_s, rest_s
+        self._end = time.perf_counter() + slice_s
+
+    def __call__(self) -> None:
+        """Sleep if the slice is over."""
+        if time.perf_counter() >= self._end:
+            time.sleep(self._rest_s)
+            self._end = time.perf_counter() + self._slice_s
+
+
+class Follower:
+    """Follows one lake on a daemon thread of its own.
+
+    Args:
+        lake_dir: Directory or URI of the lake.
+        on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
+        poll_s: How often a local log is asked for its next version.
+        clock: Seconds since the epoch, for `status`.
+    """
+
+    def __init__(
+        self, lake_dir: str, on_view: OnView, poll_s: float = 0.02, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Nothing is opened before `start`."""
+        self._lake_dir = str(lake_dir)
+        self._on_view = on_view
+        self._poll_s = poll_s if is_local(self._lake_dir) else max(poll_s, _REMOTE_POLL_S)
+        self._clock = clock
+        self._view = RouteView.empty()
+        self._log = CommitLog(self._lake_dir)
+        self._version: int | None = None  # of routeCommitTable, read up to here; None: look it up
+        self._mark: Mark | None = None  # of that version's file, by which a replaced lake shows
+        self._connected = False  # whether the next epoch continues the view: same lake, none missed
+        self._stamp: int | None = None
+        self._next_look_up = 0.0
+        self._handles: dict[str, tuple[DeltaTable, int]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failing = False
+        self._errors = self._steps = self._reloads = 0
+        self._last_error: str | None = None
+        self._last_error_time: float | None = None
+        self._last_step_s = 0.0
+
+    @property
+    def view(self) -> RouteView:
+        """The newest view."""
+        return self._view
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread = threading.Thread(target=self._run, name="view-follower", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop following; the view stays."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def status(self) -> FollowerStatus:
+        """How it is doing. Callable from any thread."""
+        view = self._view
+        return FollowerStatus(
+            epoch=view.epoch,
+            log_offset=view.log_offset,
+            commit_age_s=max(0.0, self._clock() - view.cut.commit_time.timestamp()) if view.epoch else None,
+            failing=self._failing,
+            errors=self._errors,
+            last_error=self._last_error,
+            last_error_time=self._last_error_time,
+            steps=self._steps,
+            reloads=self._reloads,
+            last_step_s=self._last_step_s,
+        )
+
+    def poll(self) -> bool:
+        """One round: what the thread does every ``poll_s``.
+
+        Returns:
+            Whether the view moved.
+
+        Raises:
+            Exception: Anything; the view is as it was.
+        """
+        try:
+            found = self._look_up() if self._version is None else self._tail(self._version)
+            if not found:
+                return False
+            began = time.perf_counter()
+            self._advance(found)
+        except BaseException:
+            self._version = None  # what was found is lost: look at the table as a whole next time
+            raise
+        self._last_step_s = time.perf_counter() - began
+        return True
+
+    def _run(self) -> None:
+        wait_s = 0.0
+        while not self._stop.wait(wait_s):
+            try:
+                moved = self.poll()
+            except BaseException as error:  # deltalake's panics are no Exception; nothing may end this thread
+                self._failed(error)
+                wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
+            else:
+                self._failing = False
+                wait_s = 0.0 if moved else self._poll_s if self._version is not None else _NO_LAKE_POLL_S
+
+    def _failed(self, error: BaseException) -> None:
+        self._errors += 1
+        self._failing = True
+        self._last_error = f"{type(error).__name__}: {error}"
+        self._last_error_time = self._clock()
+
+    # --- where routeCommitTable stands ---
+
+    def _tail(self, version: int) -> list[Commit]:
+        """The epochs that came after the last version read."""
+        found: list[Commit] = []
+        while len(found) < _MAX_EPOCHS_PER_STEP and self._log.exists(version + 1):
+            if self._mark is None or self._log.mark(version) != self._mark:
+                return self._look_up()
+            version += 1
+            found += self._log.read(version)
+            self._version, self._mark = version, self._log.mark(version)
+        if found and not (self._connected and found[0].cut.epoch == self._view.epoch + 1):
+            return self._look_up()
+        if not found and time.monotonic() >= self._next_look_up:
+            self._next_look_up = time.monotonic() + _LOOK_UP_S
+            stamp = self._log.stamp()
+            if stamp is None or stamp != self._stamp:
+                found = self._look_up()
+                self._stamp = stamp
+        return found
+
+    def _look_up(self) -> list[Commit]:
+        """Open routeCommitTable as a whole: the epochs not shown yet, and its version to go on from."""
+        check_format(self._lake_dir)
+        uri = table_uri(self._lake_dir, ROUTE_COMMIT_TABLE)
+        if not DeltaTable.is_deltatable(uri):
+            if self._view.epoch:
+                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}")
+            return []
+        table = DeltaTable(uri)
+        newest = latest_commit(table, self._lake_dir)
+        found: list[Commit] = []
+        shown = self._view.cut
+        self._connected = False
+        if newest is not None and newest.cut.epoch >= shown.epoch > 0:
+            found = read_commits(table, self._lake_dir, first=shown.epoch)
+            # The row of the epoch that is shown, to the letter: else this is another lake, or another past.
+            self._connected = found[0].cut == shown
+            found = found[1:]
+        if newest is not None and not self._connected:
+            found = read_commits(table, self._lake_dir, first=newest.cut.epoch - _FIRST_OUTCOMES)
+        self._version = table.version()
+        self._mark = self._log.mark(self._version)
+        return found
+
+    # --- from view to view ---
+
+    def _advance(self, found: list[Commit]) -> None:
+        """Bring the view to the last of these epochs, swap it in, call back."""
+        cut = found[-1].cut
+        view: RouteView | None = None
+        if self._connected and found[0].cut.epoch == self._view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
+            try:
+                view = self._step(self._view, cut)
+                self._steps += 1
+            except BaseException as error:  # the feed is gone or cannot be read: do without it
+                self._failed(error)
+        if view is None:
+            self._handles.clear()
+            view = load_view(self._lake_dir, cut, Pace() if self._view.epoch else no_pause)
+            self._reloads += 1
+        self._view, self._connected = view, True
+        try:
+            self._on_view(view, [outcome for commit in found for outcome in commit.outcomes])
+        except Exception as error:  # a caller's fault must not make the follower read the epoch again
+            self._failed(error)
+
+    def _step(self, view: RouteView, cut: Cut) -> RouteView:
+        pace = Pace()
+        tables = {
+            spec.name: self._handle(spec.name, cut.versions[spec.name])
+            for spec in STATE_TABLES
+            if cut.versions.get(spec.name, -1) > view.cut.versions.get(spec.name, -1)
+        }
+        return view.apply(changes_between(tables, view.cut, cut, pace), pace)
+
+    def _handle(self, name: str, version: int) -> DeltaTable:
+        """A handle of a table at this version or a later one."""
+        table, uses = self._handles.get(name, (None, 0))
+        if table is None or uses >= _REOPEN_AFTER:
+            table, uses = DeltaTable(f"{self._lake_dir.rstrip('/')}/{name}"), 0
+        elif table.version() < version:
+            table.update_incremental()
+            uses += 1
+        self._handles[name] = (table, uses)
+        return table

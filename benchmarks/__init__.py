@@ -1,0 +1,1 @@
+"""Benchmarks: `./routelake bench`. Ratios are the claim; absolute figures are context."""

@@ -1,0 +1,17 @@
+"""Why the fold refuses an event: the ``reason`` of an outcome, in routeChangeTable and in answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SINGLE_TOPIC_REFUSED: Final = "SINGLE_TOPIC_REFUSED"
+"""A registration with exactly one topic may not create a broker (answered with SYSTEM_ERROR)."""
+
+STATE_VERSION_CONFLICT: Final = "STATE_VERSION_CONFLICT"
+"""The brokerId is held by a living address that is ahead in stateVersion (answered OK, with empty fields)."""
+
+TOPICS_REQUIRED: Final = "TOPICS_REQUIRED"
+"""The gateway left the topics out, and they turned out to be needed; the next registration brings them."""
+
+UNKNOWN_BROKER: Final = "UNKNOWN_BROKER"
+"""A topic was registered for a broker that is not."""

@@ -1,0 +1,52 @@
+"""Table changes as the change data feed gives them, without a lake: for tests of the steps from view to view."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from api.view import columns, loader
+from api.view.rows import Cut
+from api.view.snapshot import RouteView
+from schemas.tables import STATE_TABLES, Table
+from tests.api.view.scan import Rows, TableChanges
+from tests.support.lake import arrow_rows
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def cut_of(epoch: int) -> Cut:
+    """A cut that is only a number."""
+    return Cut(epoch, epoch, epoch, NOW, NOW, NOW, {})
+
+
+def apply(view: RouteView, changes: TableChanges) -> RouteView:
+    """The view after one epoch with these changes."""
+
+    def read(spec: Table) -> pa.Table | None:
+        rows = changes.get(spec.name)
+        if not rows:
+            return None
+        listed = [dict(zip(spec.key, key, strict=True)) if row is None else row for key, row in rows.items()]
+        table = arrow_rows(spec, listed, nullable=True)
+        return table.append_column(columns.GONE, pa.array([row is None for row in rows.values()]))
+
+    return view.apply(loader.changes_from(cut_of(view.epoch + 1), read))
+
+
+def view_of(tables: TableChanges) -> RouteView:
+    """A view with these rows."""
+    return apply(RouteView.empty(), tables)
+
+
+def step(state: dict[str, Rows], changes: TableChanges) -> dict[str, Rows]:
+    """What the tables hold after these changes."""
+    after = {spec.name: dict(state.get(spec.name, {})) for spec in STATE_TABLES}
+    for name, rows in changes.items():
+        for key, row in rows.items():
+            if row is None:
+                after[name].pop(key, None)
+            else:
+                after[name][key] = row
+    return after

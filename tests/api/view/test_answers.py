@@ -1,0 +1,274 @@
+"""Route answers: rules of the reference's chapter 4, golden bytes, and the cache against the plain encoder."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.view.answers import RouteAnswers, encode_topic_list
+from api.view.pickup import cluster_info, filter_by_zone, pick_up_topic_route
+from api.view.snapshot import RouteView
+from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
+from schemas.route import TopicRouteData
+from tests.api.view.feed import apply, view_of
+from tests.api.view.scan import TableChanges, changes_of_tables, complete
+from tests.api.view.test_snapshot import complete_rows, group, queue
+
+MAPPING = {
+    "bname": "broker-a",
+    "currIdMap": {"0": 0, "1": 3},
+    "dirty": False,
+    "epoch": 7,
+    "scope": "__global__",
+    "topic": "orders",
+    "totalQueues": 4,
+}
+
+EVERY_FIELD: TableChanges = {
+    "topicQueueTable": {("broker-a", "orders"): queue()},
+    "brokerAddrTable": {("broker-a",): group(zone="HZ", _0="10.0.0.1:10911", _1="10.0.0.2:10911")},
+    "filterServerTable": {("broker-a", "c1", "10.0.0.1:10911"): {"filterServerList": ["10.0.0.1:31000"]}},
+    "topicQueueMappingInfoTable": {
+        ("broker-a", "orders", "broker-a"): {"mapping": json.dumps(MAPPING), "registeredOffset": 1}
+    },
+    "kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": "broker-a:8"}},
+}
+"""The example of reference 4.4."""
+
+STANDARD = (
+    b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"broker-a",'
+    b'"cluster":"c1","enableActingMaster":false,"zoneName":"HZ"}],'
+    b'"filterServerTable":{"10.0.0.1:10911":["10.0.0.1:31000"]},'
+    b'"orderTopicConf":"broker-a:8",'
+    b'"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}],'
+    b'"topicQueueMappingByBroker":{"broker-a":{"bname":"broker-a","currIdMap":{"0":0,"1":3},"dirty":false,'
+    b'"epoch":7,"scope":"__global__","topic":"orders","totalQueues":4}}}'
+)
+NUMERIC = (
+    STANDARD.replace(b'{"0":"10.0.0.1', b'{0:"10.0.0.1')
+    .replace(b'"1":"10.0.0.2', b'1:"10.0.0.2')
+    .replace(b'{"0":0,"1":3}', b"{0:0,1:3}")
+)
+
+
+def test_golden_bytes_of_every_field() -> None:
+    view = view_of(complete_rows(EVERY_FIELD))
+    answers = RouteAnswers(order_message_enable=True)
+    assert answers.route(view, "orders") == STANDARD
+    assert answers.route(view, "orders", numeric_keys=True) == NUMERIC
+    answers.order_message_enable = False
+    assert answers.route(view, "orders") == STANDARD.replace(b'"orderTopicConf":"broker-a:8",', b"")
+
+
+def test_golden_bytes_of_the_least() -> None:
+    view = view_of(complete_rows({"topicQueueTable": {("b", "t"): queue()}, "brokerAddrTable": {("b",): group()}}))
+    assert RouteAnswers(order_message_enable=True).route(view, "t") == (
+        b'{"brokerDatas":[{"brokerAddrs":{},"brokerName":"b","cluster":"c1","enableActingMaster":false}],'
+        b'"filterServerTable":{},'
+        b'"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
+    )
+
+
+def test_no_route_without_rows_or_known_brokers() -> None:
+    view = view_of(complete_rows({"topicQueueTable": {("ghost", "t"): queue()}}))
+    answers = RouteAnswers()
+    assert answers.route(view, "t") is None and pick_up_topic_route(view, "t") is None
+    assert answers.route(view, "x") is None and pick_up_topic_route(view, "x") is None
+    assert answers.route(view, "t", zone="hz") is None
+
+
+def test_rows_of_unknown_brokers_are_listed_beside_known_ones() -> None:
+    view = view_of(
+        complete_rows(
+            {
+                "topicQueueTable": {("ghost", "t"): queue(), ("b", "t"): queue()},
+                "brokerAddrTable": {("b",): group(_0="x")},
+            }
+        )
+    )
+    route = pick_up_topic_route(view, "t")
+    assert route is not None
+    assert [data.broker_name for data in route.broker_datas] == ["b"]
+    assert [data.broker_name for data in route.queue_datas] == ["b", "ghost"]
+
+
+# --- acting master (4.2) ---
+
+
+def acting_view(perm: int = 4, *, acting: bool = True, topic: str = "t", **addrs: str) -> RouteView:
+    return view_of(
+        complete_rows(
+            {
+                "topicQueueTable": {("b", topic): queue(perm)},
+                "brokerAddrTable": {("b",): group(acting=acting, **addrs)},
+            }
+        )
+    )
+
+
+def shown(view: RouteView, topic: str = "t", *, switch: bool = True) -> dict[int, str]:
+    route = pick_up_topic_route(view, topic, support_acting_master=switch)
+    assert route is not None
+    assert RouteAnswers(support_acting_master=switch).route(view, topic) == encode_topic_route(
+        route, numeric_keys=False
+    )
+    return route.broker_datas[0].broker_addrs
+
+
+def test_the_smallest_id_of_a_group_without_master_is_shown_as_master() -> None:
+    view = acting_view(_2="s2", _1="s1")
+    assert shown(view) == {0: "s1", 2: "s2"}
+    assert view.broker_member_group("b") == {1: "s1", 2: "s2"}  # the tables keep the true id
+    assert cluster_info(view).broker_addr_table["b"].broker_addrs == {1: "s1", 2: "s2"}
+
+
+def test_nobody_acts_where_a_condition_is_missing() -> None:
+    assert shown(acting_view(_1="s1"), switch=False) == {1: "s1"}
+    assert shown(acting_view(acting=False, _1="s1")) == {1: "s1"}
+    assert shown(acting_view(perm=6, _1="s1")) == {1: "s1"}
+    assert shown(acting_view(_0="m", _1="s1")) == {0: "m", 1: "s1"}
+    assert shown(acting_view()) == {}
+    topic = "rmq_sys_SYNC_BROKER_MEMBER_b"
+    assert shown(acting_view(topic=topic, _1="s1"), topic) == {1: "s1"}
+
+
+# --- zones (4.3) ---
+
+
+def zoned(zone: str, tables: TableChanges, *, acting: bool = False) -> TopicRouteData:
+    view = view_of(complete_rows(tables))
+    route = pick_up_topic_route(view, "t", support_acting_master=acting)
+    assert route is not None
+    kept = filter_by_zone(route, zone)
+    assert RouteAnswers(support_acting_master=acting).route(view, "t", zone=zone) == encode_topic_route(
+        kept, numeric_keys=True
+    )
+    return kept
+
+
+ZONES: TableChanges = {
+    "topicQueueTable": {(name, "t"): queue() for name in ("hz", "sh", "none", "slave")},
+    "brokerAddrTable": {
+        ("hz",): group(zone="HZ", _0="a"),
+        ("sh",): group(zone="sh", _0="b"),
+        ("none",): group(_0="c"),
+        ("slave",): group(zone="sh", _1="d"),
+    },
+    "filterServerTable": {(name, "c1", addr): {"filterServerList": ["f"]} for name, addr in (("hz", "a"), ("sh", "b"))},
+}
+
+
+def test_a_zone_keeps_its_own_brokers_and_those_without_master() -> None:
+    kept = zoned("hz", ZONES)
+    assert {data.broker_name for data in kept.broker_datas} == {"hz", "slave"}
+    assert {data.broker_name for data in kept.queue_datas} == {"hz", "slave"}
+    assert list(kept.filter_server_table) == ["a"]
+
+
+def test_a_zone_may_leave_nothing() -> None:
+    tables = {name: {key: row for key, row in rows.items() if key[0] != "slave"} for name, rows in ZONES.items()}
+    kept = zoned("nowhere", tables)
+    assert (kept.broker_datas, kept.queue_datas, kept.filter_server_table) == ([], [], {})
+
+
+def test_the_zone_filter_sees_acting_masters_as_masters() -> None:
+    tables: TableChanges = {
+        "topicQueueTable": {("slave", "t"): queue(4)},
+        "brokerAddrTable": {("slave",): group(zone="sh", acting=True, _1="d")},
+    }
+    assert zoned("hz", tables).broker_datas != []
+    assert zoned("hz", tables, acting=True).broker_datas == []
+
+
+# --- the cache ---
+
+switches: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"support_acting_master": st.booleans(), "order_message_enable": st.booleans()}
+)
+
+
+@given(st.lists(changes_of_tables, min_size=1, max_size=5), st.lists(switches, min_size=1, max_size=2), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_cached_answers_equal_the_plain_encoder(
+    epochs: list[TableChanges], variants: list[dict[str, Any]], tiny: bool
+) -> None:
+    answers, view = RouteAnswers(max_bytes=600 if tiny else 1 << 20), RouteView.empty()
+    for changes in map(complete, epochs):
+        view = apply(view, changes)
+        for topic in [*view.topics, "unknown"]:
+            for variant in variants:
+                answers.support_acting_master = variant["support_acting_master"]
+                answers.order_message_enable = variant["order_message_enable"]
+                route = pick_up_topic_route(view, topic, **variant)
+                for numeric in (False, True):
+                    expected = None if route is None else encode_topic_route(route, numeric_keys=numeric)
+                    assert answers.route(view, topic, numeric_keys=numeric) == expected
+                    assert answers.route(view, topic, numeric_keys=numeric) == expected
+                expected = None if route is None else encode_topic_route(filter_by_zone(route, "hZ"), numeric_keys=True)
+                assert answers.route(view, topic, zone="hZ") == expected
+        assert answers.cluster_info(view) == encode_cluster_info(cluster_info(view))
+        assert json.loads(answers.all_topics(view)) == {"topicList": view.topic_names()}
+
+
+def test_an_answer_survives_swaps_that_do_not_touch_it() -> None:
+    answers = RouteAnswers()
+    view = view_of(
+        complete_rows(
+            {
+                "topicQueueTable": {
+                    **{(broker, topic): queue() for broker in "ab" for topic in ("t", "u", "v")},
+                    ("b", "only-b"): queue(),
+                },
+                "brokerAddrTable": {("a",): group(_0="x"), ("b",): group(_0="y")},
+            }
+        )
+    )
+    first = answers.route(view, "t")
+    assert answers.route(view, "u") is first  # topics that look alike share one body
+    only_b = answers.route(view, "only-b")
+    view = apply(view, complete_rows({"topicQueueTable": {("a", "u"): queue(4)}, "brokerAddrTable": {("c",): group()}}))
+    assert answers.route(view, "t") is first
+    assert answers.route(view, "u") != first
+    view = apply(view, complete_rows({"brokerAddrTable": {("a",): group(_0="x", _1="x1")}}))
+    assert answers.route(view, "t") != first
+    assert answers.route(view, "only-b") is only_b
+    view = apply(view, complete_rows({"brokerAddrTable": {("a",): group(_0="x")}}))
+    assert answers.route(view, "t") == first
+
+
+def test_the_cache_is_bounded() -> None:
+    answers = RouteAnswers(max_bytes=100_000)
+    view = view_of(
+        complete_rows(
+            {
+                "topicQueueTable": {("a", f"t{number}"): queue(nums=number) for number in range(2_000)},
+                "brokerAddrTable": {("a",): group(_0="x", zone="z")},
+            }
+        )
+    )
+    for number in range(2_000):
+        body = answers.route(view, f"t{number}")
+        assert body is not None and b'"readQueueNums":%d,' % number in body
+        assert answers.route(view, f"t{number}", zone=f"zone{number}") is not None
+    assert 10_000 < answers.held_bytes <= 140_000
+    assert sum(map(len, answers._hot.values())) <= 400
+
+
+def test_topic_lists() -> None:
+    assert encode_topic_list(["a", 'q"']) == b'{"topicList":["a","q\\""]}'
+    assert encode_topic_list([], "x:1") == b'{"brokerAddr":"x:1","topicList":[]}'
+
+
+def test_the_zone_name_is_compared_without_case() -> None:
+    assert [data.broker_name for data in zoned("Hz", ZONES).broker_datas] == ["hz", "slave"]
+
+
+@pytest.mark.parametrize("value", ["", "broker-a:8"])
+def test_an_empty_order_configuration_is_shown(value: str) -> None:
+    tables = complete_rows(EVERY_FIELD | {"kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": value}}})
+    body = RouteAnswers(order_message_enable=True).route(view_of(tables), "orders")
+    assert body is not None and json.loads(body)["orderTopicConf"] == value

@@ -1,0 +1,302 @@
+"""One server and the model, side by side: the same steps to both, every answer compared.
+
+The server is reached over the wire only, so the same duel judges the stock NameServer and routelake. It may serve
+thousands of histories: each gets names of its own (`histories.renamed`), the model lives as long as the server, and
+`clean` takes the brokers of a finished history away so that the tables stay small. What never shrinks in RocketMQ (the
+mapping table, KV namespaces, stale live rows) stays in both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterable
+
+from tests.histories import (
+    ADDRESSES,
+    BROKERS,
+    CLUSTERS,
+    NAMESPACES,
+    ORDER_NAMESPACE,
+    TOPICS,
+    Advance,
+    CloseChannel,
+    Send,
+    Step,
+)
+from tests.model import codes
+from tests.model.client import RemotingClient
+from tests.model.namesrv import NameServerModel
+from tests.model.route_tables import BrokerAddrInfo
+from tests.model.settings import Settings
+from tests.model.wire import Request, Response, canonical
+
+# The sentinel is registered and unregistered behind a request that the server only queues: when it is gone, that
+# request has been done as well, because one thread takes them in order, under one lock.
+_SENTINEL = {"brokerName": "sentinel", "brokerAddr": "10.255.255.1:1", "clusterName": "sentinels", "brokerId": "0"}
+
+ADMIN = "admin"
+
+
+class Disagreement(AssertionError):
+    """The server answered what the model does not allow."""
+
+
+class TooSlow(Exception):
+    """The machine was so slow that a timeout passed unintended; the history says nothing."""
+
+
+class Duel:
+    """A connection to one server, and the model of it."""
+
+    def __init__(self, host: str, port: int, model: NameServerModel, *, settle_timeout_s: float = 10.0) -> None:
+        """Connect.
+
+        Args:
+            host: Of the server.
+            port: Of the server.
+            model: In the state the server is in, with the same settings.
+            settle_timeout_s: How long a queued effect may take.
+        """
+        self.host, self.port, self.model = host, port, model
+        self._settle_timeout_s = settle_timeout_s
+        self._examples = itertools.count(1)
+        self._channels: dict[str, RemotingClient] = {}
+        self._example = 0
+        self._played: list[str] = []
+        self.steps_compared = 0
+        self.reads_compared = 0
+
+    def close(self) -> None:
+        """Close every connection."""
+        for client in self._channels.values():
+            client.close()
+        self._channels.clear()
+
+    # --- a whole history ---
+
+    def play(self, steps: Iterable[Step], settings: Settings | None = None) -> None:
+        """Play a history, compare every answer, then every table that can be read, and clean up.
+
+        Args:
+            steps: The history.
+            settings: Set by 318 first; None keeps the server's own.
+
+        Raises:
+            Disagreement: An answer the model does not allow.
+            TooSlow: A broker may have expired between two steps.
+        """
+        self._example = next(self._examples)
+        self._played = []
+        try:
+            if settings is not None:
+                self.apply(settings)
+            for step in steps:
+                self._step(step)
+                self.steps_compared += 1
+            self.audit()
+        finally:
+            self.clean()
+
+    def apply(self, settings: Settings) -> None:
+        """Set every switch of the server and of the model (318)."""
+        pairs = settings.properties()
+        del pairs["configBlackList"]
+        body = "".join(f"{key}={value}\n" for key, value in sorted(pairs.items()))
+        self.compare(Request(codes.UPDATE_NAMESRV_CONFIG, {}, body.encode()))
+
+    def audit(self) -> None:
+        """Read everything about this history's names through every code that reads."""
+        for request in audit_requests(self._example):
+            self.compare(request)
+            self.reads_compared += 1
+
+    # --- one step ---
+
+    def _step(self, step: Step) -> None:
+        self._played.append(repr(step))
+        if isinstance(step, Advance):
+            self._advance(step.ms)
+        elif isinstance(step, CloseChannel):
+            self._close(step.channel)
+        else:
+            self._check_pace()
+            request = step.request(self._example)
+            if request.code == codes.UNREGISTER_BROKER:
+                self._unregister(request, step.channel)
+            else:
+                self.compare(request, step.channel, binary=step.binary)
+
+    def compare(self, request: Request, channel: str = ADMIN, *, binary: bool = False) -> Response:
+        """Send one request to both and compare the answers."""
+        client = self._client(channel)
+        expected = self.model.handle(request, self._now_ms(), client)
+        allowed = [canonical(request, answer) for answer in (expected, *self.model.also_allowed)]
+        answer = client.call(request, binary=binary)
+        actual = canonical(request, answer)
+        if actual not in allowed:
+            played = "\n  ".join(self._played)
+            raise Disagreement(
+                f"{request}\nserver: {json.dumps(actual, ensure_ascii=False)} ({answer.remark})\n"
+                f"model:  {json.dumps(allowed, ensure_ascii=False)} ({expected.remark})\nplayed:\n  {played}"
+            )
+        return answer
+
+    def _unregister(self, request: Request, channel: str) -> None:
+        """104 is answered before it is done: wait until it is."""
+        self._ask(Request(codes.REGISTER_BROKER, dict(_SENTINEL)))
+        self.compare(request, channel)
+        self._settle(registered=True)
+
+    def _settle(self, *, registered: bool = False) -> None:
+        """Wait until every unregistration the server has queued is done."""
+        if not registered:
+            self._ask(Request(codes.REGISTER_BROKER, dict(_SENTINEL)))
+        deadline = time.monotonic() + self._settle_timeout_s
+        while time.monotonic() < deadline:
+            # Sent again and again, because an exception in the batch before can take this one with it.
+            self._ask(Request(codes.UNREGISTER_BROKER, dict(_SENTINEL)))
+            for _ in range(20):
+                group = self._ask(Request(codes.GET_BROKER_MEMBER_GROUP, dict(_SENTINEL)))
+                if b'"brokerAddrs":{}' in group.body:
+                    return
+                time.sleep(0.001)
+        raise Disagreement(f"the server did not finish its unregistrations within {self._settle_timeout_s} s")
+
+    def _close(self, channel: str) -> None:
+        """Lose a connection, unless what follows would depend on hash order."""
+        client = self._channels.get(channel)
+        if client is None or self.model.close_is_unspecified(client):
+            return
+        bound = self._groups_bound_to(client)
+        del self._channels[channel]
+        client.close()
+        self.model.close_channel(client, self._now_ms())
+        self._await_groups(bound)
+
+    def _advance(self, ms: int) -> None:
+        """Let real time pass, so that the server's own scan finds the silent brokers."""
+        if self.model.scan_is_unspecified(self._now_ms() + ms):
+            return
+        time.sleep(ms / 1000)
+        now_ms = self._now_ms()
+        bound = [
+            name
+            for addr_info, live in self.model.tables.broker_live_table.items()
+            if live.last_update_timestamp + live.heartbeat_timeout_millis < now_ms
+            for name in self._groups_bound_to(live.channel, addr_info)
+        ]
+        closed = self.model.tables.scan_not_active_broker(now_ms)
+        for client in closed:
+            self.model.close_channel(client, now_ms)
+        for name in [name for name, client in self._channels.items() if client in closed]:
+            self._channels.pop(name).close()
+        self._await_groups(bound)
+
+    def _check_pace(self) -> None:
+        """Refuse to go on when a broker may have expired unnoticed."""
+        now_ms = self._now_ms()
+        for live in self.model.tables.broker_live_table.values():
+            if live.channel in self._channels.values():
+                left_ms = live.last_update_timestamp + live.heartbeat_timeout_millis - now_ms
+                if left_ms < min(500, live.heartbeat_timeout_millis / 2):
+                    raise TooSlow
+
+    def _groups_bound_to(self, client: object, only: BrokerAddrInfo | None = None) -> list[str]:
+        """Names of the broker groups that lose an address when this connection does."""
+        return [
+            group.broker_name
+            for addr_info, live in self.model.tables.broker_live_table.items()
+            if live.channel is client and only in (None, addr_info)
+            for group, _ in self.model.tables.groups_of(addr_info)
+        ]
+
+    def _await_groups(self, names: list[str]) -> None:
+        """Wait until the server shows these groups as the model does."""
+        deadline = time.monotonic() + self._settle_timeout_s
+        for name in names:
+            request = Request(codes.GET_BROKER_MEMBER_GROUP, {"brokerName": name, "clusterName": "any"})
+            while True:
+                try:
+                    self.compare(request)
+                    break
+                except Disagreement:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.005)
+        self._settle()
+
+    # --- cleaning ---
+
+    def clean(self) -> None:
+        """Unregister this history's brokers from both, drop its order configuration and its connections."""
+        tables, suffix = self.model.tables, f"-{self._example}"
+        for name, data in list(tables.broker_addr_table.items()):
+            if name.endswith(suffix):
+                for broker_id, addr in list(data.broker_addrs.items()) or [(0, "10.0.0.1:1")]:
+                    self._remove(data.cluster, name, addr, broker_id)
+        for cluster, names in list(tables.cluster_addr_table.items()):
+            # A name that another cluster claimed first is not taken from this one's set: let it claim it alone.
+            for name in [name for name in names if name and name.endswith(suffix)]:
+                ext = {"clusterName": cluster, "brokerName": name, "brokerAddr": "10.0.0.1:1", "brokerId": "0"}
+                self.compare(Request(codes.REGISTER_BROKER, ext))
+                self._remove(cluster, name, "10.0.0.1:1", 0)
+        for cluster, addr in list(tables.broker_live_table):
+            if cluster.endswith(suffix):
+                self._remove(cluster, "nobody", addr, 0)
+        for key in list(self.model.kv.config_table.get(ORDER_NAMESPACE, {})):
+            self.compare(Request(codes.DELETE_KV_CONFIG, {"namespace": ORDER_NAMESPACE, "key": str(key)}))
+        for name in [name for name in self._channels if name != ADMIN]:
+            self._channels.pop(name).close()
+
+    def _remove(self, cluster: str, name: str, addr: str | None, broker_id: int) -> None:
+        ext = {"clusterName": cluster, "brokerName": name, "brokerAddr": str(addr), "brokerId": str(broker_id)}
+        self._unregister(Request(codes.UNREGISTER_BROKER, ext), ADMIN)
+
+    # --- plumbing ---
+
+    def _client(self, channel: str) -> RemotingClient:
+        if channel not in self._channels:
+            self._channels[channel] = RemotingClient(self.host, self.port)
+        return self._channels[channel]
+
+    def _ask(self, request: Request) -> Response:
+        """Ask the server alone."""
+        return self._client(ADMIN).call(request)
+
+    @staticmethod
+    def _now_ms() -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+def audit_requests(example: int = 0) -> list[Request]:
+    """A request for every view of a history's names. The last ones, 322, refresh the brokers they ask about.
+
+    Args:
+        example: The number the names were renamed with.
+    """
+    sends = [
+        Send(codes.GET_BROKER_CLUSTER_INFO),
+        Send(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        Send(codes.GET_SYSTEM_TOPIC_LIST_FROM_NS),
+        Send(codes.GET_UNIT_TOPIC_LIST),
+        Send(codes.GET_HAS_UNIT_SUB_TOPIC_LIST),
+        Send(codes.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST),
+        Send(codes.GET_NAMESRV_CONFIG),
+        *(Send(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}) for topic in TOPICS),
+        *(Send(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=399) for topic in TOPICS[:3]),
+        *(
+            Send(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "__ZONE_MODE": "true", "__ZONE_NAME": "HZ"})
+            for topic in TOPICS[:3]
+        ),
+        *(Send(codes.GET_BROKER_MEMBER_GROUP, {"clusterName": CLUSTERS[0], "brokerName": name}) for name in BROKERS),
+        *(Send(codes.GET_TOPICS_BY_CLUSTER, {"cluster": cluster}) for cluster in CLUSTERS),
+        *(Send(codes.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace}) for namespace in NAMESPACES),
+        *(
+            Send(codes.QUERY_DATA_VERSION, {"clusterName": cluster, "brokerAddr": addr}, '{"counter":1}')
+            for cluster in CLUSTERS[:2]
+            for addr in ADDRESSES
+        ),
+    ]
+    return [send.request(example) for send in sends]

@@ -1,0 +1,258 @@
+"""Stock RocketMQ peers in tests: NameServer, broker and mqadmin, started from their published jars."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.jars import classpath
+from tests.support.java import JavaProcess, free_port, java_executable, port_answers
+
+_JAR_SETS = {"5.5.0": "rocketmq", "4.9.7": "rocketmq-4"}
+
+# Small files and few queues: a broker that is ready in seconds and needs a few megabytes of disk.
+QUICK_BROKER: Mapping[str, str] = {
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxMessageSize": "262144",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "timerWheelEnable": "false",
+    "transientStorePoolEnable": "false",
+    "warmMapedFileEnable": "false",
+    "haSendHeartbeatInterval": "1000",
+    "registerNameServerPeriod": "10000",
+    "diskMaxUsedSpaceRatio": "99",
+    "traceTopicEnable": "false",
+}
+
+
+# Logging off: the peers' own log files are never read, and configuring them costs a second and fills the output.
+_LOGBACK_FILES = ("rmq.logback-test.xml", "conf/logback_tools.xml")
+_NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root level="OFF"/></configuration>\n'
+
+
+def _prepare_home(home: Path) -> str:
+    """Write the logging configuration of all releases, and name the directory as the start of a class path."""
+    for name in _LOGBACK_FILES:
+        file = home / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_NO_LOGGING)
+    return f"{home}{os.pathsep}"
+
+
+class _Stock:
+    """A JVM with a temporary home directory that goes away with it."""
+
+    process: JavaProcess
+
+    def __init__(self) -> None:
+        self._cleanup = ExitStack()
+        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketmq-")))
+        self._classpath = _prepare_home(self.home) + classpath("rocketmq")
+
+    def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
+        path = self.home / name
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
+
+    @property
+    def start_seconds(self) -> float:
+        """How long the last start took."""
+        return self.process.start_seconds
+
+    def close(self) -> None:
+        """Kill the process and remove its files."""
+        self.process.sigkill()
+        self._cleanup.close()
+
+
+class StockNameServer(_Stock):
+    """Apache RocketMQ's own NameServer 5.5.0 on a free port."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        """Prepare it; `with` starts it.
+
+        Args:
+            properties: namesrv.properties on top of the port, for example scanNotActiveBrokerInterval.
+        """
+        super().__init__()
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        file = self._write_properties(
+            "namesrv.properties",
+            {"listenPort": str(self.port), "bindAddress": self.host, **(properties or {})},
+        )
+        self.process = JavaProcess(
+            "org.apache.rocketmq.namesrv.NamesrvStartup",
+            ["-c", str(file)],
+            self._classpath,
+            self.home,
+            heap_mb=192,
+            ready=lambda process: "boot success" in process.tail() and port_answers(self.port),
+        )
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{self.host}:{self.port}"
+
+    def __enter__(self) -> StockNameServer:
+        """Start it and wait until it answers."""
+        try:
+            self.process.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill it."""
+        self.close()
+
+
+class StockBroker(_Stock):
+    """Apache RocketMQ's own broker 5.5.0, with small files so that it starts in seconds."""
+
+    def __init__(
+        self,
+        namesrv_addr: str,
+        cluster: str = "DefaultCluster",
+        name: str = "broker-a",
+        broker_id: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare it; `with` starts it.
+
+        Args:
+            namesrv_addr: host:port, `;`-separated when several.
+            cluster: brokerClusterName.
+            name: brokerName.
+            broker_id: 0 makes a master, anything else a slave.
+            properties: broker.conf on top of QUICK_BROKER.
+        """
+        super().__init__()
+        self.cluster, self.name, self.broker_id = cluster, name, broker_id
+        # A broker also opens the "fast" port two below and the HA port one above its own.
+        self.port = free_port((0, -2, 1))
+        self._file = self._write_properties(
+            "broker.conf",
+            {
+                **QUICK_BROKER,
+                "namesrvAddr": namesrv_addr,
+                "brokerClusterName": cluster,
+                "brokerName": name,
+                "brokerId": str(broker_id),
+                "brokerRole": "ASYNC_MASTER" if broker_id == 0 else "SLAVE",
+                "listenPort": str(self.port),
+                "haListenPort": str(self.port + 1),
+                "storePathRootDir": str(self.home / "store"),
+                "storePathCommitLog": str(self.home / "store" / "commitlog"),
+                **(properties or {}),
+            },
+        )
+        self.process = JavaProcess(
+            "org.apache.rocketmq.broker.BrokerStartup",
+            ["-c", str(self._file)],
+            self._classpath,
+            self.home,
+            heap_mb=384,
+            direct_mb=256,
+            ready=self._is_ready,
+            start_timeout_s=90,
+        )
+        self._seen_output = 0
+
+    @property
+    def address(self) -> str:
+        """What the broker registers as its address."""
+        return f"127.0.0.1:{self.port}"
+
+    def _is_ready(self, process: JavaProcess) -> bool:
+        """The line of this start, not of an earlier one in the same file."""
+        return "boot success" in process.output.read_text(errors="replace")[self._seen_output :] and port_answers(
+            self.port
+        )
+
+    def __enter__(self) -> StockBroker:
+        """Start it and wait until it says so."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill it and remove its files."""
+        self.close()
+
+    def start(self) -> None:
+        """Start it, also after it was killed; its store is kept."""
+        output = self.process.output
+        self._seen_output = len(output.read_text(errors="replace")) if output.exists() else 0
+        self.process.start()
+
+    def sigkill(self) -> None:
+        """Kill it at once."""
+        self.process.sigkill()
+
+    def sigstop(self) -> None:
+        """Freeze it; its connections stay open and silent."""
+        self.process.sigstop()
+
+    def sigcont(self) -> None:
+        """Let it go on."""
+        self.process.sigcont()
+
+    def terminate(self) -> None:
+        """Shut it down in order, so that it unregisters itself."""
+        self.process.terminate()
+
+
+def mqadmin(
+    args: list[str], namesrv_addr: str, release: str = "5.5.0", timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[str]:
+    """Run the stock mqadmin.
+
+    Args:
+        args: Sub-command and its options, without -n.
+        namesrv_addr: Given as -n.
+        release: "5.5.0" or "4.9.7".
+        timeout_s: Kill it after this long.
+
+    Returns:
+        Exit status, stdout and stderr. The status is 0 even when the command failed: read the output.
+    """
+    with tempfile.TemporaryDirectory(prefix="mqadmin-") as home:
+        command = [
+            java_executable(),
+            "-Xmx128m",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-Xshare:auto",
+            f"-Duser.home={home}",
+            f"-Drocketmq.home.dir={home}",
+            f"-Drocketmq.client.logRoot={home}",
+            "org.apache.rocketmq.tools.command.MQAdminStartup",
+            *args[:1],
+            "-n",
+            namesrv_addr,
+            *args[1:],
+        ]
+        path = _prepare_home(Path(home)) + classpath(_JAR_SETS[release])
+        environment = {**os.environ, "ROCKETMQ_HOME": home, "CLASSPATH": path}
+        return subprocess.run(
+            command, cwd=home, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
