@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -250,8 +250,13 @@ def problem_response(problem: Problem) -> Response:
 
 
 def rfc3339(moment: datetime) -> str:
-    """An aware time in UTC with milliseconds: ``2026-01-01T00:00:00.000Z``."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """An aware time, as UTC with milliseconds: ``2026-01-01T00:00:00.000Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def rfc3339_ms(time_ms: int) -> str:
+    """Milliseconds since the epoch in the same form."""
+    return rfc3339(datetime.fromtimestamp(time_ms / 1000, UTC))
 
 
 def _plain(value: object) -> object:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Container
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ import structlog
 
 from api.gateway import Gateway, Receipt
 from api.remoting import commands
-from api.remoting.answers import encode_data_version, encode_kv_table
+from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list
 from api.remoting.frame import RemotingCommand
 from api.remoting.registration import decode_data_version
 from api.remoting.reply import ReplyTemplate, response
@@ -29,7 +30,7 @@ from api.view.answers import RouteAnswers
 from api.view.snapshot import ORDER_TOPIC_CONFIG
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
-from schemas.events import Actor, AnyEvent, Channel, ChannelClosed, RegisterBroker, UnregisterBroker
+from schemas.events import Actor, AnyEvent, Channel, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
 
@@ -70,6 +71,12 @@ class NameServerHandler:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._change_write_perm,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_all_topic_list,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._command,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._get_topics_by_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._get_system_topic_list,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._get_unit_topic_list,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._get_unit_topic_list,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._get_unit_topic_list,
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_list,
             RequestCode.QUERY_DATA_VERSION: self._query_data_version,
             RequestCode.GET_BROKER_MEMBER_GROUP: self._get_broker_member_group,
@@ -222,6 +229,43 @@ class NameServerHandler:
         if changed is None:
             changed = self._gateway.view.topic_count(command.ext("brokerName") or "")
         return response(ext_fields={count: str(changed)})
+
+    async def _register_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """RouteInfoManager.registerTopic: a new topic all or nothing, else row by row up to an unknown broker."""
+        registration = commands.read_topic_registration(command)
+        if registration is None:
+            return response()
+        topic, rows = registration
+        view = self._gateway.view
+        known = list(takewhile(lambda row: row.broker_name in view.groups, rows))
+        if len(known) < len(rows) and topic not in view.topics:
+            return response()
+        actor = self._actor(connection)
+        events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in known]
+        await asyncio.gather(*(self._gateway.command(event) for event in events))
+        return response()
+
+    async def _get_topics_by_cluster(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        if not self._settings.enable_topic_list:
+            return response(ResponseCode.SYSTEM_ERROR, "disable")
+        topics = self._gateway.view.topics_by_cluster(command.ext("cluster") or "")
+        return response(body=encode_topic_list(topics))
+
+    async def _get_system_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        found = self._gateway.view.system_topics()
+        return response(body=encode_topic_list(found.topics, found.broker_addr))
+
+    async def _get_unit_topic_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        if not self._settings.enable_topic_list:
+            return response(ResponseCode.SYSTEM_ERROR, "disable")
+        view = self._gateway.view
+        if command.code == RequestCode.GET_UNIT_TOPIC_LIST:
+            topics = view.unit_topics()
+        elif command.code == RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST:
+            topics = view.unit_sub_topics()
+        else:
+            topics = view.unit_sub_un_unit_topics()
+        return response(body=encode_topic_list(topics))
 
     # --- KV configuration ---
 

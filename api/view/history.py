@@ -26,37 +26,275 @@ Safe for threads. Reads run without the interpreter lock.
 from __future__ import annotations
 
 import threading
-from array import array
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from datetime import UTC, datetime
+import time
+from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from api.view.as_of import AsOf, iso, parse_as_of
-from api.view.changelog import Change, ChangePage, ChangeQuery, read_changes
-from api.view.commitlog import CommitLog, Mark
-from api.view.loader import changes_from, is_local, plain_text, read_commits, table_uri
+from api.view.as_of import iso, parse_as_of, parse_time
+from api.view.changelog import MAX_LIMIT, ChangePage, ChangeQuery, Position, read_changes
+from api.view.epochs import Epochs, Recent
+from api.view.loader import changes_from, is_local, table_uri
 from api.view.pickup import pick_up_topic_route
 from api.view.query import names, select, text, texts
 from api.view.rows import Cut
 from api.view.snapshot import ORDER_TOPIC_CONFIG, RouteView
 from schemas.codes import ResponseCode
-from schemas.errors import FutureEpochError, NotFoundError, UnavailableError, VacuumedError
+from schemas.errors import BadRequestError, FutureEpochError, NotFoundError, UnavailableError, VacuumedError
 from schemas.route import TopicRouteData
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     FILTER_SERVER_TABLE,
     KV_CONFIG_TABLE,
     ROUTE_CHANGE_TABLE,
-    ROUTE_COMMIT_TABLE,
     STATE_TABLES,
     TOPIC_QUEUE_MAPPING_INFO_TABLE,
     TOPIC_QUEUE_TABLE,
     Table,
 )
+
+_ROUTES_KEPT: Final = 256
+_TABLES_KEPT: Final = 64
+_CHECK_AGAIN_S: Final = 60.0
+"""How long a cut that was found readable is taken to stay so: vacuum may run at any time."""
+
+
+class PastRoute(msgspec.Struct, frozen=True):
+    """A route, and the cut it is from. Not encoded: zone and dialect are the caller's."""
+
+    cut: Cut
+    route: TopicRouteData
+
+
+class History:
+    """Reads the past of one lake.
+
+    Args:
+        lake_dir: Directory or URI of the lake; need not exist yet.
+    """
+
+    def __init__(self, lake_dir: str | Path) -> None:
+        """Nothing is opened before the first question."""
+        self._lake_dir = str(lake_dir)
+        self._epochs = Epochs(self._lake_dir)
+        self._tables: Recent[DeltaTable] = Recent(_TABLES_KEPT)
+        self._routes: Recent[PastRoute] = Recent(_ROUTES_KEPT)
+        self._lake = 0
+        self._lock = threading.Lock()
+        self._readable_from = (0, 0.0)
+
+    # --- cuts ---
+
+    def resolve(self, as_of: str) -> Cut:
+        """The cut that an epoch number or a time means.
+
+        Raises:
+            BadRequestError: It is neither, or a time without offset from UTC.
+            FutureEpochError: That epoch has not been committed.
+            VacuumedError: It is not kept any more; ``oldest_epoch`` and ``oldest_time`` name the oldest that is.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        wanted = parse_as_of(as_of)
+        self._refresh()
+        newest = self._epochs.newest
+        if newest == 0:
+            raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
+        epoch = wanted if isinstance(wanted, int) else self._epochs.last_at(wanted)
+        if epoch > newest:
+            raise FutureEpochError(
+                f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
+            )
+        cut = self._epochs.cut(epoch) if epoch >= self._epochs.first else None
+        if cut is None or not self._is_readable(cut):
+            raise self._vacuumed(as_of)
+        return cut
+
+    def epochs(self, limit: int = 100, before: int | None = None) -> list[Cut]:
+        """Cuts, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
+
+        Raises:
+            BadRequestError: limit is out of range.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        _check_limit(limit)
+        self._refresh()
+        wanted = self._epochs.before(self._epochs.newest + 1 if before is None else before, limit)
+        found = self._epochs.cuts(wanted)
+        return [found[epoch] for epoch in wanted if epoch in found]
+
+    def oldest_readable(self) -> Cut | None:
+        """The oldest cut that can be read; None without any. Looks at about log2(epochs) cuts."""
+        self._refresh()
+        low, high = self._epochs.first, self._epochs.newest
+        if high == 0:
+            return None
+        epoch = low + bisect_left(
+            range(low, high + 1), True, key=lambda epoch: self._is_readable(self._epochs.cut(epoch))
+        )
+        return self._epochs.cut(epoch) if epoch <= high else None
+
+    def _refresh(self) -> None:
+        self._epochs.refresh()
+        with self._lock:
+            if self._lake != self._epochs.lake:
+                self._lake = self._epochs.lake
+                self._tables.clear()
+                self._routes.clear()
+                self._readable_from = (0, 0.0)
+
+    def _is_readable(self, cut: Cut | None) -> bool:
+        """Whether every state table can be read at a cut. What is newer than a readable cut is readable."""
+        if cut is None:
+            return False
+        epoch, until = self._readable_from
+        if epoch and cut.epoch >= epoch and time.monotonic() < until:
+            return True
+        for spec in STATE_TABLES:
+            if spec.name not in cut.versions:
+                continue
+            try:
+                files = self._table(spec, cut).file_uris()
+            except Exception:
+                return False
+            if is_local(self._lake_dir) and not all(Path(file).exists() for file in files):
+                return False
+        self._readable_from = (cut.epoch, time.monotonic() + _CHECK_AGAIN_S)
+        return True
+
+    def _vacuumed(self, as_of: str) -> VacuumedError:
+        oldest = self.oldest_readable()
+        if oldest is None:
+            return VacuumedError(f"{as_of} cannot be read, and nor can any other epoch", as_of=as_of)
+        return VacuumedError(
+            f"{as_of} is before the oldest state that is kept: epoch {oldest.epoch} of {iso(oldest.event_time)}",
+            as_of=as_of,
+            oldest_epoch=oldest.epoch,
+            oldest_time=iso(oldest.event_time),
+        )
+
+    def _table(self, spec: Table, cut: Cut) -> DeltaTable:
+        """A table at the version of a cut."""
+        version = cut.versions[spec.name]
+        known = self._tables.get((spec.name, version))
+        if known is None:
+            known = DeltaTable(table_uri(self._lake_dir, spec), version=version)
+            self._tables.put((spec.name, version), known)
+        return known
+
+    # --- routes ---
+
+    def route(
+        self,
+        topic: str,
+        as_of: str | Cut,
+        *,
+        support_acting_master: bool = False,
+        order_message_enable: bool = False,
+    ) -> PastRoute:
+        """The route of a topic at a cut.
+
+        Raises:
+            NotFoundError: The topic had no route then (TOPIC_NOT_EXIST).
+            BadRequestError, FutureEpochError, VacuumedError, UnavailableError: As `resolve`.
+        """
+        cut = as_of if isinstance(as_of, Cut) else self.resolve(as_of)
+        key = (cut.epoch, topic, support_acting_master, order_message_enable)
+        known = self._routes.get(key)
+        if known is not None:
+            return known
+        try:
+            view = self._view_of_topic(topic, cut)
+        except Exception as error:
+            self._readable_from = (0, 0.0)
+            if not self._is_readable(cut):
+                raise self._vacuumed(str(cut.epoch)) from error
+            raise UnavailableError(f"epoch {cut.epoch} cannot be read at the moment: {error}") from error
+        route = pick_up_topic_route(
+            view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
+        )
+        if route is None:
+            raise NotFoundError(
+                f"topic {topic} had no route at epoch {cut.epoch} of {iso(cut.event_time)}",
+                code=ResponseCode.TOPIC_NOT_EXIST,
+                topic=topic,
+                epoch=cut.epoch,
+            )
+        return self._routes.put(key, PastRoute(cut, route))
+
+    def _view_of_topic(self, topic: str, cut: Cut) -> RouteView:
+        """A view that holds one topic and what its route needs."""
+        queues = self._rows(TOPIC_QUEUE_TABLE, cut, f'"topic" = {text(topic)}')
+        brokers = queues["brokerName"].to_pylist()
+        conditions: dict[str, Callable[[], str]] = {
+            BROKER_ADDR_TABLE.name: lambda: f'"brokerName" IN {texts(brokers)}',
+            FILTER_SERVER_TABLE.name: lambda: "true",  # looked up by address, whoever registered it
+            TOPIC_QUEUE_MAPPING_INFO_TABLE.name: lambda: f'"topic" = {text(topic)}',
+            KV_CONFIG_TABLE.name: lambda: f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}',
+        }
+
+        def read(spec: Table) -> pa.Table | None:
+            if spec is TOPIC_QUEUE_TABLE:
+                return queues
+            condition = conditions.get(spec.name)
+            return self._rows(spec, cut, condition()) if condition is not None and brokers else None
+
+        return RouteView.empty().apply(changes_from(cut, read))
+
+    def _rows(self, spec: Table, cut: Cut, condition: str) -> pa.Table:
+        return select(self._table(spec, cut), f"SELECT {names(spec.column_names)} FROM t WHERE {condition}")  # noqa: S608
+
+    # --- changes ---
+
+    def changes(
+        self,
+        topic: str,
+        *,
+        limit: int = 100,
+        before: str | None = None,
+        after: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> ChangePage:
+        """What concerned a topic (see the head of this module), newest first.
+
+        Args:
+            topic: The topic; need not exist any more.
+            limit: Changes on the page.
+            before: Cursor: only older ones.
+            after: Cursor: only newer ones, the page next to the cursor.
+            since: Only with an event time from this one on.
+            until: Only with an event time before this one.
+
+        Raises:
+            BadRequestError: limit, a cursor or a time is not one.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        _check_limit(limit)
+        wanted = ChangeQuery(
+            topic=topic,
+            newest_epoch=0,
+            limit=limit,
+            before=None if before is None else Position.parse(before, "before"),
+            after=None if after is None else Position.parse(after, "after"),
+            since=None if since is None else parse_time(since, "since"),
+            until=None if until is None else parse_time(until, "until"),
+        )
+        self._refresh()
+        newest = self._epochs.cut(self._epochs.newest)
+        if newest is None:
+            return ChangePage([], None, after or before)
+        try:
+            table = self._table(ROUTE_CHANGE_TABLE, newest)
+            return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch))
+        except Exception as error:
+            raise UnavailableError(f"routeChangeTable cannot be read at the moment: {error}") from error
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadRequestError(f"limit must be from 1 to {MAX_LIMIT}, not {limit}", field="limit", value=limit)

@@ -1,0 +1,149 @@
+"""Reading a request body: its type, its size, its time.
+
+A body is bounded three times: on the wire, after decompression (so a gzip bomb stops at the same bound), and by a
+deadline for the whole of it (so one byte a second ends). All bodies together are bounded by a budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from api.http.problems import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA, Problem, busy
+
+_GZIP: Final = 31  # zlib's wbits for a gzip wrapper
+_STEP: Final = 64 * 1024
+
+
+class BodyBudget:
+    """Bytes of request bodies held at a time, over all requests of a process."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Start empty."""
+        self._free = max_bytes
+
+    def take(self, size: int) -> None:
+        """Take so much more.
+
+        Raises:
+            Problem: too much is held already (SYSTEM_BUSY).
+        """
+        if size > self._free:
+            raise busy("too many large requests at once; try again")
+        self._free -= size
+
+    def give_back(self, size: int) -> None:
+        """Return what `take` took."""
+        self._free += size
+
+
+class Body:
+    """A body as it comes in; a context manager, so that the budget gets back what the body held."""
+
+    def __init__(self, request: Request, budget: BodyBudget, *, max_bytes: int, timeout_s: float) -> None:
+        """Nothing is read before `read`."""
+        self._request = request
+        self._budget = budget
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._held = 0
+
+    def __enter__(self) -> Body:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.give_back(self._held)
+        self._held = 0
+
+    async def read(self) -> bytes:
+        """The body, decompressed. It counts against the budget until the context ends.
+
+        Raises:
+            Problem: wrong type, too large, too slow, or broken off.
+        """
+        check_media_type(self._request)
+        inflate = _inflater(self._request)
+        declared = self._request.headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and int(declared[:20]) > self._max_bytes:
+            raise self._too_large()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                data = await self._receive()
+        except TimeoutError:
+            raise Problem(TIMEOUT, f"the body was not complete after {self._timeout_s:g} s") from None
+        except ClientDisconnect:
+            raise Problem(BAD_REQUEST, "the connection ended within the body") from None
+        if inflate is None:
+            return data
+        if len(data) <= _STEP:
+            return self._inflated(data)
+        return await asyncio.to_thread(self._inflated, data)
+
+    async def _receive(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for part in self._request.stream():
+            size += len(part)
+            if size > self._max_bytes:
+                raise self._too_large()
+            self._hold(len(part))
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _inflated(self, data: bytes) -> bytes:
+        inflater = zlib.decompressobj(_GZIP)
+        parts: list[bytes] = []
+        size = 0
+        rest = data
+        try:
+            while rest and not inflater.eof:
+                part = inflater.decompress(rest, _STEP)
+                rest = inflater.unconsumed_tail
+                size += len(part)
+                if size > self._max_bytes:
+                    raise self._too_large()
+                self._hold(len(part))
+                parts.append(part)
+        except zlib.error as error:
+            raise Problem(BAD_REQUEST, f"the body is no gzip stream: {error}") from None
+        if not inflater.eof:
+            raise Problem(BAD_REQUEST, "the gzip stream is cut short")
+        if inflater.unused_data:
+            raise Problem(BAD_REQUEST, "something follows the gzip stream")
+        return b"".join(parts)
+
+    def _hold(self, size: int) -> None:
+        self._budget.take(size)
+        self._held += size
+
+    def _too_large(self) -> Problem:
+        return Problem(TOO_LARGE, f"the body is larger than {self._max_bytes} bytes", limitBytes=self._max_bytes)
+
+
+def check_media_type(request: Request) -> None:
+    """Refuse what is not declared as JSON in UTF-8. A browser form cannot be, which keeps other sites' pages out.
+
+    Raises:
+        Problem: 415.
+    """
+    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    if media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        raise Problem(UNSUPPORTED_MEDIA, "send the body as Content-Type: application/json, in UTF-8")
+
+
+def _inflater(request: Request) -> int | None:
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return None
+    if encoding == "gzip":
+        return _GZIP
+    raise Problem(
+        UNSUPPORTED_MEDIA, f"Content-Encoding {encoding!r} is not understood; use gzip, or none", headers=_ACCEPTS
+    )
+
+
+_ACCEPTS: Final = {"accept-encoding": "gzip"}

@@ -1,0 +1,215 @@
+"""From bytes to checked values: strict JSON, field errors with paths, parameters.
+
+JSON is taken literally: a key twice, NaN, Infinity, a lone surrogate, a number too long to be one are refused. Models
+are strict (`api.http.models`): a string is no number, 1.0 is no integer, an unknown field is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from api.http.problems import BAD_BODY, BAD_PARAMETER, BAD_REQUEST, TOO_LARGE, FieldError, Problem, fields_problem
+from schemas.codes import MAX_LONG
+
+MAX_ERRORS: Final = 50
+"""More are not listed."""
+
+MAX_JSON_VALUES: Final = 5_000_000
+"""Keys and elements. A registration of 100,000 topics has about 1,000,000; Python needs some 100 bytes for each."""
+
+_LARGE: Final = 1024 * 1024
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_%|-]+")
+_SHOWN: Final = 80
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+def parse_json(data: bytes) -> Any:
+    """Strict JSON.
+
+    Raises:
+        Problem: it is none; the detail says where.
+    """
+    if not data:
+        raise Problem(BAD_REQUEST, "the body is empty; a JSON object is expected")
+    if len(data) > _LARGE and data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_JSON_VALUES:
+        raise Problem(TOO_LARGE, f"the body holds more than {MAX_JSON_VALUES} values")
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        if b"\\u" in data:
+            msgspec.json.encode(value)  # half of a surrogate pair is no text
+    except UnicodeEncodeError:
+        raise Problem(BAD_REQUEST, "not JSON: an escape stands for half a character (a lone surrogate)") from None
+    except UnicodeDecodeError as error:
+        raise Problem(BAD_REQUEST, f"the body is not UTF-8 (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise Problem(BAD_REQUEST, f"not JSON: {error}") from None
+    except _DuplicateKeyError as error:
+        raise Problem(BAD_REQUEST, f"not JSON: the key {_shown(str(error))} occurs twice in one object") from None
+    except RecursionError:
+        raise Problem(BAD_REQUEST, "not JSON: nested too deeply") from None
+    except ValueError as error:  # NaN and the like; a number of thousands of digits
+        raise Problem(BAD_REQUEST, f"not JSON: {_shown(str(error), 200)}") from None
+    return value
+
+
+def decode(data: bytes, model: type[_M]) -> _M:
+    """A body as a model.
+
+    Raises:
+        Problem: it is no JSON, or breaks a rule of the model; every rule that is broken is listed.
+    """
+    value = parse_json(data)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise fields_problem(BAD_BODY, field_errors(error.errors(include_url=False, include_input=False))) from None
+
+
+def parameter_problem(errors: Sequence[Any]) -> Problem:
+    """The problem for parameters that FastAPI found wrong."""
+    return fields_problem(BAD_PARAMETER, field_errors([{**error, "loc": error["loc"][1:]} for error in errors]))
+
+
+def field_errors(errors: Sequence[Any]) -> list[FieldError]:
+    """Pydantic's errors as field paths and sentences."""
+    return [FieldError(path_of(error["loc"]), _message(error)) for error in errors[:MAX_ERRORS]]
+
+
+def path_of(loc: Sequence[str | int]) -> str:
+    """``("a", "b/c", 0, "d")`` as ``a["b/c"][0].d``; pydantic's mark for a key itself is left out."""
+    path = ""
+    for part in loc:
+        if part == "[key]":
+            continue
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif _PLAIN_KEY.fullmatch(part):
+            path += f".{part}" if path else part
+        else:
+            path += f"[{_shown(part)}]"
+    return path
+
+
+_MESSAGES: Final = {
+    "extra_forbidden": "there is no such field",
+    "missing": "is required",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "list_type": "must be an array",
+}
+
+
+def _message(error: Any) -> str:
+    kind: str = error["type"]
+    context = error.get("ctx", {})
+    if kind in _MESSAGES:
+        return _MESSAGES[kind]
+    if kind == "greater_than_equal":
+        return f"must be {context['ge']} or more"
+    if kind == "less_than_equal":
+        return f"must be {context['le']} or less"
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    if kind == "value_error":
+        return str(context["error"])
+    return str(error["msg"])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKeyError(key)
+            seen.add(key)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _shown(text: str, limit: int = _SHOWN) -> str:
+    """Text of others within a message of ours: quoted, escaped, bounded."""
+    cut = text if len(text) <= limit else text[:limit] + "…"
+    return json.dumps(cut)
+
+
+# --- parameters ---
+
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
+_RFC3339 = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+ -])(\d{2}:\d{2}))", re.ASCII
+)
+
+
+def parse_number(text: str, *, most: int = MAX_LONG) -> int:
+    """A whole number from 0 on, in decimal digits.
+
+    Raises:
+        ValueError: it is none, or too large; the text says so.
+    """
+    if not _DIGITS.fullmatch(text) or int(text) > most:
+        raise ValueError(f"must be a whole number from 0 to {most}")
+    return int(text)
+
+
+def parse_seconds(text: str, *, most: float) -> float:
+    """Seconds from 0 on, decimals allowed.
+
+    Raises:
+        ValueError: it is none, or too large.
+    """
+    if not _SECONDS.fullmatch(text) or float(text) > most:
+        raise ValueError(f"must be a number of seconds from 0 to {most:g}")
+    return float(text)
+
+
+def parse_moment(text: str) -> datetime:
+    """An RFC 3339 time. It must say its offset from UTC; a ``+`` that a URL turned into a space is understood.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a time as RFC 3339 has it, with its offset: 2026-01-01T12:00:00Z or …+02:00")
+    date, clock, fraction, zulu, sign, offset = found.groups()
+    zone = "+00:00" if zulu else f"{'-' if sign == '-' else '+'}{offset}"
+    try:
+        return datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:6]:0<6}{zone}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("is no time that exists") from None
+
+
+def parse_cut(text: str) -> int | datetime:
+    """What ``as_of`` says: an epoch number, or a time.
+
+    Raises:
+        ValueError: neither.
+    """
+    if text.isascii() and text.isdigit():
+        return parse_number(text)
+    try:
+        return parse_moment(text)
+    except ValueError as error:
+        raise ValueError(f"must be an epoch number or a time; {error}") from None

@@ -1,0 +1,60 @@
+"""``as_of``: an epoch number or an RFC 3339 time with its offset from UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from schemas.errors import BadRequestError
+
+_EPOCH: Final = re.compile(r"[0-9]{1,18}")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?")
+_LOST_PLUS: Final = re.compile(r"(.*\d) (\d\d:\d\d)")
+
+
+def parse_as_of(value: str) -> int | datetime:
+    """An epoch, or an aware time in UTC.
+
+    Raises:
+        BadRequestError: It is neither, or a time without offset.
+    """
+    if _EPOCH.fullmatch(value.strip()):
+        return int(value)
+    return parse_time(value, "as_of", "an epoch number (17) or a time (2026-01-31T03:00:00Z)")
+
+
+def parse_time(value: str, name: str, expected: str = "a time (2026-01-31T03:00:00Z)") -> datetime:
+    """An RFC 3339 time in UTC.
+
+    A space in place of the offset's plus sign is taken as one: that is what an unescaped + in a URL becomes.
+
+    Raises:
+        BadRequestError: It is none, or names no offset.
+    """
+    found = value.strip()
+    lost = _LOST_PLUS.fullmatch(found)
+    if lost is not None and _TIME.fullmatch(lost[1]):
+        found = f"{lost[1]}+{lost[2]}"
+    try:
+        match = _TIME.fullmatch(found)
+        time = datetime.fromisoformat(found.upper()) if match else None
+    except ValueError:
+        match = time = None
+    if match is None or time is None:
+        raise BadRequestError(f"{name} must be {expected}, not {value!r}", field=name, value=value)
+    if time.tzinfo is None:
+        raise BadRequestError(
+            f"{name} has no offset from UTC: {value!r} could mean many moments. Write {found}Z or {found}%2B08:00.",
+            field=name,
+            value=value,
+        )
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as error:
+        raise BadRequestError(f"{name} is out of range: {value!r}", field=name, value=value) from error
+
+
+def iso(time: datetime) -> str:
+    """RFC 3339 in UTC."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
