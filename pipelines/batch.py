@@ -30,6 +30,7 @@ from pipelines.tables.arrow import (
 )
 from schemas import events
 from schemas.errors import EventDecodeError
+from schemas.outcomes import QUARANTINED
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
 
 _json = msgspec.json.Encoder()
@@ -95,6 +96,7 @@ class ShardFold:
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
         at = At(record.offset, max(record.event_time_ms, self._shard.now_ms))
         self._shard.now_ms = at.now_ms
+        event: events.AnyEvent | None = None
         try:
             event = events.decode(record.payload or b"")
             if events.routing_key(event) != record.key:
@@ -105,6 +107,8 @@ class ShardFold:
         except Exception as error:
             # A defect in a rule must not stop every broker's registration: rules are pure, so nothing is half done.
             self._put_aside(record, f"{type(error).__name__}: {error}")
+            if event is not None:
+                self._audit(event, at, Outcome("rejected", QUARANTINED))
 
     def _fold(self, event: events.AnyEvent, at: At) -> None:
         match event:
@@ -198,7 +202,7 @@ class ShardFold:
 
     def _resume(self, event: events.Resume, at: At) -> None:
         if event.previous_event_time_ms is not None:
-            self._settle(event.previous_event_time_ms)
+            self._settle(min(event.previous_event_time_ms, at.now_ms))
         gap_ms = resume_gap_ms(self._shard.resumed_ms, event, at)
         for name, group in self._groups.items():
             self._groups[name] = resume_group(group, event, gap_ms)

@@ -15,3 +15,6 @@ TOPICS_REQUIRED: Final = "TOPICS_REQUIRED"
 
 UNKNOWN_BROKER: Final = "UNKNOWN_BROKER"
 """A topic was registered for a broker that is not."""
+
+QUARANTINED: Final = "QUARANTINED"
+"""A rule failed on the event (a defect): quarantineTable has it, nothing was changed."""

@@ -18,7 +18,7 @@ from tests.model import codes
 from tests.model.settings import Settings
 from tests.universe import UNIVERSES, Universe, channel_of, often
 
-V5_5_0, V5_1_4, V4_9_8, V4_9_4, V4_9_3, V3_0_10 = 513, 451, 409, 401, 399, 35
+V5_5_0, V5_1_4, V4_9_8, V4_9_4, V4_9_3, V3_0_10 = 513, 441, 409, 401, 399, 35
 PEERS = (V5_5_0, V5_5_0, V5_5_0, V5_1_4, V4_9_8, V4_9_4, V4_9_3)
 
 SHORT_TIMEOUT_MS = 3_000
@@ -128,8 +128,8 @@ def registrations(
     if zone is not None:
         ext["__ZONE_NAME"] = zone
     data_version = draw(data_versions)
-    table = topic_tables(universe)
-    tables = draw(st.one_of(st.lists(table, min_size=1, max_size=1), st.lists(table, max_size=3)))
+    one = topic_tables(universe)
+    tables = draw(st.one_of(st.lists(one, min_size=1, max_size=1), st.lists(one, max_size=3)))
     mappings = draw(mapping_tables(universe, identity["brokerName"])) if version >= V5_1_4 else {}
     servers = draw(filter_servers)
     compressed = version > V3_0_10 and draw(often(False, True))
@@ -370,45 +370,36 @@ def histories(
         advances_ms: By how much the clock may advance; empty for histories without time.
         closes: Whether connections are lost.
     """
-    return st.one_of(
-        [
-            _in_universe(
-                Universe(names, topics, shared_addresses=shared_addresses, shared_names=shared_names),
-                request_codes,
-                max_steps,
-                timeouts_ms,
-                advances_ms,
-                closes,
-            )
-            for names, topics in UNIVERSES
-        ]
-    )
+    in_universes = []
+    for names, topics in UNIVERSES:
+        universe = Universe(names, topics, shared_addresses=shared_addresses, shared_names=shared_names)
+        kinds = kinds_of_steps(universe, request_codes, timeouts_ms)
+        if advances_ms:
+            kinds += [st.sampled_from(tuple(advances_ms)).map(lambda ms: [Advance(ms)])] * 3
+        if closes:
+            channels = st.one_of(universe.identity().map(channel_of), st.just("another"))
+            kinds += [channels.map(lambda channel: [CloseChannel(channel)])] * 3
+        in_universes.append(sequences(kinds, max_steps))
+    return st.one_of(in_universes)
 
 
-def _in_universe(
-    universe: Universe,
-    request_codes: frozenset[int],
-    max_steps: int,
-    timeouts_ms: Sequence[int],
-    advances_ms: Sequence[int],
-    closes: bool,
-) -> st.SearchStrategy[list[Step]]:
-    """Histories of one universe."""
-    kinds = [
-        strategy
-        for code, strategies in sorted(_steps_by_code(universe, timeouts_ms).items())
-        if code in request_codes
-        for strategy in strategies
-    ]
-    if advances_ms:
-        kinds += [st.sampled_from(tuple(advances_ms)).map(lambda ms: [Advance(ms)])] * 3
-    if closes:
-        channels = st.one_of(universe.identity().map(channel_of), st.just("another"))
-        kinds += [channels.map(lambda channel: [CloseChannel(channel)])] * 3
-    # Indices, because `one_of` merges equal alternatives and with them their weights.
-    group = st.integers(0, len(kinds) - 1).flatmap(kinds.__getitem__)
+def kinds_of_steps(
+    universe: Universe, request_codes: frozenset[int], timeouts_ms: Sequence[int]
+) -> list[st.SearchStrategy[list[Step]]]:
+    """Strategies of one or a few steps, repeated by weight."""
+    by_code = _steps_by_code(universe, timeouts_ms)
+    return [strategy for code in sorted(request_codes) for strategy in by_code[code]]
+
+
+def weighted(kinds: list[st.SearchStrategy[list[Step]]]) -> st.SearchStrategy[list[Step]]:
+    """One of several, by index, because `one_of` merges equal alternatives and with them their weights."""
+    return st.integers(0, len(kinds) - 1).flatmap(kinds.__getitem__)
+
+
+def sequences(kinds: list[st.SearchStrategy[list[Step]]], max_steps: int) -> st.SearchStrategy[list[Step]]:
+    """Histories of these kinds of steps."""
     # Alternatives with a minimum, because a plain list is short on average; the first one is what shrinking ends in.
     sizes = (0, max_steps // 4, max_steps // 2)
-    return st.one_of([st.lists(group, min_size=size, max_size=max_steps) for size in sizes]).map(
+    return st.one_of([st.lists(weighted(kinds), min_size=size, max_size=max_steps) for size in sizes]).map(
         lambda groups: [step for group in groups for step in group][: max_steps + 3]
     )

@@ -7,6 +7,7 @@ deadline for the whole of it (so one byte a second ends). All bodies together ar
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from typing import Final
 
@@ -24,6 +25,12 @@ class BodyBudget:
     def __init__(self, max_bytes: int) -> None:
         """Start empty."""
         self._free = max_bytes
+        self._lock = threading.Lock()
+
+    @property
+    def free(self) -> int:
+        """How much may be taken."""
+        return self._free
 
     def take(self, size: int) -> None:
         """Take so much more.
@@ -31,13 +38,15 @@ class BodyBudget:
         Raises:
             Problem: too much is held already (SYSTEM_BUSY).
         """
-        if size > self._free:
-            raise busy("too many large requests at once; try again")
-        self._free -= size
+        with self._lock:
+            if size > self._free:
+                raise busy("too many large requests at once; try again")
+            self._free -= size
 
     def give_back(self, size: int) -> None:
         """Return what `take` took."""
-        self._free += size
+        with self._lock:
+            self._free += size
 
 
 class Body:
@@ -65,7 +74,7 @@ class Body:
             Problem: wrong type, too large, too slow, or broken off.
         """
         check_media_type(self._request)
-        inflate = _inflater(self._request)
+        compressed = _is_gzip(self._request)
         declared = self._request.headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > self._max_bytes:
             raise self._too_large()
@@ -76,7 +85,7 @@ class Body:
             raise Problem(TIMEOUT, f"the body was not complete after {self._timeout_s:g} s") from None
         except ClientDisconnect:
             raise Problem(BAD_REQUEST, "the connection ended within the body") from None
-        if inflate is None:
+        if not compressed:
             return data
         if len(data) <= _STEP:
             return self._inflated(data)
@@ -120,7 +129,7 @@ class Body:
         self._held += size
 
     def _too_large(self) -> Problem:
-        return Problem(TOO_LARGE, f"the body is larger than {self._max_bytes} bytes", limitBytes=self._max_bytes)
+        return Problem(TOO_LARGE, f"the body is larger than {self._max_bytes} bytes")
 
 
 def check_media_type(request: Request) -> None:
@@ -135,15 +144,12 @@ def check_media_type(request: Request) -> None:
         raise Problem(UNSUPPORTED_MEDIA, "send the body as Content-Type: application/json, in UTF-8")
 
 
-def _inflater(request: Request) -> int | None:
+def _is_gzip(request: Request) -> bool:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding in ("", "identity"):
-        return None
-    if encoding == "gzip":
-        return _GZIP
-    raise Problem(
-        UNSUPPORTED_MEDIA, f"Content-Encoding {encoding!r} is not understood; use gzip, or none", headers=_ACCEPTS
-    )
-
-
-_ACCEPTS: Final = {"accept-encoding": "gzip"}
+    if encoding not in ("", "identity", "gzip"):
+        raise Problem(
+            UNSUPPORTED_MEDIA,
+            f"Content-Encoding {encoding!r} is not understood; use gzip, or none",
+            headers={"accept-encoding": "gzip"},
+        )
+    return encoding == "gzip"

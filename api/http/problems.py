@@ -31,7 +31,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:routelake:problem:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """One kind of problem. ``example`` and ``members`` are shown in the API description."""
 
@@ -115,8 +115,14 @@ REFUSED: Final = Kind(
     409,
     "The registration was refused",
     _CODES.SYSTEM_ERROR,
-    "a registration with exactly one topic may not create a broker: register with all topics first",
-    {"reason": "SINGLE_TOPIC_REFUSED", "offset": 17, "eventTime": "2026-01-01T00:00:00.000Z", "epoch": 5},
+    "a registration with exactly one topic may not create a broker: register all topics first",
+    {
+        "reason": "SINGLE_TOPIC_REFUSED",
+        "offset": 17,
+        "eventTime": "2026-01-01T00:00:00.000Z",
+        "visible": True,
+        "epoch": 5,
+    },
 )
 GONE: Final = Kind(
     "vacuumed",
@@ -167,7 +173,7 @@ _RETRY: Final = {"retry-after": "1"}
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field. ``field`` is a path: ``topicConfigSerializeWrapper.topicConfigTable.orders.perm``."""
+    """What is wrong with one field. ``field`` is a path: ``topicConfigSerializeWrapper.dataVersion.counter``."""
 
     field: str
     message: str
@@ -191,13 +197,13 @@ class Problem(RoutelakeError):
         *,
         errors: Iterable[FieldError] = (),
         headers: Headers | None = None,
-        **members: object,
+        members: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
         self.headers = dict(headers or {})
-        self.members = {name: _plain(value) for name, value in members.items() if value is not None}
+        self.members = {name: _plain(value) for name, value in (members or {}).items() if value is not None}
         listed = [{"field": error.field, "message": error.message} for error in errors]
         if listed:
             self.members["errors"] = listed
@@ -210,7 +216,8 @@ class Problem(RoutelakeError):
 def fields_problem(kind: Kind, errors: list[FieldError]) -> Problem:
     """A problem about fields; its detail is the first of them."""
     first = errors[0]
-    detail = f"{first.field}: {first.message}" if first.field else first.message
+    named = not first.field or first.message.startswith(first.field)
+    detail = first.message if named else f"{first.field}: {first.message}"
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Problem(kind, detail + more, errors=errors)
 
@@ -224,27 +231,29 @@ def problem_of(error: RoutelakeError) -> Problem:
         case NotFoundError():
             return Problem(TOPIC_NOT_EXIST if error.code == ResponseCode.TOPIC_NOT_EXIST else NOT_FOUND, text)
         case VacuumedError():
-            return Problem(
-                GONE, text, oldestEpoch=error.fields.get("oldest_epoch"), oldestTime=error.fields.get("oldest_time")
-            )
+            oldest = {"oldestEpoch": error.fields.get("oldest_epoch"), "oldestTime": error.fields.get("oldest_time")}
+            return Problem(GONE, text, members=oldest)
         case FutureEpochError():
-            return Problem(FUTURE_EPOCH, text, newestEpoch=error.fields.get("newest_epoch"))
+            return Problem(FUTURE_EPOCH, text, members={"newestEpoch": error.fields.get("newest_epoch")})
         case UnavailableError():
             return Problem(BUSY, text, headers=_RETRY)
+        case BadRequestError() if "field" in error.fields:
+            return fields_problem(BAD_PARAMETER, [FieldError(str(error.fields["field"]), text)])
         case BadRequestError():
             return Problem(TOO_LARGE if "limit_bytes" in error.fields else BAD_REQUEST, text)
         case _:
             return Problem(INTERNAL, f"{type(error).__name__}: see the gateway's log")
 
 
-def busy(detail: str, **members: object) -> Problem:
+def busy(detail: str, *, offset: int | None = None) -> Problem:
     """Try again in a second."""
-    return Problem(BUSY, detail, headers=_RETRY, **members)
+    return Problem(BUSY, detail, headers=_RETRY, members={"offset": offset})
 
 
 def problem_response(problem: Problem) -> Response:
     """The answer to a problem. Text that is no Unicode (from hostile input) is shown escaped."""
-    body = json.dumps(problem.kind.body(problem.detail, problem.members), ensure_ascii=True).encode()
+    found = problem.kind.body(problem.detail, problem.members)
+    body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
     headers = {"cache-control": "no-store", **problem.headers}
     return Response(body, problem.kind.status, headers, MEDIA_TYPE)
 

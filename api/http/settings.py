@@ -26,9 +26,6 @@ class HttpSettings:
         max_header_bytes: Of the head of a request.
         keep_alive_s: An idle connection is closed after this.
         max_connections: More are answered 503.
-        default_wait_ms: How long ``wait_for`` waits when ``wait_timeout`` does not say.
-        max_wait_ms: The most that ``wait_timeout`` may say.
-        max_long_poll_s: The most that ``wait`` may say.
         max_long_polls: Long polls held at a time; beyond it they are answered at once.
         history_threads: Delta reads running at a time.
         history_queue: Delta reads waiting for their turn; beyond it, SYSTEM_BUSY.
@@ -47,9 +44,6 @@ class HttpSettings:
     max_header_bytes: int = 64 * _KIB
     keep_alive_s: int = 75
     max_connections: int = 4096
-    default_wait_ms: int = 5_000
-    max_wait_ms: int = 30_000
-    max_long_poll_s: float = 300.0
     max_long_polls: int = 2_000
     history_threads: int = 2
     history_queue: int = 32

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -32,10 +31,14 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 class _DuplicateKeyError(ValueError):
-    pass
+    """A key that occurs twice in one object."""
 
 
-def parse_json(data: bytes) -> Any:
+class _ConstantError(ValueError):
+    """NaN, Infinity or -Infinity."""
+
+
+def parse_json(data: bytes) -> object:
     """Strict JSON.
 
     Raises:
@@ -59,8 +62,10 @@ def parse_json(data: bytes) -> Any:
         raise Problem(BAD_REQUEST, f"not JSON: the key {_shown(str(error))} occurs twice in one object") from None
     except RecursionError:
         raise Problem(BAD_REQUEST, "not JSON: nested too deeply") from None
-    except ValueError as error:  # NaN and the like; a number of thousands of digits
-        raise Problem(BAD_REQUEST, f"not JSON: {_shown(str(error), 200)}") from None
+    except _ConstantError as error:
+        raise Problem(BAD_REQUEST, f"not JSON: {error} is no number") from None
+    except ValueError:  # sys.set_int_max_str_digits
+        raise Problem(BAD_REQUEST, "a number has thousands of digits") from None
     return value
 
 
@@ -79,7 +84,15 @@ def decode(data: bytes, model: type[_M]) -> _M:
 
 def parameter_problem(errors: Sequence[Any]) -> Problem:
     """The problem for parameters that FastAPI found wrong."""
-    return fields_problem(BAD_PARAMETER, field_errors([{**error, "loc": error["loc"][1:]} for error in errors]))
+    found = [
+        FieldError(path_of(error["loc"][1:]), "there is no such parameter" if _is_extra(error) else _message(error))
+        for error in errors[:MAX_ERRORS]
+    ]
+    return fields_problem(BAD_PARAMETER, found)
+
+
+def _is_extra(error: Mapping[str, Any]) -> bool:
+    return bool(error["type"] == "extra_forbidden")
 
 
 def field_errors(errors: Sequence[Any]) -> list[FieldError]:
@@ -116,7 +129,7 @@ _MESSAGES: Final = {
 }
 
 
-def _message(error: Any) -> str:
+def _message(error: Mapping[str, Any]) -> str:
     kind: str = error["type"]
     context = error.get("ctx", {})
     if kind in _MESSAGES:
@@ -144,12 +157,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise _ConstantError(name)
 
 
-def _shown(text: str, limit: int = _SHOWN) -> str:
+def _shown(text: str) -> str:
     """Text of others within a message of ours: quoted, escaped, bounded."""
-    cut = text if len(text) <= limit else text[:limit] + "…"
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return json.dumps(cut)
 
 
@@ -157,19 +170,16 @@ def _shown(text: str, limit: int = _SHOWN) -> str:
 
 _DIGITS = re.compile(r"[0-9]{1,19}")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
-_RFC3339 = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+ -])(\d{2}:\d{2}))", re.ASCII
-)
 
 
-def parse_number(text: str, *, most: int = MAX_LONG) -> int:
-    """A whole number from 0 on, in decimal digits.
+def parse_number(text: str, *, least: int = 0, most: int = MAX_LONG) -> int:
+    """A whole number in decimal digits.
 
     Raises:
-        ValueError: it is none, or too large; the text says so.
+        ValueError: it is none, or out of range; the text says so.
     """
-    if not _DIGITS.fullmatch(text) or int(text) > most:
-        raise ValueError(f"must be a whole number from 0 to {most}")
+    if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
+        raise ValueError(f"must be a whole number from {least} to {most}")
     return int(text)
 
 
@@ -182,34 +192,3 @@ def parse_seconds(text: str, *, most: float) -> float:
     if not _SECONDS.fullmatch(text) or float(text) > most:
         raise ValueError(f"must be a number of seconds from 0 to {most:g}")
     return float(text)
-
-
-def parse_moment(text: str) -> datetime:
-    """An RFC 3339 time. It must say its offset from UTC; a ``+`` that a URL turned into a space is understood.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _RFC3339.fullmatch(text)
-    if found is None:
-        raise ValueError("must be a time as RFC 3339 has it, with its offset: 2026-01-01T12:00:00Z or …+02:00")
-    date, clock, fraction, zulu, sign, offset = found.groups()
-    zone = "+00:00" if zulu else f"{'-' if sign == '-' else '+'}{offset}"
-    try:
-        return datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:6]:0<6}{zone}").astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError("is no time that exists") from None
-
-
-def parse_cut(text: str) -> int | datetime:
-    """What ``as_of`` says: an epoch number, or a time.
-
-    Raises:
-        ValueError: neither.
-    """
-    if text.isascii() and text.isdigit():
-        return parse_number(text)
-    try:
-        return parse_moment(text)
-    except ValueError as error:
-        raise ValueError(f"must be an epoch number or a time; {error}") from None

@@ -237,8 +237,9 @@ class Connection(asyncio.Protocol):
                         out.append(template.starts.get(len(digits)) or template.start(len(digits)))
                         out.append(digits)
                         out.append(template.tail)
+                        out.append(template.body)
                     else:
-                        out.append(template.encode(int(digits), self._reply_type(query)))
+                        out.append(template.encode(digits, self._reply_type(query)))
                     size += template.size
                     if size < high:
                         continue

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from typing import Final
 
@@ -20,18 +20,18 @@ import structlog
 
 from api.gateway import Gateway, Receipt
 from api.remoting import commands
-from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list
+from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
+from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
 from api.remoting.registration import decode_data_version
 from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery, route_query
-from api.remoting.server import Connection
 from api.view.answers import RouteAnswers
 from api.view.snapshot import ORDER_TOPIC_CONFIG
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import Actor, AnyEvent, Channel, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
+from schemas.outcomes import QUARANTINED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
 
 log = structlog.get_logger("routelake.gateway")
@@ -85,11 +85,6 @@ class NameServerHandler:
 
     # --- what the server calls ---
 
-    @property
-    def codes(self) -> Container[int]:
-        """Request codes that are answered."""
-        return self._handlers
-
     def fast_route(self, query: RouteQuery) -> ReplyTemplate:
         """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded; the same object while the answer is the same."""
         body = (
@@ -112,7 +107,8 @@ class NameServerHandler:
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`api.remoting.answers.failure`)."""
-        return await self._handlers[command.code](command, connection)
+        handler = self._handlers.get(command.code)
+        return not_supported(command.code) if handler is None else await handler(command, connection)
 
     def on_connect(self, connection: Connection) -> None:
         """Nothing is known of a peer before it registers."""
@@ -145,7 +141,9 @@ class NameServerHandler:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
         if reason == STATE_VERSION_CONFLICT:
             return response(ext_fields={})
-        if not connection.is_closing:
+        if reason == QUARANTINED:
+            return response(ResponseCode.SYSTEM_ERROR, f"the registration was put aside, see offset {receipt.offset}")
+        if not connection.closed:
             broker = (event.cluster_name, event.broker_name, event.broker_addr)
             self._bound.setdefault(connection.id, {})[broker] = None
         else:

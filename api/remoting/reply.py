@@ -70,49 +70,49 @@ def encode_reply(
 class ReplyTemplate:
     """An answer encoded once, but for the opaque: for route answers, which are sent again and again.
 
-    A reply is three pieces, ``start``, the opaque's digits and ``tail``; only the start depends on how many digits
-    there are, through the length fields. `starts` holds those that were needed so far; the tail ends with the body.
+    A JSON reply is four pieces: a start, the opaque's digits, the tail of the header and the body, which is not copied.
+    Only the start depends on how many digits there are, through the length fields.
 
     Attributes:
-        command: What it was made of.
-        size: About how many bytes a reply has.
-        starts: Number of digits to what precedes them.
+        command: What it was made of. It must not change.
+        starts: Number of digits to the start, for those that were needed so far (`start`).
         tail: What follows the digits.
+        body: What follows the header.
+        size: About how many bytes a reply has.
     """
 
-    __slots__ = ("_binary", "_body_length", "_head", "_header_length", "command", "size", "starts", "tail")
+    __slots__ = ("_head", "_header_length", "body", "command", "size", "starts", "tail")
 
     def __init__(self, command: RemotingCommand) -> None:
         """Encode.
 
         Args:
-            command: A response; its opaque does not matter. It must not change afterwards.
+            command: A response; its opaque does not matter.
         """
         self.command = command
-        self._head, tail = json_header_around_opaque(command)
-        self._header_length = len(self._head) + len(tail)
-        self._body_length = len(command.body)
-        self._binary: tuple[bytes, bytes] | None = None
-        self.size = 16 + self._header_length + self._body_length
-        self.tail = tail + command.body
+        self.body = command.body
+        self._head, self.tail = json_header_around_opaque(command)
+        self._header_length = len(self._head) + len(self.tail)
+        self.size = 16 + self._header_length + len(self.body)
         self.starts: dict[int, bytes] = {}
 
     def start(self, digits: int) -> bytes:
         """What precedes an opaque of this many characters, kept for the next time."""
         start = self.starts.get(digits)
         if start is None:
-            start = frame_start(SerializeType.JSON, self._header_length + digits, self._body_length) + self._head
+            start = frame_start(SerializeType.JSON, self._header_length + digits, len(self.body)) + self._head
             self.starts[digits] = start
         return start
 
-    def encode(self, opaque: int, serialize_type: SerializeType = SerializeType.JSON) -> bytes:
-        """The whole reply."""
+    def encode(self, digits: bytes, serialize_type: SerializeType = SerializeType.JSON) -> bytes:
+        """The whole reply.
+
+        Args:
+            digits: The opaque, in decimal.
+            serialize_type: Of the header.
+        """
         if serialize_type == SerializeType.JSON:
-            digits = b"%d" % opaque
-            return self.start(len(digits)) + digits + self.tail
-        if self._binary is None:
-            head, tail = binary_header_around_opaque(self.command)
-            start = frame_start(serialize_type, len(head) + 4 + len(tail), self._body_length)
-            self._binary = start + head, tail + self.command.body
-        head, tail = self._binary
-        return head + INT.pack(opaque) + tail
+            return b"".join((self.start(len(digits)), digits, self.tail, self.body))
+        head, tail = binary_header_around_opaque(self.command)
+        start = frame_start(serialize_type, len(head) + INT.size + len(tail), len(self.body))
+        return b"".join((start, head, INT.pack(int(digits)), tail, self.body))

@@ -21,7 +21,6 @@ from typing import Final
 import msgspec
 
 from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
-from api.remoting.reply import ReplyTemplate, response
 from schemas.codes import V4_9_4, RequestCode, SerializeType
 from schemas.errors import ProtocolError
 
@@ -36,7 +35,7 @@ ZONE_MODE: Final = "__ZONE_MODE"
 _PROBES: Final = (b"908172635", b"716253849")
 
 
-class RouteQuery(msgspec.Struct, eq=False):
+class RouteQuery(msgspec.Struct, frozen=True, eq=False):
     """One kind of route request: everything but the opaque. The same kind is the same object, so it can be a key.
 
     ``numeric_keys`` is the JSON dialect of the answer; ``zone_name`` is set only where the zone filter applies.
@@ -47,7 +46,6 @@ class RouteQuery(msgspec.Struct, eq=False):
     zone_name: str | None
     serialize_type: SerializeType
     example: RemotingCommand
-    last_reply: ReplyTemplate | None = None
 
     @property
     def version(self) -> int:
@@ -61,13 +59,6 @@ class RouteQuery(msgspec.Struct, eq=False):
             digits: Its opaque.
         """
         return msgspec.structs.replace(self.example, opaque=int(digits))
-
-    def reply(self, body: bytes) -> ReplyTemplate:
-        """The OK answer with this body; the one made before if the body is still the same object."""
-        reply = self.last_reply
-        if reply is None or reply.command.body is not body:
-            reply = self.last_reply = ReplyTemplate(response(body=body))
-        return reply
 
 
 RouteRequest = tuple[RouteQuery, bytes]
@@ -140,8 +131,13 @@ class RouteQueryCache:
             self._remember(self.binary, header[:5], header[9:], query)
             return query
         before, _, rest = header.partition(OPAQUE_KEY)
-        _, comma, after = rest.partition(b",")
-        if comma and all(_decodes_to(before + OPAQUE_KEY + probe + comma + after, command, probe) for probe in _PROBES):
+        digits, comma, after = rest.partition(b",")
+        if not comma or not digits.removeprefix(b"-").isdigit():
+            return query
+        known = self.json.get(before, _NOTHING).get(after)
+        if known is not None:
+            return known
+        if all(_decodes_to(before + OPAQUE_KEY + probe + comma + after, command, probe) for probe in _PROBES):
             self._remember(self.json, before, after, query)
         return query
 

@@ -5,12 +5,15 @@ An unchanged table is returned as the very same object, so that readers can tell
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
 from api.view.rows import BrokerGroup, BrokerRow, LiveKey, LiveRow, MappingRow, Row, TopicDelta, TopicMapping, TopicRows
 
 _POOL_SLACK: Final = 4096
+_FEW: Final = 8
+"""Up to here, looking rows up one by one is quicker than through a dict of all."""
 
 Topics = Mapping[str, TopicRows]
 Groups = Mapping[str, BrokerGroup]
@@ -38,11 +41,16 @@ class Pool:
             found = self._rows[key] = TopicRows(brokers, rows)
         return found
 
-    def prune(self, topics: Topics) -> None:
+    def prune(self, topics: Topics, pause: Callable[[], None]) -> None:
         """Forget what no topic has any more, once that is most of the pool."""
-        if len(self._rows) > 2 * len(topics) + _POOL_SLACK:
-            self._brokers = {value.brokers: value.brokers for value in topics.values()}
-            self._rows = {(value.brokers, value.rows): value for value in topics.values()}
+        if len(self._rows) <= 2 * len(topics) + _POOL_SLACK:
+            return
+        used = set(map(id, topics.values()))
+        for key, value in list(self._rows.items()):
+            pause()
+            if id(value) not in used:
+                del self._rows[key]
+        self._brokers = {value.brokers: value.brokers for value in self._rows.values()}
 
 
 def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause: Callable[[], None]) -> Topics:
@@ -68,7 +76,7 @@ def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause
             topics[topic] = new
     if topics is None:
         return before
-    pool.prune(topics)
+    pool.prune(topics, pause)
     return topics
 
 
@@ -78,6 +86,10 @@ def _merge(
     """A topic's rows after a delta; None when no row is left."""
     if old is None and None not in rows:
         return pool.topic_rows(brokers, cast(tuple[Row, ...], rows))
+    if old is not None and len(brokers) <= _FEW:
+        replaced = _replace(old, brokers, rows)
+        if replaced is not None:
+            return pool.topic_rows(old.brokers, replaced)
     merged: dict[str, Row] = {} if old is None else dict(zip(old.brokers, old.rows, strict=True))
     for broker, row in zip(brokers, rows, strict=True):
         if row is None:
@@ -90,6 +102,17 @@ def _merge(
         return pool.topic_rows(old.brokers, tuple(map(merged.__getitem__, old.brokers)))
     names = tuple(sorted(merged))
     return pool.topic_rows(names, tuple(map(merged.__getitem__, names)))
+
+
+def _replace(old: TopicRows, brokers: tuple[str, ...], rows: tuple[Row | None, ...]) -> tuple[Row, ...] | None:
+    """The rows when some brokers' rows were replaced and none came or went; else None."""
+    found = list(old.rows)
+    for broker, row in zip(brokers, rows, strict=True):
+        index = bisect_left(old.brokers, broker)
+        if row is None or index == len(old.brokers) or old.brokers[index] != broker:
+            return None
+        found[index] = row
+    return tuple(found)
 
 
 def apply_filters(

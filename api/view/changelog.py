@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from schemas.tables import (
 )
 
 MAX_LIMIT: Final = 1000
+_FIRST_WINDOW: Final = 256
 
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -119,50 +121,110 @@ class ChangeQuery(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
-def read_changes(table: DeltaTable, wanted: ChangeQuery) -> ChangePage:
+class Context(msgspec.Struct, frozen=True):
+    """What a topic's changes are found by: who holds it or ever did, and its order configuration's epochs.
+
+    The table only grows, so what was found up to an epoch stays true.
+    """
+
+    holders: frozenset[str]
+    kv_epochs: frozenset[int]
+    newest_epoch: int
+
+
+NO_CONTEXT: Final = Context(frozenset(), frozenset(), 0)
+
+
+def read_context(table: DeltaTable, topic: str, newest_epoch: int, known: Context = NO_CONTEXT) -> Context:
+    """The context up to an epoch, going on from what is known."""
+    if known.newest_epoch >= newest_epoch:
+        return known
+    queues, kv = query.text(TOPIC_QUEUE_TABLE.name), query.text(KV_CONFIG_TABLE.name)
+    rows = query.select(
+        table,
+        f'SELECT DISTINCT CASE WHEN "tableName" = {kv} THEN NULL ELSE "brokerName" END AS "holder", '  # noqa: S608
+        f'CASE WHEN "tableName" = {kv} THEN "epoch" END AS "kv" '
+        f'FROM t WHERE "epoch" > {known.newest_epoch} AND "epoch" <= {newest_epoch} '
+        f'AND ("tableName" = {kv} OR ("tableName" = {queues} AND "topic" = {query.text(topic)}))',
+    )
+    holders = {name for name in rows["holder"].to_pylist() if name is not None}
+    epochs = [epoch for epoch in rows["kv"].to_pylist() if epoch is not None]
+    if epochs:  # only now the column of keys, which is wide
+        rows = query.select(
+            table,
+            f'SELECT DISTINCT "epoch" FROM t WHERE "epoch" IN ({", ".join(map(str, epochs))}) '  # noqa: S608
+            f'AND "tableName" = {kv} AND "key" = {_order_conf_key(topic)}',
+        )
+        epochs = rows["epoch"].to_pylist()
+    return Context(known.holders | holders, known.kv_epochs | set(epochs), newest_epoch)
+
+
+def read_changes(table: DeltaTable, wanted: ChangeQuery, context: Context) -> ChangePage:
     """One page.
 
-    Narrow columns first: of 3,000,000 rows only the page's own are read with their JSON.
+    First which epochs it is in, from narrow columns and from the newest epochs backwards; then only these epochs' rows
+    with their JSON.
     """
-    holders = query.select(
-        table,
-        f'SELECT DISTINCT "brokerName" FROM t WHERE "topic" = {query.text(wanted.topic)} '  # noqa: S608
-        f'AND "tableName" = {query.text(TOPIC_QUEUE_TABLE.name)}',
-    )["brokerName"].to_pylist()
-    where = _condition(wanted, [name for name in holders if name is not None])
-    direction = "ASC" if wanted.after is not None and wanted.before is None else "DESC"
-    order = ", ".join(f"{column} {direction}" for column in _POSITION)
-    found = query.select(
-        table,
-        f'SELECT "epoch" FROM t WHERE {where} ORDER BY {order} LIMIT {wanted.limit + 1}',  # noqa: S608
-    )["epoch"].to_pylist()
+    where = _condition(wanted, context)
+    forwards = wanted.after is not None and wanted.before is None
+    order = ", ".join(f"{column} {'ASC' if forwards else 'DESC'}" for column in _POSITION)
+    found: list[int] = []
+    for first, last in _windows(wanted, forwards):
+        found += query.select(
+            table,
+            f'SELECT "epoch" FROM t WHERE "epoch" BETWEEN {first} AND {last} AND {where} '  # noqa: S608
+            f"ORDER BY {order} LIMIT {wanted.limit + 1 - len(found)}",
+        )["epoch"].to_pylist()
+        if len(found) > wanted.limit:
+            break
     if not found:
-        cursor = wanted.after or wanted.before
-        return ChangePage([], None, cursor.cursor() if cursor is not None else None)
+        return ChangePage([], None, None if wanted.after is None else wanted.after.cursor())
     rows = query.select(
         table,
         f"SELECT {query.names(ROUTE_CHANGE_TABLE.column_names)} FROM t "  # noqa: S608
         f'WHERE "epoch" BETWEEN {min(found)} AND {max(found)} AND {where} ORDER BY {order} LIMIT {wanted.limit}',
     )
     changes = [_change(row) for row in rows.to_pylist()]
-    if direction == "ASC":
+    if forwards:
         changes.reverse()
-    older = len(found) > wanted.limit if direction == "DESC" else True
+    older = forwards or len(found) > wanted.limit
     return ChangePage(changes, changes[-1].cursor if older else None, changes[0].cursor)
 
 
-def _condition(wanted: ChangeQuery, holders: list[str]) -> str:
-    order_conf = msgspec.json.encode({"namespace": ORDER_TOPIC_CONFIG, "key": wanted.topic}).decode()
-    concerns = [
-        f'"topic" = {query.text(wanted.topic)}',
-        f'("tableName" = {query.text(KV_CONFIG_TABLE.name)} AND "key" = {query.text(order_conf)})',
-    ]
-    if holders:
+def _windows(wanted: ChangeQuery, forwards: bool) -> Iterator[tuple[int, int]]:
+    """Ranges of epochs in the order of the page, each 16 times as long as the one before."""
+    low = wanted.after.epoch if wanted.after is not None else 0
+    high = min(wanted.newest_epoch, wanted.before.epoch) if wanted.before is not None else wanted.newest_epoch
+    length = _FIRST_WINDOW
+    while low <= high:
+        if forwards:
+            yield low, min(high, low + length - 1)
+            low += length
+        else:
+            yield max(low, high - length + 1), high
+            high -= length
+        length *= 16
+
+
+def _order_conf_key(topic: str) -> str:
+    """The key column of a topic's row in the ORDER_TOPIC_CONFIG namespace, as a literal."""
+    return query.text(msgspec.json.encode({"namespace": ORDER_TOPIC_CONFIG, "key": topic}).decode())
+
+
+def _condition(wanted: ChangeQuery, context: Context) -> str:
+    concerns = [f'"topic" = {query.text(wanted.topic)}']
+    if context.kv_epochs:
+        concerns.append(
+            f'("epoch" IN ({", ".join(map(str, sorted(context.kv_epochs)))}) '
+            f'AND "tableName" = {query.text(KV_CONFIG_TABLE.name)} AND "key" = {_order_conf_key(wanted.topic)})'
+        )
+    if context.holders:
         tables = query.texts((BROKER_ADDR_TABLE.name, FILTER_SERVER_TABLE.name))
         concerns.append(
-            f'("brokerName" IN {query.texts(holders)} AND ("tableName" IN {tables} OR "outcome" = \'rejected\'))'
+            f'(("tableName" IN {tables} OR "outcome" = \'rejected\') '
+            f'AND "brokerName" IN {query.texts(sorted(context.holders))})'
         )
-    terms = [f'"epoch" <= {wanted.newest_epoch}', f"({' OR '.join(concerns)})"]
+    terms = [f"({' OR '.join(concerns)})"]
     if wanted.before is not None:
         terms.append(f"({wanted.before.compare('<')})")
     if wanted.after is not None:

@@ -37,7 +37,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from api.view.as_of import iso, parse_as_of, parse_time
-from api.view.changelog import MAX_LIMIT, ChangePage, ChangeQuery, Position, read_changes
+from api.view.changelog import (
+    MAX_LIMIT,
+    NO_CONTEXT,
+    ChangePage,
+    ChangeQuery,
+    Context,
+    Position,
+    read_changes,
+    read_context,
+)
 from api.view.epochs import Epochs, Recent
 from api.view.loader import changes_from, is_local, table_uri
 from api.view.pickup import pick_up_topic_route
@@ -84,6 +93,7 @@ class History:
         self._epochs = Epochs(self._lake_dir)
         self._tables: Recent[DeltaTable] = Recent(_TABLES_KEPT)
         self._routes: Recent[PastRoute] = Recent(_ROUTES_KEPT)
+        self._contexts: Recent[Context] = Recent(_ROUTES_KEPT)
         self._lake = 0
         self._lock = threading.Lock()
         self._readable_from = (0, 0.0)
@@ -145,6 +155,7 @@ class History:
                 self._lake = self._epochs.lake
                 self._tables.clear()
                 self._routes.clear()
+                self._contexts.clear()
                 self._readable_from = (0, 0.0)
 
     def _is_readable(self, cut: Cut | None) -> bool:
@@ -287,10 +298,12 @@ class History:
         self._refresh()
         newest = self._epochs.cut(self._epochs.newest)
         if newest is None:
-            return ChangePage([], None, after or before)
+            return ChangePage([], None, after)
         try:
             table = self._table(ROUTE_CHANGE_TABLE, newest)
-            return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch))
+            context = read_context(table, topic, newest.epoch, self._contexts.get(topic) or NO_CONTEXT)
+            self._contexts.put(topic, context)
+            return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
         except Exception as error:
             raise UnavailableError(f"routeChangeTable cannot be read at the moment: {error}") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -39,6 +40,7 @@ from schemas.tables import (
 
 _CUT_COLUMNS: Final = tuple(name for name in ROUTE_COMMIT_TABLE.column_names if name != "batchId")
 _LARGE_TEXT: Final = ("brokerName", "topic")
+_SLICE_ROWS: Final = 100_000
 _PREIMAGE: Final = "update_preimage"
 _DELETE: Final = "delete"
 
@@ -98,9 +100,9 @@ def commits(table: pa.Table) -> list[Commit]:
                 epoch=row["epoch"],
                 log_offset=row["logOffset"],
                 liveness_offset=row["livenessOffset"],
-                event_time=row["eventTime"],
-                watermark=row["watermark"],
-                commit_time=row["commitTime"],
+                event_time=row["eventTime"].astimezone(UTC),
+                watermark=row["watermark"].astimezone(UTC),
+                commit_time=row["commitTime"].astimezone(UTC),
                 versions=dict(row["versions"]),
                 query_id=row["queryId"],
             ),
@@ -209,9 +211,11 @@ def changes_between(
 
 def _feed(table: DeltaTable, spec: Table, first: int, last: int) -> pa.Table | None:
     """Rows of the change data feed of versions first to last, oldest first, preimages left out."""
+    feed = table.load_cdf(starting_version=first, ending_version=last)
     batches = []
-    for batch in table.load_cdf(starting_version=first, ending_version=last):
-        part = plain_text(pa.table(pa.record_batch(batch)), codes=_LARGE_TEXT if spec is TOPIC_QUEUE_TABLE else ())
+    # Through Arrow: iterating deltalake's own reader keeps the interpreter lock while it reads (measured: 190 ms).
+    for part in _slices(pa.RecordBatchReader.from_stream(feed)):
+        part = plain_text(part, codes=_LARGE_TEXT if spec is TOPIC_QUEUE_TABLE else ())
         part = part.filter(pc.not_equal(part["_change_type"], _PREIMAGE))
         if part.num_rows:
             batches.append(part.append_column(columns.GONE, pc.equal(part["_change_type"], _DELETE)))
@@ -223,6 +227,20 @@ def _feed(table: DeltaTable, spec: Table, first: int, last: int) -> pa.Table | N
         order = pc.sort_indices(rows, sort_keys=[("_commit_version", "ascending"), (columns.GONE, "descending")])
         rows = rows.take(order)
     return rows
+
+
+def _slices(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """A stream in pieces that are neither one per file (a change of 300 partitions) nor all of 3,000,000 rows."""
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in reader:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows >= _SLICE_ROWS:
+            yield pa.Table.from_batches(batches)
+            batches, rows = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches)
 
 
 def plain_text(part: pa.Table, codes: Iterable[str]) -> pa.Table:

@@ -148,6 +148,12 @@ def without_write_perm(group: BrokerGroup) -> BrokerGroup:
     return replace(group, topics=TopicTable({**group.topics.rows, **wiped})) if wiped else group
 
 
+def without_digests(group: BrokerGroup) -> BrokerGroup:
+    """Forget which topic tables are known to be all present: a row of the group was taken away."""
+    live = {key: msgspec.structs.replace(info, topic_config_digest=None) for key, info in group.live.items()}
+    return replace(group, live=live)
+
+
 def _without_live(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
     if key not in group.live and key not in group.filter_servers:
         return group

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipelines.fold.liveness import without_digests
 from pipelines.fold.state import (
     APPLIED,
     UNCHANGED,
@@ -92,9 +93,11 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         everything = first or previous is None or previous.data_version != event.data_version
         if everything or digest != event.topic_config_digest or event.delete_absent_topics:
             if event.topic_config_table is None:
-                # Keep the old version, so that the next registration, with topics, counts as changed.
                 outcome = Outcome("rejected", TOPICS_REQUIRED)
-                data_version = previous.data_version if previous is not None else DataVersion()
+                if previous is None:
+                    return group, outcome
+                # Keep the old version, so that the next registration, with topics, counts as changed.
+                data_version = previous.data_version
                 digest = None
             else:
                 wipe = is_prime_slave and registered.enable_acting_master
@@ -119,7 +122,9 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         topic_config_digest=digest,
         channels=_bound_channels(previous, event, at),
     )
-    registered = replace(registered, live={**group.live, key: live}, filter_servers=_filter_servers(group, event, key))
+    registered = replace(
+        registered, live={**registered.live, key: live}, filter_servers=_filter_servers(group, event, key)
+    )
 
     if outcome is APPLIED and not _differs(group, registered, key):
         outcome = UNCHANGED
@@ -144,17 +149,17 @@ def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool,
     if not updates and not removed:
         return group
     kept = {topic: row for topic, row in rows.items() if topic not in removed} if removed else rows
-    return replace(group, topics=TopicTable({**kept, **updates}))
+    return replace(without_digests(group) if removed else group, topics=TopicTable({**kept, **updates}))
 
 
 def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerGroup:
-    """12: merge static-topic mappings under their own bname; absent ones stay."""
+    """12: merge static-topic mappings under their own bname; absent ones stay.
+
+    An equal one is written anew, too: another group may have mapped the same bname since, and the later offset counts.
+    """
     merged = dict(group.mappings)
     for topic, mapping in event.topic_queue_mapping_info_map.items():
-        row = (topic, mapping.bname or "")
-        present = merged.get(row)
-        if present is None or present.mapping != mapping:
-            merged[row] = RegisteredMapping(mapping, at.offset)
+        merged[topic, mapping.bname or ""] = RegisteredMapping(mapping, at.offset)
     return replace(group, mappings=merged)
 
 

@@ -26,6 +26,7 @@ from schemas.tables import (
 Rows = Mapping[tuple[Any, ...], tuple[Any, ...]]
 
 _json = msgspec.json.Encoder(order="sorted")
+_mapping_json = msgspec.json.Encoder()
 
 
 def _topic_queue(group: BrokerGroup) -> Rows:
@@ -68,9 +69,16 @@ def _filter_server(group: BrokerGroup) -> Rows:
 
 def _mapping(group: BrokerGroup) -> Rows:
     return {
-        (group.broker_name, topic, bname): (_json.encode(entry.mapping).decode(), entry.offset)
+        (group.broker_name, topic, bname): (_mapping_text(entry.mapping), entry.offset)
         for (topic, bname), entry in group.mappings.items()
     }
+
+
+def _mapping_text(mapping: TopicQueueMappingInfo) -> str:
+    """Standard JSON, the same for equal mappings."""
+    ids = mapping.curr_id_map
+    ordered = None if ids is None else dict(sorted(ids.items()))
+    return _mapping_json.encode(msgspec.structs.replace(mapping, curr_id_map=ordered)).decode()
 
 
 _ROWS: Final[dict[str, Callable[[BrokerGroup], Rows]]] = {

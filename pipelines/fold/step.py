@@ -166,7 +166,7 @@ def _resume(state: RouteState, event: Resume, at: At) -> tuple[RouteState, list[
     settled = state
     changes: list[GroupChange | KvChange] = []
     if event.previous_event_time_ms is not None:
-        settled, changes = settle_all(state, event.previous_event_time_ms)
+        settled, changes = settle_all(state, min(event.previous_event_time_ms, at.now_ms))
     gap_ms = resume_gap_ms(state.resumed_ms, event, at)
     groups = {name: resume_group(group, event, gap_ms) for name, group in settled.groups.items()}
     return replace(settled, groups=groups, now_ms=at.now_ms, resumed_ms=at.now_ms), changes

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from pipelines.fold.liveness import without_write_perm
+from pipelines.fold.liveness import without_digests, without_write_perm
 from pipelines.fold.state import APPLIED, UNCHANGED, BrokerGroup, Outcome, TopicTable, replace, without
 from schemas.broker import PERM_READ, PERM_WRITE, QueueRow
 from schemas.events import AddWritePerm, DeleteTopic, RegisterTopic, WipeWritePerm
@@ -21,8 +19,8 @@ def delete_topic(group: BrokerGroup, event: DeleteTopic) -> tuple[BrokerGroup, O
         return group, UNCHANGED
     if event.topic not in group.topics.rows:
         return group, UNCHANGED
-    live = {key: msgspec.structs.replace(info, topic_config_digest=None) for key, info in group.live.items()}
-    return replace(group, topics=TopicTable(without(group.topics.rows, event.topic)), live=live), APPLIED
+    kept = TopicTable(without(group.topics.rows, event.topic))
+    return replace(without_digests(group), topics=kept), APPLIED
 
 
 def register_topic(group: BrokerGroup, event: RegisterTopic) -> tuple[BrokerGroup, Outcome]:

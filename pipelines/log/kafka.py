@@ -298,12 +298,11 @@ class KafkaLog:
         except SetupError:
             close_client()
             raise
-        except AuthorizationError as error:
-            close_client()
-            raise SetupError(f"Kafka does not let us {doing} {self._name}: {error}", log=self._name) from error
         except KafkaError as error:
             close_client()
             why = str(error) or type(error).__name__
+            if doing == "open" and isinstance(error, AuthorizationError):
+                raise SetupError(f"Kafka does not let us open {self._name}: {why}", log=self._name) from error
             raise UnavailableError(
                 f"cannot {doing} the event log {self._name}: {why}", log=self._name, in_doubt=in_doubt
             ) from error

@@ -62,6 +62,9 @@ POLL_S: Final = 0.005
 WAIT_S: Final = 0.1
 """How long the SQLite source waits for a record before it tells Spark that there is none. Spark asks again at once."""
 
+FETCH_WAIT_MS: Final = 10
+"""How long Kafka holds back an answer that has nothing in it."""
+
 _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64()),
     pa.field("eventTime", pa.timestamp("us", tz="UTC")),
@@ -193,7 +196,7 @@ class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a partition, as Arrow. Runs in a worker."""
-        assert isinstance(partition, OffsetRange)  # noqa: S101
+        assert isinstance(partition, OffsetRange)
         path = self._source.path
         with sqlite_errors(path, "read"), closing(connect_reader(path)) as reader:
             offset = partition.start
@@ -256,6 +259,8 @@ def _read_kafka(spark: SparkSession, url: str, start_offset: int, max_records: i
         .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", max_records)
+        # Spark's reader seeks while a fetch is waiting for more, and then waits for that fetch: 500 ms by default.
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .load()
         .selectExpr("offset", "timestamp AS eventTime", "CAST(key AS STRING) AS key", "value AS payload")
     )

@@ -358,6 +358,8 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
         why = "the disk is full. Free some space on it"
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         why = "there is no such file" if doing == "read" and not path.exists() else _why_not_writable(path)
+    elif code == sqlite3.SQLITE_IOERR:
+        why = f"{error} ({error.sqlite_errorname}). The disk is full or failing"
     else:
         why = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     in_doubt = code == sqlite3.SQLITE_IOERR and doing == "append to"

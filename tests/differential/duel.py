@@ -1,9 +1,13 @@
 """One server and the model, side by side: the same steps to both, every answer compared.
 
 The server is reached over the wire only, so the same duel judges the stock NameServer and routelake. It may serve
-thousands of histories: each gets names of its own (`histories.renamed`), the model lives as long as the server, and
-`clean` takes the brokers of a finished history away so that the tables stay small. What never shrinks in RocketMQ (the
-mapping table, KV namespaces, stale live rows) stays in both.
+thousands of histories: each gets names of its own (`histories.renamed`), and `clean` takes the brokers of a finished
+history away so that the tables stay small. What never shrinks in RocketMQ (the mapping table, KV namespaces, stale live
+rows) stays.
+
+`Duel` has the server to itself: its model lives as long as the server, and answers are compared whole. `SharedDuel` is
+one of many that play at the same time, as a slow server needs: each history has a model of its own, and of the answers
+that show everything (cluster info, topic lists, order configuration) only the history's own names are compared.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tests.histories import (
     ADDRESSES,
@@ -32,10 +37,6 @@ from tests.model.route_tables import BrokerAddrInfo
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response, canonical
 
-# The sentinel is registered and unregistered behind a request that the server only queues: when it is gone, that
-# request has been done as well, because one thread takes them in order, under one lock.
-_SENTINEL = {"brokerName": "sentinel", "brokerAddr": "10.255.255.1:1", "clusterName": "sentinels", "brokerId": "0"}
-
 ADMIN = "admin"
 
 
@@ -50,18 +51,30 @@ class TooSlow(Exception):
 class Duel:
     """A connection to one server, and the model of it."""
 
-    def __init__(self, host: str, port: int, model: NameServerModel, *, settle_timeout_s: float = 10.0) -> None:
-        """Connect.
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        model: NameServerModel,
+        *,
+        examples: Iterator[int] | None = None,
+        unregisters_at_once: bool = False,
+        settle_timeout_s: float = 10.0,
+    ) -> None:
+        """Prepare; connections are made when they are needed.
 
         Args:
             host: Of the server.
             port: Of the server.
             model: In the state the server is in, with the same settings.
+            examples: Where the numbers of histories come from; duels that share a server share them.
+            unregisters_at_once: Whether 104 is done when it is answered. RocketMQ only queues it.
             settle_timeout_s: How long a queued effect may take.
         """
         self.host, self.port, self.model = host, port, model
+        self._unregisters_at_once = unregisters_at_once
         self._settle_timeout_s = settle_timeout_s
-        self._examples = itertools.count(1)
+        self._examples = examples or itertools.count(1)
         self._channels: dict[str, RemotingClient] = {}
         self._example = 0
         self._played: list[str] = []
@@ -132,9 +145,9 @@ class Duel:
         """Send one request to both and compare the answers."""
         client = self._client(channel)
         expected = self.model.handle(request, self._now_ms(), client)
-        allowed = [canonical(request, answer) for answer in (expected, *self.model.also_allowed)]
+        allowed = [self._form(request, answer) for answer in (expected, *self.model.also_allowed)]
         answer = client.call(request, binary=binary)
-        actual = canonical(request, answer)
+        actual = self._form(request, answer)
         if actual not in allowed:
             played = "\n  ".join(self._played)
             raise Disagreement(
@@ -143,22 +156,36 @@ class Duel:
             )
         return answer
 
+    def _form(self, request: Request, answer: Response) -> dict[str, Any]:
+        """What is compared of an answer."""
+        return canonical(request, answer)
+
     def _unregister(self, request: Request, channel: str) -> None:
         """104 is answered before it is done: wait until it is."""
-        self._ask(Request(codes.REGISTER_BROKER, dict(_SENTINEL)))
         self.compare(request, channel)
-        self._settle(registered=True)
+        self._settle()
 
-    def _settle(self, *, registered: bool = False) -> None:
-        """Wait until every unregistration the server has queued is done."""
-        if not registered:
-            self._ask(Request(codes.REGISTER_BROKER, dict(_SENTINEL)))
+    def _settle(self) -> None:
+        """Wait until every unregistration the server has queued is done.
+
+        A sentinel is registered, and unregistered behind what was queued: when it is gone, that is done as well,
+        because one thread takes them in order, under one lock.
+        """
+        if self._unregisters_at_once:
+            return
+        sentinel = {
+            "brokerName": f"sentinel-{self._example}",
+            "brokerAddr": "10.255.255.1:1",
+            "clusterName": f"sentinels-{self._example}",
+            "brokerId": "0",
+        }
+        self._ask(Request(codes.REGISTER_BROKER, sentinel))
         deadline = time.monotonic() + self._settle_timeout_s
         while time.monotonic() < deadline:
             # Sent again and again, because an exception in the batch before can take this one with it.
-            self._ask(Request(codes.UNREGISTER_BROKER, dict(_SENTINEL)))
+            self._ask(Request(codes.UNREGISTER_BROKER, sentinel))
             for _ in range(20):
-                group = self._ask(Request(codes.GET_BROKER_MEMBER_GROUP, dict(_SENTINEL)))
+                group = self._ask(Request(codes.GET_BROKER_MEMBER_GROUP, sentinel))
                 if b'"brokerAddrs":{}' in group.body:
                     return
                 time.sleep(0.001)
@@ -268,6 +295,43 @@ class Duel:
     @staticmethod
     def _now_ms() -> int:
         return time.monotonic_ns() // 1_000_000
+
+
+class SharedDuel(Duel):
+    """A duel on a server that plays other histories at the same time.
+
+    Its histories must not change settings (318) nor depend on those of others.
+    """
+
+    def play(self, steps: Iterable[Step], settings: Settings | None = None) -> None:
+        """Play a history against a model of its own.
+
+        Args:
+            steps: The history.
+            settings: What the server was started with.
+        """
+        self.model = NameServerModel(settings)
+        super().play(steps)
+
+    def _form(self, request: Request, answer: Response) -> dict[str, Any]:
+        """Only what bears this history's number."""
+        form = canonical(request, answer)
+        body, suffix = form["body"], f"-{self._example}"
+        if request.code == codes.GET_BROKER_CLUSTER_INFO:
+            form["body"] = {name: _own(table, suffix) for name, table in body.items()}
+            if not any(group["brokerAddrs"] for group in form["body"]["brokerAddrTable"].values()):
+                form["dialect"] = None  # the keys that told were another history's
+        elif body and "topicList" in body:
+            form["body"] = [topic for topic in body["topicList"] if topic.endswith(suffix)]
+        elif body and "table" in body:
+            form["body"] = _own(body["table"], suffix) or None
+        if request.code == codes.GET_KVLIST_BY_NAMESPACE and request.ext.get("namespace") == ORDER_NAMESPACE:
+            form["code"] = codes.SUCCESS  # whether the order configuration exists at all may be another's doing
+        return form
+
+
+def _own(table: dict[str, Any], suffix: str) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key.endswith(suffix)}
 
 
 def audit_requests(example: int = 0) -> list[Request]:

@@ -136,6 +136,7 @@ def test_a_200_kb_registration_and_a_list_of_them(log: EventLog) -> None:
     assert seen == payloads
 
 
+@pytest.mark.usefixtures("fast_crc")
 def test_the_largest_payload_and_key_fit(log: EventLog) -> None:
     payload = b"\xab" * MAX_PAYLOAD_BYTES
     key = "k" * MAX_KEY_BYTES

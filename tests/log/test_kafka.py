@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import os
 import subprocess
 import sys
@@ -203,29 +201,6 @@ def test_a_list_is_one_record_batch(url: str) -> None:
         assert [at.offset for at in appended] == list(range(appended[0].offset, appended[0].offset + 5000))
 
 
-# kafka-python leaves the sockets of failed connections to the garbage collector.
-LEAVES_SOCKETS = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-def leaves_sockets(test: Callable[..., None]) -> Callable[..., None]:
-    """Collect them before another test is blamed."""
-
-    @functools.wraps(test)
-    def wrapped(*args: object, **kwargs: object) -> None:
-        try:
-            test(*args, **kwargs)
-        finally:
-            gc.collect()
-
-    for mark in LEAVES_SOCKETS:
-        wrapped = mark(wrapped)
-    return wrapped
-
-
-@leaves_sockets
 def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
     kafka: Kafka, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,7 +237,6 @@ def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
         assert log.trim(log.end().next_offset, 2**60) == len(payloads) - 1
 
 
-@leaves_sockets
 def test_acknowledged_records_outlive_a_killed_broker(kafka: Kafka, url: str) -> None:
     with contextlib.closing(open_log(url)) as log:
         before = log.append([("k", str(index).encode()) for index in range(100)])
@@ -273,7 +247,6 @@ def test_acknowledged_records_outlive_a_killed_broker(kafka: Kafka, url: str) ->
         assert [record.payload for record in log.read(0)] == [str(index).encode() for index in range(100)] + [b"after"]
 
 
-@leaves_sockets
 def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_log, "CONNECT_TIMEOUT_S", 0.5)
     address = f"127.0.0.1:{free_port()}"

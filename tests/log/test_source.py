@@ -196,6 +196,7 @@ def test_null_keys_and_values_reach_the_stream(
     assert [record[2:] for record in sink.records] == [("k", b""), ("k", None), (None, b"v")]
 
 
+@pytest.mark.usefixtures("fast_crc")
 @pytest.mark.parametrize("stream_backend", ["kafka"], indirect=True)
 def test_a_registration_of_64_mib_reaches_the_stream(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
     payload = os.urandom(1 << 20) * 64

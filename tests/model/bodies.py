@@ -68,7 +68,7 @@ class TopicQueueMappingInfo:
 
 @dataclass
 class Registration:
-    """What the body of REGISTER_BROKER says.
+    """What the body of REGISTER_BROKER says. A JSON null stays null, for Java to stumble over.
 
     Attributes:
         topic_config_table: topicConfigSerializeWrapper.topicConfigTable.
@@ -77,22 +77,36 @@ class Registration:
         filter_server_list: None in the oldest form, which leaves the table untouched.
     """
 
-    topic_config_table: dict[str, TopicConfig]
-    data_version: DataVersion
-    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo]
+    topic_config_table: dict[str, TopicConfig] | None
+    data_version: DataVersion | None
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] | None
     filter_server_list: list[str] | None
 
 
 def parse_json(body: bytes) -> Any:
-    """JSON as fastjson reads it; anything else is an error of the handler."""
+    """JSON as fastjson reads it, which is a little more lenient; anything else is an error of the handler."""
     try:
         return parse_fastjson(body.decode("utf-8"))[0]
     except ValueError as error:
         raise JavaError(str(error)) from error
 
 
+def parse_object(body: bytes) -> dict[str, Any]:
+    """JSON.parseObject into a class.
+
+    Raises:
+        JavaError: It is null, or no object.
+    """
+    value = parse_json(body)
+    if value is None:
+        raise NullPointer
+    if not isinstance(value, dict):
+        raise JavaError("not an object")
+    return value
+
+
 def parse_data_version(value: Any, now_ms: int) -> DataVersion:
-    """DataVersion.decode; an absent timestamp is the time of creation."""
+    """DataVersion.decode; an absent timestamp is the time of creation, an absent counter 0."""
     return DataVersion(value.get("stateVersion", 0), value.get("timestamp", now_ms), value.get("counter", 0))
 
 
@@ -116,22 +130,23 @@ def decode_registration(body: bytes, version: int, compressed: bool, now_ms: int
         # With an old version the filter servers stay null.
         return Registration({}, DataVersion(0, 0, 0), {}, [] if version >= V3_0_11 else None)
     if version < V3_0_11:
-        wrapper = parse_json(body)
-        table, data_version = _topic_table(wrapper, now_ms)
+        table, data_version = _topic_table(parse_object(body), now_ms)
         return Registration(table, data_version, {}, None)
     if compressed:
         return _inflate(body, version, now_ms)
-    envelope = parse_json(body)
+    envelope = parse_object(body)
     wrapper = envelope.get("topicConfigSerializeWrapper", {})
     table, data_version = _topic_table(wrapper, now_ms)
-    mappings = {topic: parse_mapping(value) for topic, value in (wrapper.get("topicQueueMappingInfoMap") or {}).items()}
+    infos = wrapper.get("topicQueueMappingInfoMap", {})
+    mappings = None if infos is None else {topic: parse_mapping(value) for topic, value in infos.items()}
     return Registration(table, data_version, mappings, envelope.get("filterServerList", []))
 
 
-def _topic_table(wrapper: Any, now_ms: int) -> tuple[dict[str, TopicConfig], DataVersion]:
+def _topic_table(wrapper: Any, now_ms: int) -> tuple[dict[str, TopicConfig] | None, DataVersion | None]:
     """TopicConfigSerializeWrapper: topicConfigTable and dataVersion."""
-    table = {name: _topic_config(value) for name, value in wrapper.get("topicConfigTable", {}).items()}
-    return table, parse_data_version(wrapper.get("dataVersion", {}), now_ms)
+    configs, version = wrapper.get("topicConfigTable", {}), wrapper.get("dataVersion", {})
+    table = None if configs is None else {name: _topic_config(value) for name, value in configs.items()}
+    return table, None if version is None else parse_data_version(version, now_ms)
 
 
 def _topic_config(value: Any) -> TopicConfig:
@@ -182,7 +197,7 @@ def _inflate(body: bytes, version: int, now_ms: int) -> Registration:
         at += length
         return data[at - length : at]
 
-    data_version = parse_data_version(parse_json(read_block()), now_ms)
+    data_version = parse_data_version(parse_object(read_block()), now_ms)
     table = {}
     for _ in range(read_int()):
         topic_config = _topic_line(read_block().decode("utf-8"))
@@ -193,7 +208,7 @@ def _inflate(body: bytes, version: int, now_ms: int) -> Registration:
     mappings = {}
     if version >= V5_0_0:
         for _ in range(read_int()):
-            mapping = parse_mapping(parse_json(read_block()))
+            mapping = parse_mapping(parse_object(read_block()))
             if mapping.topic is None:
                 raise NullPointer
             mappings[mapping.topic] = mapping

@@ -11,11 +11,11 @@ Where the Java leaves a choice to hash order, `also_allowed` lists the other ans
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tests.model import codes
-from tests.model.bodies import decode_registration, parse_data_version, parse_json
+from tests.model.bodies import decode_registration, parse_data_version, parse_json, parse_object
 from tests.model.headers import (
     BOOLEAN,
     INT,
@@ -237,7 +237,9 @@ class NameServerModel:
 
     def query_data_version(self, request: Request) -> Response:
         """DefaultRequestProcessor.queryBrokerTopicConfig (322)."""
-        asked = parse_data_version(parse_json(request.body), self._now_ms) if request.body else None
+        asked = None
+        if request.body and parse_json(request.body) is not None:
+            asked = parse_data_version(parse_object(request.body), self._now_ms)
         cluster_name, broker_addr = request.ext.get("clusterName"), request.ext.get("brokerAddr")
         changed = self.tables.is_broker_topic_config_changed(cluster_name, broker_addr, asked)
         self.tables.update_broker_info_update_timestamp(cluster_name, broker_addr, self._now_ms)
@@ -274,7 +276,9 @@ class NameServerModel:
 
     def register_topic(self, request: Request) -> Response:
         """DefaultRequestProcessor.registerTopicToNamesrv (217)."""
-        route = parse_json(request.body) if request.body else {}
+        route: dict[str, Any] = {}
+        if request.body and parse_json(request.body) is not None:
+            route = parse_object(request.body)
         rows = [
             QueueData(
                 row.get("brokerName"),
@@ -379,9 +383,9 @@ class NameServerModel:
         return allowed[0]
 
 
-def _topic_list(topics: list[str], broker_addr: str | None = None) -> Response:
+def _topic_list(topics: Sequence[str | None], broker_addr: str | None = None) -> Response:
     """TopicList.encode."""
-    return Response(codes.SUCCESS, body=encode({"brokerAddr": broker_addr, "topicList": topics}))
+    return Response(codes.SUCCESS, body=encode({"brokerAddr": broker_addr, "topicList": list(topics)}))
 
 
 def _disabled() -> Response:

@@ -155,16 +155,20 @@ def topics_by_cluster(tables: RouteTables, cluster: Any) -> list[str]:
     return [topic for topic, rows in tables.topic_queue_table.items() if any(name in rows for name in names)]
 
 
-def system_topics(tables: RouteTables) -> tuple[list[str], list[str | None]]:
+def system_topics(tables: RouteTables) -> tuple[list[str | None], list[str | None]]:
     """RouteInfoManager.getSystemTopicList.
 
     Returns:
         The cluster and broker names, and every address that may be named beside them.
     """
-    topics: dict[str, None] = {}
+    topics: dict[str | None, None] = {}
     for cluster, names in tables.cluster_addr_table.items():
         topics[cluster] = None
-        topics.update(names)
+        for name in list[str | None](names):
+            if name is None:
+                # TopicList refuses the null, and the swallowed exception ends the list wherever hash order had got to.
+                return list(topics), []
+            topics[name] = None
     addrs = [addr for data in tables.broker_addr_table.values() for addr in data.broker_addrs.values()]
     return list(topics), addrs
 

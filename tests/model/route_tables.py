@@ -63,6 +63,18 @@ def broker_addr_info(cluster_name: str | None, broker_addr: str | None) -> Broke
     return BrokerAddrInfo(cluster_name, broker_addr)
 
 
+def _not_null(value: V | None) -> V:
+    """A dereference."""
+    if value is None:
+        raise NullPointer
+    return value
+
+
+def _state_version(data_version: DataVersion | None) -> int:
+    """DataVersion.getStateVersion."""
+    return _not_null(data_version).state_version
+
+
 @dataclass
 class QueueData:
     """One broker's row of a topic."""
@@ -91,7 +103,7 @@ class BrokerLiveInfo:
 
     last_update_timestamp: int
     heartbeat_timeout_millis: int
-    data_version: DataVersion
+    data_version: DataVersion | None
     channel: Any
     ha_server_addr: str | None
 
@@ -284,11 +296,13 @@ class RouteTables:
         old_broker_addr = addrs.get(broker_id)
         if old_broker_addr is not None and old_broker_addr != broker_addr:
             old_live = self.broker_live_table.find(broker_addr_info(cluster_name, old_broker_addr))
-            if old_live is not None and old_live.data_version.state_version > registration.data_version.state_version:
+            if old_live is not None and _state_version(old_live.data_version) > _state_version(
+                registration.data_version
+            ):
                 self.broker_live_table.remove(broker_addr_info(cluster_name, broker_addr))
                 return False
         # 7
-        if broker_id not in addrs and len(registration.topic_config_table) == 1:
+        if broker_id not in addrs and len(_not_null(registration.topic_config_table)) == 1:
             return True
         # 8
         old_addr = addrs.get(broker_id)
@@ -349,11 +363,13 @@ class RouteTables:
     ) -> None:
         """Steps 10 to 12 of registerBroker."""
         table = registration.topic_config_table
+        if table is None:
+            return
         mappings = registration.topic_queue_mapping_info_map
         broker_name = broker_data.broker_name
         version = registration.data_version
         # 10
-        if self.settings.delete_topic_with_broker_registration and not mappings:
+        if self.settings.delete_topic_with_broker_registration and not _not_null(mappings):
             for topic in [topic for topic, rows in self.topic_queue_table.items() if broker_name in rows]:
                 if topic not in table:
                     rows = self.topic_queue_table[topic]
@@ -370,7 +386,7 @@ class RouteTables:
                 self._create_and_update_queue_data(broker_name, topic_config)
         # 12
         if self.is_broker_topic_config_changed(cluster_name, broker_addr, version) or register_first:
-            for topic, mapping in mappings.items():
+            for topic, mapping in _not_null(mappings).items():
                 self.topic_queue_mapping_info_table.setdefault(topic, {})[mapping.bname] = mapping
 
     def is_broker_topic_config_changed(
@@ -381,7 +397,7 @@ class RouteTables:
         return prev is None or prev != data_version
 
     def is_topic_config_changed(
-        self, cluster_name: str, broker_addr: str, data_version: DataVersion, broker_name: str, topic: Any
+        self, cluster_name: str, broker_addr: str, data_version: DataVersion | None, broker_name: str, topic: Any
     ) -> bool:
         """RouteInfoManager.isTopicConfigChanged."""
         if self.is_broker_topic_config_changed(cluster_name, broker_addr, data_version):

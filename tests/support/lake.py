@@ -179,7 +179,11 @@ class LakeWriter:
             self._append(table, source)
             return
         data = arrow_rows(table, source, nullable=True).append_column("gone", pa.array(removed))
-        same = " AND ".join(f't."{name}" = s."{name}"' for name in table.key)
+        terms = [f't."{name}" = s."{name}"' for name in table.key]
+        for name in table.partition_by:
+            quoted = sorted("'" + str(row[name]).replace("'", "''") + "'" for row in source)
+            terms.append(f't."{name}" IN ({", ".join(quoted)})')
+        same = " AND ".join(terms)
         merge = self._tables[table.name].merge(data, same, source_alias="s", target_alias="t")
         merge = merge.when_matched_delete("s.gone")
         if table.value_columns:

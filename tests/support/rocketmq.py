@@ -24,7 +24,7 @@ QUICK_BROKER: Mapping[str, str] = {
     "maxMessageSize": "262144",
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
-    "timerWheelEnable": "false",
+    "mappedFileSizeTimerLog": "1048576",
     "transientStorePoolEnable": "false",
     "warmMapedFileEnable": "false",
     "haSendHeartbeatInterval": "1000",

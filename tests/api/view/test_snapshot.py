@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.view import advance
 from api.view.rows import EPOCH_START
 from api.view.snapshot import RegistrationResult, RouteView
 from schemas.broker import QueueRow
@@ -206,3 +207,15 @@ def test_filter_servers_follow_their_address() -> None:
 def test_serials_differ() -> None:
     view = RouteView.empty()
     assert len({view.serial, RouteView.empty().serial, apply(view, {}).serial}) == 3
+
+
+def test_the_pool_forgets_what_no_topic_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advance, "_POOL_SLACK", 0)
+    view = view_of(complete({"topicQueueTable": {("b", "t"): queue(), ("b", "u"): queue(nums=0)}}))
+    for nums in range(1, 20):
+        view = apply(view, complete({"topicQueueTable": {("b", "t"): queue(nums=nums)}}))
+        assert view.queue_rows("t") == {"b": QueueRow(nums, nums, 6, 0)}
+        assert view.queue_rows("u") == {"b": QueueRow(0, 0, 6, 0)}
+        assert len(view._pool._rows) <= 5
+    again = apply(view, complete({"topicQueueTable": {("b", "t"): queue(nums=0)}}))
+    assert again.topics["t"] is again.topics["u"]

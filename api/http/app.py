@@ -1,0 +1,236 @@
+"""The HTTP door as an ASGI application: `create_app`.
+
+A request passes: the short lane for plain route queries (`api.http.encoded`), else counting, FastAPI's routing, the
+handler, and for whatever it raises one of the handlers below. Every error is a problem details object.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from api.gateway import Gateway
+from api.http import (
+    routes_admin,
+    routes_brokers,
+    routes_clusters,
+    routes_docs,
+    routes_health,
+    routes_history,
+    routes_kv,
+    routes_topics,
+)
+from api.http.auth import Guard
+from api.http.body import BodyBudget
+from api.http.door import Door
+from api.http.encoded import EncodedRoutes, RouteLane
+from api.http.openapi import DESCRIPTION, TAGS, openapi_document
+from api.http.past import Past
+from api.http.problems import (
+    INTERNAL,
+    METHOD_NOT_ALLOWED,
+    NO_SUCH_ENDPOINT,
+    Kind,
+    Problem,
+    problem_of,
+)
+from api.http.settings import HttpSettings
+from api.http.validation import parameter_problem
+from api.http.watch import ViewWatch
+from api.metrics import Metrics
+from api.view.answers import RouteAnswers
+from api.view.history import History
+from schemas.errors import RoutelakeError
+
+log = structlog.get_logger("routelake.http")
+
+_ROUTE_OPERATION = "getTopicRoute"
+_COUNTED_REFUSALS = frozenset({"unauthorized", "forbidden", "too-large", "request-timeout", "system-busy"})
+
+
+class HttpApp(FastAPI):
+    """FastAPI with the short lane before it. ``door`` is set by `create_app`."""
+
+    door: Door
+    lane: RouteLane
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        began = time.perf_counter()
+        found = None if self.door.guard.protects_reads else self.lane.find(scope)
+        if found is not None:
+            await send(found[0])
+            await send(found[1])
+            self.lane.answered(time.perf_counter() - began)
+            return
+        status = 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await super().__call__(scope, receive, counted)
+        finally:
+            self._count(scope, status, time.perf_counter() - began)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        operation = getattr(scope.get("route"), "operation_id", None) or "other"
+        problem: Kind | None = scope.get("routelake.problem")
+        code = str(int(problem.code)) if problem is not None else "0" if 0 < status < 500 else "1"
+        metrics = self.door.metrics
+        metrics.requests.labels("http", operation, code).inc()
+        if problem is not None and problem.slug in _COUNTED_REFUSALS:
+            metrics.security.labels(problem.slug).inc()
+        if operation == _ROUTE_OPERATION:
+            if problem is not None:
+                metrics.route_errors.labels(code).inc()
+            elif b"wait" not in scope["query_string"]:
+                metrics.route_latency.observe(seconds)
+
+
+def create_app(
+    gateway: Gateway,
+    history: History | None = None,
+    *,
+    settings: HttpSettings | None = None,
+    answers: RouteAnswers | None = None,
+    metrics: Metrics | None = None,
+) -> HttpApp:
+    """The application over a started gateway.
+
+    Args:
+        gateway: Writes and reads go through it. The application must be served on its event loop.
+        history: Answers ``as_of``, ``changes`` and ``epochs``; without it they are 503.
+        settings: Who may write, limits.
+        answers: The cache of encoded routes, if another door of this process has one.
+        metrics: Likewise. What it is given must not observe a gateway yet.
+
+    Raises:
+        SetupError: a token is unusable.
+    """
+    settings = settings or HttpSettings()
+    if answers is None:
+        answers = RouteAnswers(
+            support_acting_master=gateway.settings.support_acting_master,
+            order_message_enable=gateway.settings.order_message_enable,
+        )
+    metrics = metrics or Metrics()
+    metrics.observe(gateway)
+    door = Door(
+        gateway=gateway,
+        past=Past(history, threads=settings.history_threads, queue=settings.history_queue),
+        settings=settings,
+        guard=Guard(settings, gateway.settings.gateway_id),
+        routes=EncodedRoutes(answers),
+        metrics=metrics,
+        watch=ViewWatch(lambda: gateway.view.serial, settings.max_long_polls),
+        budget=BodyBudget(settings.max_bodies_bytes),
+    )
+    app = HttpApp(
+        title="routelake",
+        version=_version(),
+        summary="A RocketMQ NameServer on the lakehouse, over HTTP.",
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False},
+        exception_handlers={
+            RoutelakeError: _on_routelake_error,
+            RequestValidationError: _on_bad_parameter,
+            HTTPException: _on_http_exception,
+            Exception: _on_defect,
+        },
+    )
+    app.door = app.state.door = door
+    app.state.sorted_topics = routes_topics.SortedTopics()
+    app.lane = RouteLane(gateway, door.routes, metrics)
+    for module in (
+        routes_brokers,
+        routes_topics,
+        routes_history,
+        routes_clusters,
+        routes_admin,
+        routes_kv,
+        routes_health,
+        routes_docs,
+    ):
+        app.include_router(module.router)
+    app.openapi = _once(lambda: openapi_document(app))  # type: ignore[method-assign]
+    return app
+
+
+def close_app(app: HttpApp) -> None:
+    """Send long polls home and take no more questions about the past: before the server drains."""
+    app.door.watch.close()
+    app.door.past.close()
+
+
+async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa: ANN401 (FastAPI's type)
+    return _respond(request, problem_of(error), error)
+
+
+async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: ANN401
+    return _respond(request, parameter_problem(error.errors()))
+
+
+async def _on_http_exception(request: Request, error: Any) -> Response:  # noqa: ANN401
+    return _respond(request, _http_problem(request, error))
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    # Starlette raises it again after this answer, so that the server logs its traceback.
+    return _respond(request, Problem(INTERNAL, "this is a defect; the gateway's log says more"), error)
+
+
+def _respond(request: Request, problem: Problem, error: Exception | None = None) -> Response:
+    request.scope["routelake.problem"] = problem.kind
+    if problem.kind is INTERNAL:
+        log.error("request failed", path=request.url.path, error=repr(error))
+    return problem.response()
+
+
+def _http_problem(request: Request, error: HTTPException) -> Problem:
+    """Starlette's own: no such path, or no such method there."""
+    if error.status_code == METHOD_NOT_ALLOWED.status:
+        allowed = dict(error.headers or {}).get("Allow", "")
+        detail = f"{request.method} is not answered here" + (f"; {allowed} is" if allowed else "")
+        return Problem(METHOD_NOT_ALLOWED, detail, headers=error.headers)
+    if error.status_code == NO_SUCH_ENDPOINT.status:
+        return Problem(NO_SUCH_ENDPOINT, "there is no such endpoint; GET /docs lists them")
+    return Problem(INTERNAL, str(error.detail))
+
+
+def _once(make: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+
+    def get() -> dict[str, Any]:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get
+
+
+def _version() -> str:
+    try:
+        return version("routelake")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,115 @@
+"""Pieces of the API description (OpenAPI): answers and errors with examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from api.http.problems import (
+    BAD_BODY,
+    BAD_PARAMETER,
+    BAD_REQUEST,
+    BUSY,
+    FORBIDDEN,
+    MEDIA_TYPE,
+    TIMEOUT,
+    TOO_LARGE,
+    UNAUTHORIZED,
+    UNSUPPORTED_MEDIA,
+    Kind,
+)
+
+Responses = dict[int | str, dict[str, Any]]
+
+READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, BUSY)
+WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, BUSY)
+BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
+
+_NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
+_READ_HEADERS: Final = {
+    "ETag": {
+        "description": "Epoch and fingerprint of the body; send it back as If-None-Match.",
+        "schema": {"type": "string", "examples": ['"5-0d1f62c9a3b8e754"']},
+    },
+    "X-Routelake-Epoch": {"description": "The epoch this answer shows.", "schema": {"type": "integer"}},
+    "X-Routelake-Offset": {"description": "Everything up to this log offset is in.", "schema": {"type": "integer"}},
+}
+
+
+def read(shape: type[BaseModel], example: object, *problems: Kind) -> Responses:
+    """Answers of a read with entity tags."""
+    return {
+        200: {
+            "model": shape,
+            "description": "The answer.",
+            "headers": _READ_HEADERS,
+            "content": {"application/json": {"example": example}},
+        },
+        304: _NOT_MODIFIED,
+        **errors(*READ_PROBLEMS, *problems),
+    }
+
+
+def write(shape: type[BaseModel], example: Mapping[str, Any], *problems: Kind) -> Responses:
+    """Answers of a write: visible, or durable only."""
+    durable = {**{name: example[name] for name in ("offset", "eventTime")}, "visible": False, "epoch": 4}
+    return {
+        200: {
+            "model": shape,
+            "description": "Durable, and visible in this gateway's answers.",
+            "content": {"application/json": {"example": example}},
+        },
+        202: {
+            "model": shape,
+            "description": "Durable; not visible yet. Pass `offset` as `wait_for` to a read.",
+            "content": {
+                "application/json": {
+                    "example": {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})}
+                }
+            },
+        },
+        **errors(*WRITE_PROBLEMS, *problems),
+    }
+
+
+def plain(shape: type[BaseModel], example: object, description: str) -> dict[str, Any]:
+    """One JSON answer."""
+    return {"model": shape, "description": description, "content": {"application/json": {"example": example}}}
+
+
+def errors(*kinds: Kind) -> Responses:
+    """Answers that are problems, each kind with an example."""
+    found: Responses = {}
+    for kind in dict.fromkeys(kinds):
+        entry = found.setdefault(
+            kind.status,
+            {
+                "description": kind.title,
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}, "examples": {}}},
+            },
+        )
+        if kind.title not in entry["description"]:
+            entry["description"] += f"; {kind.title[0].lower()}{kind.title[1:]}"
+        entry["content"][MEDIA_TYPE]["examples"][kind.slug] = {
+            "summary": kind.title,
+            "value": kind.body(kind.example, kind.members),
+        }
+    return found
+
+
+def body(model: type[BaseModel], **examples: tuple[str, Any]) -> dict[str, Any]:
+    """A request body, for ``openapi_extra``: examples are (summary, value)."""
+    listed = {name: {"summary": summary, "value": value} for name, (summary, value) in examples.items()}
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": f"#/components/schemas/{model.__name__}"},
+                    "examples": listed,
+                }
+            },
+        }
+    }

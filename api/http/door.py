@@ -1,0 +1,37 @@
+"""What every handler of the HTTP door needs, in one place: made once by `create_app`, found by `door_of`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from api.gateway import Gateway
+from api.http.auth import Guard
+from api.http.body import BodyBudget
+from api.http.encoded import EncodedRoutes
+from api.http.past import Past
+from api.http.settings import HttpSettings
+from api.http.watch import ViewWatch
+from api.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The parts. ``past`` answers questions about earlier cuts."""
+
+    gateway: Gateway
+    past: Past
+    settings: HttpSettings
+    guard: Guard
+    routes: EncodedRoutes
+    metrics: Metrics
+    watch: ViewWatch
+    budget: BodyBudget
+
+
+def door_of(request: Request) -> Door:
+    """The door that a request came in through."""
+    door = request.app.state.door
+    assert isinstance(door, Door)
+    return door

@@ -1,0 +1,68 @@
+"""Headers of reads: which cut an answer shows, and its entity tag, ``"<epoch>-<fingerprint of the body>"``.
+
+The epoch says which cut an answer shows. The fingerprint decides whether a client's copy is still good: it stays the
+same through epochs that changed something else, on every gateway, through restarts, and it differs when a lake was
+replaced and its epochs started again. So If-None-Match compares fingerprints only.
+
+A missing resource has the tag ``"<epoch>-none"``: with it, a long poll waits for a topic to come into being.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from api.http.problems import rfc3339
+from api.view.rows import Cut
+
+JSON: Final = "application/json"
+NOTHING: Final = "none"
+"""Fingerprint of what is not there."""
+
+_TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
+
+
+class Position(NamedTuple):
+    """The cut an answer shows. ``event_time`` is told for cuts of the past only."""
+
+    epoch: int
+    offset: int
+    event_time: datetime | None = None
+
+    @classmethod
+    def of(cls, cut: Cut) -> Position:
+        """A cut of the past."""
+        return cls(cut.epoch, cut.log_offset, cut.event_time)
+
+    def headers(self) -> dict[str, str]:
+        """As headers."""
+        found = {"x-routelake-epoch": str(self.epoch), "x-routelake-offset": str(self.offset)}
+        if self.event_time is not None:
+            found["x-routelake-event-time"] = rfc3339(self.event_time)
+        return found
+
+
+def read_headers(position: Position, print_: str) -> dict[str, str]:
+    """ETag, position, and that a copy must be checked before it is used again."""
+    return {"etag": entity_tag(position.epoch, print_), "cache-control": "no-cache", **position.headers()}
+
+
+def fingerprint(body: bytes) -> str:
+    """Of a body."""
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+def entity_tag(epoch: int, print_: str) -> str:
+    """The ETag of a body with this fingerprint, at this epoch."""
+    return f'"{epoch}-{print_}"'
+
+
+def matches(if_none_match: str, print_: str) -> bool:
+    """Whether a client's If-None-Match names this content. A header that is none matches nothing."""
+    if if_none_match.strip() == "*":
+        return print_ != NOTHING
+    if _TAG.sub("", if_none_match).strip(" \t,"):
+        return False
+    return any(opaque.rpartition("-")[2] == print_ for opaque in _TAG.findall(if_none_match))

@@ -1,0 +1,141 @@
+"""uvicorn's HTTP protocol with what it lacks: deadlines and bounds on the head of a request, and on slow bodies.
+
+uvicorn waits for a head or a body for ever. Here a head must be complete ``header_timeout_s`` after its first byte (or
+after connecting) and stay within ``max_header_bytes``, and a message must be complete a little after the application's
+own deadline for bodies. A client that goes on sending after its request was answered (413, say) is listened to for
+`LINGER_S`, so that it can read the answer before the connection goes.
+
+Pattern: Kludex/uvicorn#157.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, TIMEOUT, TOO_LARGE, Kind
+from api.http.settings import HttpSettings
+from api.metrics import Metrics
+
+LINGER_S: Final = 2.0
+_GRACE_S: Final = 5.0
+_REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
+
+
+def guarded_protocol(settings: HttpSettings, metrics: Metrics) -> type[HttpToolsProtocol]:
+    """The protocol class for uvicorn's ``http`` option."""
+
+    class Guarded(GuardedProtocol):
+        limits = settings
+        counts = metrics
+
+    return Guarded
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection. Made by uvicorn, through `guarded_protocol`."""
+
+    limits: HttpSettings
+    counts: Metrics
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._in_head = True
+        self._head_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    # --- the connection ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, unless there are too many."""
+        super().connection_made(transport)
+        self.counts.connections.labels("http").inc()
+        if len(self.connections) > self.limits.max_connections:
+            self._refuse(BUSY, 503, "too many connections")
+        else:
+            self._arm(self.limits.header_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._disarm()
+        self.counts.connections.labels("http").dec()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; bound what is not yet a request."""
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._deadline is None:
+                self._arm(self.limits.header_timeout_s)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > self.limits.max_header_bytes and not self.transport.is_closing():
+            self._refuse(TOO_LARGE, 431, f"the head is larger than {self.limits.max_header_bytes} bytes")
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP."""
+        self._refuse(BAD_REQUEST, 400, msg)
+
+    # --- the parser ---
+
+    def on_headers_complete(self) -> None:
+        """The head is there; the body has its own deadline."""
+        self._in_head = False
+        self._head_bytes = 0
+        self._arm(self.limits.body_timeout_s + _GRACE_S)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request is there; the next head may take as long as the connection may be idle."""
+        self._in_head = True
+        self._head_bytes = 0
+        self._disarm()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Answered: whatever is still coming of this request is not waited for."""
+        super().on_response_complete()
+        if not self._in_head and self.cycle.response_complete:
+            self._arm(LINGER_S)
+
+    # --- deadlines ---
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(seconds, self._too_slow)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if self.transport.is_closing():
+            return
+        self.counts.security.labels(TIMEOUT.slug).inc()
+        if self._in_head and self._head_bytes:
+            self._refuse(TIMEOUT, 408, f"the head was not complete after {self.limits.header_timeout_s:g} s")
+        else:
+            self.transport.close()
+
+    def _refuse(self, kind: Kind, status: int, detail: str) -> None:
+        """Answer by hand, if no other answer is under way, and close."""
+        if not self.cycle or self.cycle.response_complete:  # None before the first request
+            body = json.dumps({**kind.body(detail), "status": status}).encode()
+            head = (
+                f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+        self.transport.close()

@@ -1,0 +1,99 @@
+"""What all reads share: parameters, waiting for an offset, entity tags, the epoch in the headers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import Request
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from starlette.responses import Response
+
+from api.http.door import Door, door_of
+from api.http.etag import JSON, Position, fingerprint, matches, read_headers
+from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
+from api.http.validation import parse_number, parse_seconds
+from schemas.codes import MAX_LONG
+
+MAX_WAIT_MS: Final = 30_000
+DEFAULT_WAIT_MS: Final = 5_000
+MAX_LONG_POLL_S: Final = 300.0
+
+
+def number(*, least: int = 0, most: int = MAX_LONG) -> tuple[BeforeValidator, WithJsonSchema]:
+    """A whole number in a query string: validator and schema."""
+
+    def parse(text: object) -> object:
+        return parse_number(text, least=least, most=most) if isinstance(text, str) else text
+
+    return BeforeValidator(parse), WithJsonSchema({"type": "integer", "minimum": least, "maximum": most})
+
+
+def seconds(most: float) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Seconds in a query string: validator and schema."""
+
+    def parse(text: object) -> object:
+        return parse_seconds(text, most=most) if isinstance(text, str) else text
+
+    return BeforeValidator(parse), WithJsonSchema({"type": "number", "minimum": 0, "maximum": most})
+
+
+Offset = Annotated[int, *number()]
+WaitMs = Annotated[int, *number(most=MAX_WAIT_MS)]
+
+
+class ReadQuery(BaseModel):
+    """Parameters of every read. An unknown parameter is refused: a misspelt ``as_of`` must not answer from today."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wait_for: Offset | None = Field(
+        None, description="Answer only when everything up to this log offset (the token of a write) is visible here."
+    )
+    wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="How long `wait_for` may wait, in milliseconds.")
+
+
+def now(door: Door) -> Position:
+    """The cut that the view shows."""
+    return Position(door.gateway.view.epoch, door.gateway.folded_offset)
+
+
+async def begin(request: Request, query: ReadQuery) -> Door:
+    """Let a read in, and wait for the offset it asks for.
+
+    Raises:
+        Problem: no token, a parameter given twice, or the offset is not visible in time.
+    """
+    door = door_of(request)
+    door.guard.reader(request)
+    check_once(request)
+    offset = query.wait_for
+    if offset is not None and not await door.gateway.wait_for(offset, query.wait_timeout / 1000):
+        raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
+    return door
+
+
+def check_once(request: Request) -> None:
+    """Refuse a query parameter that is given twice: which one was meant?
+
+    Raises:
+        Problem: 400.
+    """
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name in seen:
+            raise fields_problem(BAD_PARAMETER, [FieldError(name, "is given twice")])
+        seen.add(name)
+
+
+def if_none_match(request: Request) -> str:
+    """The header, its lines joined; empty without one."""
+    return ", ".join(request.headers.getlist("if-none-match"))
+
+
+def answer(request: Request, body: bytes, position: Position) -> Response:
+    """200 with a JSON body, or 304 when the client has it."""
+    print_ = fingerprint(body)
+    headers = read_headers(position, print_)
+    if matches(if_none_match(request), print_):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, JSON)

@@ -1,0 +1,101 @@
+"""Admin commands on topics and brokers. Who may send them: `api.http.auth`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from api.gateway import Receipt
+from api.http.describe import write
+from api.http.door import door_of
+from api.http.reads import check_once
+from api.http.routes_brokers import RECEIPT_EXAMPLE
+from api.http.routes_topics import Cluster, TopicPath, checked_name
+from api.http.shapes import AddShape, ReceiptShape, WipeShape
+from api.http.writes import ACCEPTED, receipt_answer, verdict
+from api.names import broker_name_problem, topic_problem
+from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
+
+router = APIRouter(prefix="/v1", tags=["admin"])
+
+BrokerPath = Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])]
+
+
+class DeleteTopicQuery(BaseModel):
+    """Parameters of a deletion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cluster: Cluster = Field(None, description="Only the rows of this cluster's brokers. Absent: everywhere.")
+
+
+@router.delete(
+    "/topics/{topic:path}",
+    operation_id="deleteTopic",
+    summary="Delete a topic in the NameServer",
+    responses=write(ReceiptShape, RECEIPT_EXAMPLE),
+)
+async def delete_topic(request: Request, topic: TopicPath, query: Annotated[DeleteTopicQuery, Query()]) -> Response:
+    """DELETE_TOPIC_IN_NAMESRV (216): removes the topic's rows. The brokers keep the topic; delete it there first.
+
+    A broker that still has the topic writes it again with its next registration. Static mappings stay. Deleting what
+    does not exist is `unchanged`.
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    check_once(request)
+    if topic not in door.gateway.view.topics:  # whatever the wire let in can be deleted
+        checked_name(topic_problem(topic), "topic")
+    receipt = await door.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
+    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
+
+
+@router.post(
+    "/brokers/{brokerName}/wipe-write-perm",
+    operation_id="wipeWritePerm",
+    summary="Take a broker out of writing",
+    responses=write(WipeShape, {**RECEIPT_EXAMPLE, "wipeTopicCount": 12}),
+)
+async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response:
+    """WIPE_WRITE_PERM_OF_BROKER (205): clears the write bit of every topic on this broker.
+
+    Lasts until the broker registers with a new dataVersion. Needs no body.
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    _check_broker(request, broker_name)
+    receipt = await door.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
+    count = _result(receipt, "wipeTopicCount")
+    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED), wipeTopicCount=count)
+
+
+@router.post(
+    "/brokers/{brokerName}/add-write-perm",
+    operation_id="addWritePerm",
+    summary="Put a broker back into writing",
+    responses=write(AddShape, {**RECEIPT_EXAMPLE, "addTopicCount": 12}),
+)
+async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
+    """ADD_WRITE_PERM_OF_BROKER (327): sets the permission of every topic on this broker to 6 (read and write).
+
+    As in RocketMQ, TBW102 loses its inherit bit by that. Needs no body.
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    _check_broker(request, broker_name)
+    receipt = await door.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
+    count = _result(receipt, "addTopicCount")
+    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED), addTopicCount=count)
+
+
+def _check_broker(request: Request, broker_name: str) -> None:
+    if broker_name not in door_of(request).gateway.view.groups:
+        checked_name(broker_name_problem(broker_name), "brokerName")
+
+
+def _result(receipt: Receipt, name: str) -> object:
+    found = receipt.outcome.result if receipt.outcome is not None else None
+    return (found or {}).get(name)

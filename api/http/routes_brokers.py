@@ -1,0 +1,156 @@
+"""The ingest endpoint: what a broker tells a NameServer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.gateway import reflected
+from api.http.describe import BODY_PROBLEMS, body, write
+from api.http.door import Door, door_of
+from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
+from api.http.problems import REFUSED
+from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
+from api.http.writes import APPLIED, UNCHANGED, read_body, receipt_answer, verdict
+from api.view.snapshot import ORDER_TOPIC_CONFIG
+from schemas.events import RegisterBroker
+
+router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
+
+_IDENTITY: Final = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
+_TOPIC: Final = {
+    "topicName": "orders",
+    "readQueueNums": 8,
+    "writeQueueNums": 8,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": False,
+    "attributes": {},
+}
+_VERSION: Final = {"stateVersion": 0, "timestamp": 1767225600000, "counter": 1}
+MASTER_EXAMPLE: Final[dict[str, Any]] = {
+    **_IDENTITY,
+    "brokerId": 0,
+    "haServerAddr": "10.0.0.1:10912",
+    "enableActingMaster": False,
+    "filterServerList": [],
+    "topicConfigSerializeWrapper": {
+        "dataVersion": _VERSION,
+        "topicConfigTable": {"orders": _TOPIC, "payments": {"readQueueNums": 4, "writeQueueNums": 4}},
+    },
+}
+SLAVE_EXAMPLE: Final[dict[str, Any]] = {
+    **_IDENTITY,
+    "brokerAddr": "10.0.0.2:10911",
+    "brokerId": 1,
+    "haServerAddr": "10.0.0.2:10912",
+    "enableActingMaster": True,
+    "heartbeatTimeoutMillis": 10000,
+    "zoneName": "zone-1",
+    "topicConfigSerializeWrapper": {"dataVersion": _VERSION, "topicConfigTable": {}},
+}
+RECEIPT_EXAMPLE: Final[dict[str, Any]] = {
+    "offset": 17,
+    "eventTime": "2026-01-01T00:00:00.000Z",
+    "visible": True,
+    "epoch": 5,
+    "outcome": "applied",
+}
+
+
+@router.post(
+    "/register",
+    operation_id="registerBroker",
+    summary="Register a broker",
+    responses=write(
+        RegistrationShape,
+        {**RECEIPT_EXAMPLE, "orderTopicConf": {"orders": "broker-a:8"}},
+        *BODY_PROBLEMS,
+        REFUSED,
+    ),
+    openapi_extra=body(
+        RegisterBrokerBody,
+        master=("a master with two topics", MASTER_EXAMPLE),
+        slave=("a slave that may act as master", SLAVE_EXAMPLE),
+    ),
+)
+async def register(request: Request) -> Response:
+    """REGISTER_BROKER (103): a broker, its address, its topics.
+
+    An idempotent fact: sending it again is a heartbeat. Rows of known topics are written only when `dataVersion`
+    differs from the last one; topics that are absent stay, unless deleteTopicWithBrokerRegistration is on. A first
+    registration with exactly one topic is refused (409, SINGLE_TOPIC_REFUSED), and so is one whose brokerId is held by
+    a living address with a higher stateVersion (409, STATE_VERSION_CONFLICT).
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    gateway = door.gateway
+    delete_absent = gateway.settings.delete_topic_with_broker_registration
+
+    def convert(model: RegisterBrokerBody) -> RegisterBroker:
+        return model.event(actor, delete_absent_topics=delete_absent)
+
+    limit = door.settings.max_body_bytes
+    event, size = await read_body(request, door, RegisterBrokerBody, convert, max_bytes=limit)
+    door.metrics.registration_bytes.observe(size)
+    known = reflected(gateway.view, event)
+    receipt = await gateway.register(event)
+    outcome = verdict(receipt, UNCHANGED if known else APPLIED)
+    door.metrics.registrations.labels("http", outcome).inc()
+    result = gateway.view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
+    return receipt_answer(
+        door,
+        receipt,
+        outcome,
+        masterAddr=result.master_addr,
+        haServerAddr=result.ha_server_addr,
+        orderTopicConf=_order_topic_conf(door),
+    )
+
+
+def _order_topic_conf(door: Door) -> dict[str, str] | None:
+    if not door.gateway.settings.return_order_topic_config_to_broker:
+        return None
+    return door.gateway.view.kv_list(ORDER_TOPIC_CONFIG)
+
+
+@router.post(
+    "/heartbeat",
+    operation_id="heartbeat",
+    summary="Say that a broker is alive",
+    responses=write(HeartbeatShape, {**RECEIPT_EXAMPLE, "outcome": "unchanged", "known": True}, *BODY_PROBLEMS),
+    openapi_extra=body(BrokerHeartbeatBody, heartbeat=("a heartbeat", _IDENTITY)),
+)
+async def heartbeat(request: Request) -> Response:
+    """BROKER_HEARTBEAT (904): moves the broker's deadline. Has no effect for a broker that is not registered.
+
+    Answered when it is durable. `known` tells whether this gateway shows the broker as live; if not, register.
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    event, _ = await read_body(request, door, BrokerHeartbeatBody, lambda model: model.event(actor))
+    known = door.gateway.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
+    receipt = await door.gateway.heartbeat(event)
+    return receipt_answer(door, receipt, verdict(receipt, UNCHANGED), known=known)
+
+
+@router.post(
+    "/unregister",
+    operation_id="unregisterBroker",
+    summary="Unregister a broker",
+    responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    openapi_extra=body(UnregisterBrokerBody, unregister=("a broker that shuts down", {**_IDENTITY, "brokerId": 0})),
+)
+async def unregister(request: Request) -> Response:
+    """UNREGISTER_BROKER (104): removes an address; the last one of a brokerName takes its queue rows along.
+
+    `outcome` is unchanged when nothing was known about it.
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    event, _ = await read_body(request, door, UnregisterBrokerBody, lambda model: model.event(actor))
+    receipt = await door.gateway.command(event)
+    return receipt_answer(door, receipt, verdict(receipt, UNCHANGED))

@@ -1,0 +1,137 @@
+"""Clusters and brokers, as the view shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api.http.describe import read
+from api.http.etag import NOTHING, read_headers
+from api.http.problems import NOT_FOUND, Problem
+from api.http.reads import ReadQuery, answer, begin, now
+from api.http.routes_topics import Cluster, IfNoneMatch
+from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
+from api.view.pickup import broker_data
+from api.view.rows import LiveRow
+from api.view.snapshot import RouteView
+from schemas.rocketmq_json import encode_broker_data
+
+router = APIRouter(prefix="/v1", tags=["clusters"])
+
+_encode = msgspec.json.Encoder().encode
+
+_DATA: Final[dict[str, Any]] = {
+    "brokerAddrs": {"0": "10.0.0.1:10911"},
+    "brokerName": "broker-a",
+    "cluster": "DefaultCluster",
+    "enableActingMaster": False,
+}
+_LIVE: Final[dict[str, Any]] = {
+    "clusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerAddr": "10.0.0.1:10911",
+    "brokerId": 0,
+    "haServerAddr": "10.0.0.1:10912",
+    "lastUpdateTimestamp": 1767225600000,
+    "heartbeatTimeoutMillis": 120000,
+    "expireTimestamp": 1767225720000,
+    "dataVersion": {"stateVersion": 0, "timestamp": 1767225600000, "counter": 1},
+}
+
+
+class BrokersQuery(ReadQuery):
+    """Parameters of the broker list."""
+
+    cluster: Cluster = Field(None, description="Only brokers that registered into this cluster.")
+
+
+@router.get(
+    "/clusters",
+    operation_id="getClusters",
+    summary="Every broker group and cluster",
+    responses=read(
+        ClusterInfoShape,
+        {"brokerAddrTable": {"broker-a": _DATA}, "clusterAddrTable": {"DefaultCluster": ["broker-a"]}},
+    ),
+)
+async def get_clusters(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the true ones, acting masters or not."""
+    door = await begin(request, query)
+    position, view = now(door), door.gateway.view
+    tables = {
+        "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
+        "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
+    }
+    return answer(request, _encode(tables), position)
+
+
+@router.get(
+    "/brokers",
+    operation_id="listBrokers",
+    summary="Live brokers",
+    responses=read(BrokerListShape, {"brokers": [_LIVE]}),
+)
+async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
+
+    Times of heartbeats reach the tables every few seconds, so `lastUpdateTimestamp` may be that old; expiry does not
+    depend on it.
+    """
+    door = await begin(request, query)
+    position, view = now(door), door.gateway.view
+    rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
+    return answer(request, _encode({"brokers": _live_list(view, rows)}), position)
+
+
+@router.get(
+    "/brokers/{brokerName}",
+    operation_id="getBroker",
+    summary="One broker group",
+    responses=read(BrokerShape, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND),
+)
+async def get_broker(
+    request: Request,
+    broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
+    query: Annotated[ReadQuery, Query()],
+    _: IfNoneMatch = None,
+) -> Response:
+    """A broker group: its addresses by brokerId, how many topics it holds, and its live rows."""
+    door = await begin(request, query)
+    position, view = now(door), door.gateway.view
+    rows = view.live_rows(broker_name)
+    if broker_name not in view.groups:
+        raise Problem(NOT_FOUND, f"there is no broker group {broker_name!r}", headers=read_headers(position, NOTHING))
+    found = msgspec.json.decode(_group_json(view, broker_name))
+    found["topicCount"] = view.topic_count(broker_name)
+    found["live"] = _live_list(view, rows.values())
+    return answer(request, _encode(found), position)
+
+
+def _group_json(view: RouteView, name: str) -> msgspec.Raw:
+    return msgspec.Raw(encode_broker_data(broker_data(view.groups[name]), numeric_keys=False))
+
+
+def _live_list(view: RouteView, rows: Iterable[LiveRow]) -> list[dict[str, Any]]:
+    ordered = sorted(rows, key=lambda row: (row.cluster_name, row.broker_name, row.broker_addr))
+    return [_live(view, row) for row in ordered]
+
+
+def _live(view: RouteView, row: LiveRow) -> dict[str, Any]:
+    members = view.broker_member_group(row.broker_name).items()
+    found: dict[str, Any] = {
+        "clusterName": row.cluster_name,
+        "brokerName": row.broker_name,
+        "brokerAddr": row.broker_addr,
+        "brokerId": next((broker_id for broker_id, addr in members if addr == row.broker_addr), None),
+        "haServerAddr": row.ha_server_addr,
+        "lastUpdateTimestamp": row.last_update_timestamp,
+        "heartbeatTimeoutMillis": row.heartbeat_timeout_millis,
+        "expireTimestamp": row.expire_timestamp,
+        "dataVersion": row.data_version,
+    }
+    return {name: value for name, value in found.items() if value is not None}

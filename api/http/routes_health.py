@@ -1,0 +1,133 @@
+"""Whether the process is alive, whether it is ready, and its metrics."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.gateway import Gateway
+from api.http.describe import errors, plain
+from api.http.door import door_of
+from api.http.etag import JSON
+from api.http.problems import UNAUTHORIZED
+from api.http.shapes import HealthShape, ReadyShape
+from api.metrics import CONTENT_TYPE
+
+router = APIRouter(tags=["health"])
+
+_encode = msgspec.json.Encoder().encode
+_NO_STORE: Final = {"cache-control": "no-store"}
+
+_MAX_EPOCHS_BEHIND: Final = 50
+"""A view further behind the fold than this is not fresh."""
+
+_OK: Final[dict[str, Any]] = {"ok": True}
+_READY: Final = {"ready": True, "epoch": 5, "offset": 17, "checks": {"view": _OK, "log": _OK, "fold": _OK}}
+_NOT_READY: Final = {
+    "ready": False,
+    "epoch": 0,
+    "offset": -1,
+    "checks": {"view": _OK, "log": _OK, "fold": {"ok": False, "reason": "the fold has not run on this lake yet"}},
+}
+
+
+@router.get(
+    "/healthz",
+    operation_id="health",
+    summary="Is the process alive?",
+    responses={200: plain(HealthShape, {"status": "ok", "uptimeSeconds": 12.5}, "It is.")},
+)
+async def health(request: Request) -> Response:
+    """Answers 200 as long as the event loop turns. Restart the process when it does not."""
+    uptime_s = round(time.monotonic() - door_of(request).gateway.started_s, 3)
+    return Response(_encode({"status": "ok", "uptimeSeconds": uptime_s}), 200, _NO_STORE, JSON)
+
+
+@router.get(
+    "/readyz",
+    operation_id="ready",
+    summary="Is everything there?",
+    responses={
+        200: plain(ReadyShape, _READY, "Everything is there."),
+        503: plain(ReadyShape, _NOT_READY, "Something is missing; `checks` says what. Routes are served all the same."),
+    },
+)
+async def ready(request: Request) -> Response:
+    """200 when the tables can be read, the event log can be written, and the fold is alive and keeps up.
+
+    A gateway that is not ready goes on serving the routes it last saw.
+    """
+    door = door_of(request)
+    gateway = door.gateway
+    checks = {
+        "view": _check(view_problem(gateway)),
+        "log": _check("the event log refuses appends; see the gateway's log" if gateway.log_failing else None),
+        "fold": _check(fold_problem(gateway, stale_s=door.settings.fold_stale_s, now_s=time.time())),
+    }
+    is_ready = all(check["ok"] for check in checks.values())
+    found = {
+        "ready": is_ready,
+        "epoch": gateway.view.epoch,
+        "offset": gateway.folded_offset,
+        "checks": checks,
+    }
+    return Response(_encode(found), 200 if is_ready else 503, _NO_STORE, JSON)
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The text exposition format.",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": "routelake_epoch 5.0\n"}},
+        },
+        **errors(UNAUTHORIZED),
+    },
+)
+async def metrics(request: Request) -> Response:
+    """Counters, latencies and gauges. No label holds a topic."""
+    door = door_of(request)
+    door.guard.reader(request)
+    return Response(door.metrics.text(), 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
+
+
+def view_problem(gateway: Gateway) -> str | None:
+    """Why the view cannot be relied on; None when it can, an empty lake included."""
+    status = gateway.follower.status()
+    if status.failing:
+        return f"the tables cannot be read: {status.last_error}"
+    fold = gateway.fold_status
+    if fold is not None and fold.epoch - status.epoch > _MAX_EPOCHS_BEHIND:
+        return f"the view is at epoch {status.epoch}, the fold at {fold.epoch}"
+    return None
+
+
+def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | None:
+    """Why the fold cannot be relied on.
+
+    Args:
+        gateway: Which has its status.
+        stale_s: Not heard of for this long is not alive.
+        now_s: Seconds since the epoch.
+    """
+    status = gateway.fold_status
+    if status is None:
+        return "the fold has not run on this lake yet"
+    age_s = now_s - status.time_ms / 1000
+    if age_s > stale_s:
+        return f"the fold was last heard of {age_s:.0f} s ago"
+    behind = gateway.started_offset - gateway.folded_offset
+    if behind > 0 and time.monotonic() - gateway.started_s > stale_s:
+        return f"the fold is {behind} events behind the start of this gateway"
+    return None
+
+
+def _check(reason: str | None) -> dict[str, Any]:
+    return _OK if reason is None else {"ok": False, "reason": reason}

@@ -1,0 +1,136 @@
+"""The past: who changed what, and which epochs there are. The route of the past is in `api.http.routes_topics`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api.http.describe import read
+from api.http.problems import rfc3339
+from api.http.reads import ReadQuery, answer, begin, now, number
+from api.http.routes_topics import IfNoneMatch, TopicPath
+from api.http.shapes import ChangesShape, EpochsShape
+from api.view.changelog import MAX_LIMIT, ChangePage
+from api.view.rows import Cut
+from schemas.codes import MAX_LONG
+
+router = APIRouter(prefix="/v1", tags=["history"])
+
+_encode = msgspec.json.Encoder().encode
+_TIME: Final = "2026-01-01T00:00:00.000Z"
+
+CHANGE_EXAMPLE: Final[dict[str, Any]] = {
+    "epoch": 6,
+    "offset": 18,
+    "seq": 0,
+    "eventTime": _TIME,
+    "command": "WIPE_WRITE_PERM_OF_BROKER",
+    "outcome": "applied",
+    "reason": None,
+    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
+    "tableName": "topicQueueTable",
+    "brokerName": "broker-a",
+    "topic": "orders",
+    "key": {"brokerName": "broker-a", "topic": "orders"},
+    "before": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0},
+    "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
+    "cursor": "WzYsMTc2NzIyNTYwMDAwMDAwMCwxOCwwLCJicm9rZXItYSIsInRvcGljUXVldWVUYWJsZSJd",
+}
+
+
+class ChangesQuery(ReadQuery):
+    """Parameters of a topic's changes."""
+
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
+    before: str | None = Field(None, description="Cursor: only older changes.")
+    after: str | None = Field(None, description="Cursor: only newer changes, the page next to the cursor.")
+    since: str | None = Field(None, description="Only from this event time on (RFC 3339 with its offset).")
+    until: str | None = Field(None, description="Only before this event time.")
+
+
+class EpochsQuery(ReadQuery):
+    """Parameters of the epoch list."""
+
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Epochs on a page.")
+    before: Annotated[int, *number(most=MAX_LONG)] | None = Field(None, description="Only older epochs than this.")
+
+
+@router.get(
+    "/topics/{topic:path}/changes",
+    operation_id="getTopicChanges",
+    summary="Who changed a topic's route, when and how",
+    responses=read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "before": None, "after": CHANGE_EXAMPLE["cursor"]}),
+)
+async def get_changes(
+    request: Request, topic: TopicPath, query: Annotated[ChangesQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """Rows of routeChangeTable that concern a topic, newest first; the topic need not exist any more.
+
+    Row changes and commands that name it, its order configuration, and for the brokers that ever held it: changes of
+    address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
+    """
+    door = await begin(request, query)
+    position = now(door)
+    page = await door.past.ask(
+        lambda history: history.changes(
+            topic,
+            limit=query.limit,
+            before=query.before,
+            after=query.after,
+            since=query.since,
+            until=query.until,
+        )
+    )
+    return answer(request, _page(page), position)
+
+
+@router.get(
+    "/epochs",
+    operation_id="listEpochs",
+    summary="Epochs: the consistent cuts of all tables",
+    responses=read(
+        EpochsShape,
+        {
+            "epochs": [
+                {
+                    "epoch": 6,
+                    "logOffset": 18,
+                    "eventTime": "2026-01-01T00:00:00.000Z",
+                    "watermark": "2026-01-01T00:00:00.000Z",
+                    "commitTime": "2026-01-01T00:00:00.700Z",
+                    "versions": {"topicQueueTable": 4, "brokerAddrTable": 2},
+                }
+            ],
+            "nextBefore": 6,
+        },
+    ),
+)
+async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
+    door = await begin(request, query)
+    position = now(door)
+    cuts = await door.past.ask(lambda history: history.epochs(query.limit, query.before))
+    found: dict[str, Any] = {"epochs": [_epoch(cut) for cut in cuts]}
+    if len(cuts) == query.limit and cuts[-1].epoch > 1:
+        found["nextBefore"] = cuts[-1].epoch
+    return answer(request, _encode(found), position)
+
+
+def _page(page: ChangePage) -> bytes:
+    changes = [{**msgspec.to_builtins(change), "eventTime": rfc3339(change.event_time)} for change in page.changes]
+    return _encode({"changes": changes, "before": page.before, "after": page.after})
+
+
+def _epoch(cut: Cut) -> dict[str, Any]:
+    return {
+        "epoch": cut.epoch,
+        "logOffset": cut.log_offset,
+        "eventTime": rfc3339(cut.event_time),
+        "watermark": rfc3339(cut.watermark),
+        "commitTime": rfc3339(cut.commit_time),
+        "versions": cut.versions,
+    }

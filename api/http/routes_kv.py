@@ -1,0 +1,127 @@
+"""KV configuration: namespace, key, value."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from api.gateway import Receipt
+from api.http.describe import BODY_PROBLEMS, body, read, write
+from api.http.door import Door, door_of
+from api.http.etag import NOTHING, read_headers
+from api.http.models import MAX_KV_NAME, PutKvConfigBody
+from api.http.problems import NOT_FOUND, Problem
+from api.http.reads import ReadQuery, answer, begin, now
+from api.http.routes_brokers import RECEIPT_EXAMPLE
+from api.http.routes_topics import IfNoneMatch, checked_name
+from api.http.shapes import KvShape, KvTableShape, ReceiptShape
+from api.http.writes import ACCEPTED, read_body, receipt_answer, verdict
+from schemas.events import DeleteKvConfig, PutKvConfig
+
+router = APIRouter(prefix="/v1/kv", tags=["kv"])
+
+Namespace = Annotated[str, Path(description="The namespace; without a slash.", examples=["ORDER_TOPIC_CONFIG"])]
+Key = Annotated[str, Path(description="The key.", examples=["orders"])]
+
+_encode = msgspec.json.Encoder().encode
+_EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": "broker-a:8"}
+
+
+@router.get(
+    "/{namespace}",
+    operation_id="listKv",
+    summary="Every entry of a namespace",
+    responses=read(KvTableShape, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND),
+)
+async def list_kv(
+    request: Request, namespace: Namespace, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """GET_KVLIST_BY_NAMESPACE (219). A namespace whose last key was deleted still exists; one never put into is 404."""
+    door = await begin(request, query)
+    table = door.gateway.view.kv_list(namespace)
+    if table is None:
+        raise _missing(door, f"there is no namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), now(door))
+
+
+@router.get(
+    "/{namespace}/{key:path}",
+    operation_id="getKv",
+    summary="One entry",
+    responses=read(KvShape, _EXAMPLE, NOT_FOUND),
+)
+async def get_kv(
+    request: Request, namespace: Namespace, key: Key, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """GET_KV_CONFIG (101). Absent is 404 with QUERY_NOT_FOUND (22)."""
+    door = await begin(request, query)
+    value = door.gateway.view.kv_get(namespace, key)
+    if value is None:
+        raise _missing(door, f"there is no key {key!r} in namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), now(door))
+
+
+@router.put(
+    "/{namespace}/{key:path}",
+    operation_id="putKv",
+    summary="Set an entry",
+    responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    openapi_extra=body(PutKvConfigBody, order=("order configuration of a topic", {"value": "broker-a:8"})),
+)
+async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
+    """PUT_KV_CONFIG (100). Namespaces come into being with their first key.
+
+    In ORDER_TOPIC_CONFIG the key is a topic and the value `brokerName:queues`, separated by semicolons.
+    """
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    checked_name(_name_problem(namespace), "namespace")
+    checked_name(_name_problem(key), "key")
+    event, _ = await read_body(
+        request,
+        door,
+        PutKvConfigBody,
+        lambda model: PutKvConfig(actor=actor, namespace=namespace, key=key, value=model.value),
+    )
+    receipt = await _command(door, event)
+    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
+
+
+@router.delete(
+    "/{namespace}/{key:path}",
+    operation_id="deleteKv",
+    summary="Delete an entry",
+    responses=write(ReceiptShape, RECEIPT_EXAMPLE),
+)
+async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
+    """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
+    door = door_of(request)
+    actor = door.guard.writer(request)
+    if key not in door.gateway.view.kv.get(namespace, ()):  # whatever the wire let in can be deleted
+        checked_name(_name_problem(namespace), "namespace")
+        checked_name(_name_problem(key), "key")
+    receipt = await _command(door, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
+    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
+
+
+async def _command(door: Door, event: PutKvConfig | DeleteKvConfig) -> Receipt:
+    began = time.perf_counter()
+    receipt = await door.gateway.command(event)
+    door.metrics.kv_latency.observe(time.perf_counter() - began)
+    return receipt
+
+
+def _name_problem(name: str) -> str | None:
+    if not name.strip():
+        return "must not be blank"
+    if len(name) > MAX_KV_NAME:
+        return f"may have at most {MAX_KV_NAME} characters"
+    return "must not hold control characters" if any(ord(character) < 32 for character in name) else None
+
+
+def _missing(door: Door, detail: str) -> Problem:
+    return Problem(NOT_FOUND, detail, headers=read_headers(now(door), NOTHING))

@@ -1,0 +1,282 @@
+"""Topics and their routes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Header, Path, Query, Request
+from pydantic import AfterValidator, Field
+from starlette.responses import Response
+
+from api.http.describe import read
+from api.http.door import Door
+from api.http.etag import JSON, NOTHING, Position, matches, read_headers
+from api.http.problems import (
+    BAD_PARAMETER,
+    FUTURE_EPOCH,
+    GONE,
+    LISTING_DISABLED,
+    TOPIC_NOT_EXIST,
+    FieldError,
+    Problem,
+    fields_problem,
+)
+from api.http.reads import (
+    MAX_LONG_POLL_S,
+    ReadQuery,
+    answer,
+    begin,
+    if_none_match,
+    now,
+    number,
+    seconds,
+)
+from api.http.shapes import RouteShape, TopicListShape
+from api.names import cluster_name_problem, topic_problem
+from api.view.history import History
+from api.view.snapshot import RouteView
+from schemas.errors import NotFoundError
+from schemas.rocketmq_json import encode_topic_route
+
+router = APIRouter(prefix="/v1/topics", tags=["topics"])
+
+MAX_PAGE: Final = 10_000
+_SORT_OFF_LOOP: Final = 10_000
+_LISTS_KEPT: Final = 8
+
+TopicPath = Annotated[str, Path(description="The topic.", examples=["orders"])]
+IfNoneMatch = Annotated[str | None, Header(description="ETag of the copy that the client has.")]
+
+_encode = msgspec.json.Encoder().encode
+
+ROUTE_EXAMPLE: Final[dict[str, Any]] = {
+    "brokerDatas": [
+        {
+            "brokerAddrs": {"0": "10.0.0.1:10911"},
+            "brokerName": "broker-a",
+            "cluster": "DefaultCluster",
+            "enableActingMaster": False,
+        }
+    ],
+    "filterServerTable": {},
+    "queueDatas": [{"brokerName": "broker-a", "perm": 6, "readQueueNums": 8, "topicSysFlag": 0, "writeQueueNums": 8}],
+}
+
+
+def checked_name(problem: str | None, field: str) -> None:
+    """Refuse a name in a path or query.
+
+    Raises:
+        Problem: 400.
+    """
+    if problem is not None:
+        raise fields_problem(BAD_PARAMETER, [FieldError(field, problem)])
+
+
+def _cluster(name: str | None) -> str | None:
+    # An empty one must not mean "all": it is what an unset shell variable leaves.
+    problem = None if name is None else cluster_name_problem(name)
+    if problem is not None:
+        raise ValueError(problem)
+    return name
+
+
+Cluster = Annotated[str | None, AfterValidator(_cluster)]
+
+
+class TopicsQuery(ReadQuery):
+    """Parameters of the topic list."""
+
+    cluster: Cluster = Field(None, description="Only topics with a row for a broker of this cluster.")
+    prefix: Annotated[str, Field(max_length=255)] = Field("", description="Only topics that begin with this.")
+    limit: Annotated[int, *number(least=1, most=MAX_PAGE)] = Field(1000, description="Names on a page.")
+    cursor: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="`nextCursor` of the page before this one."
+    )
+
+
+class RouteQuery(ReadQuery):
+    """Parameters of a route."""
+
+    as_of: str | None = Field(
+        None,
+        description="The route of the past: an epoch number, or an RFC 3339 time with its offset from UTC.",
+        examples=["17", "2026-01-31T03:00:00Z"],
+    )
+    wait: Annotated[float, *seconds(MAX_LONG_POLL_S)] | None = Field(
+        None,
+        description="Long poll: with If-None-Match, answer when this topic's route is another one, or after so many "
+        "seconds (304).",
+    )
+
+
+# --- the list ---
+
+
+class SortedTopics:
+    """Sorted topic names by cluster, kept as long as the view's tables stay the same."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._known: OrderedDict[str | None, tuple[object, object, list[str]]] = OrderedDict()
+
+    async def get(self, view: RouteView, cluster: str | None) -> list[str]:
+        """The names, in order."""
+        known = self._known.get(cluster)
+        if known is not None and known[0] is view.topics and known[1] is view.clusters:
+            return known[2]
+
+        def names() -> list[str]:
+            return sorted(view.topic_names() if cluster is None else view.topics_by_cluster(cluster))
+
+        found = await asyncio.to_thread(names) if len(view.topics) > _SORT_OFF_LOOP else names()
+        self._known[cluster] = (view.topics, view.clusters, found)
+        while len(self._known) > _LISTS_KEPT:
+            self._known.popitem(last=False)
+        return found
+
+
+@router.get(
+    "",
+    operation_id="listTopics",
+    summary="List topics",
+    responses=read(
+        TopicListShape,
+        {"topicList": ["orders", "payments"], "total": 2},
+        LISTING_DISABLED,
+    ),
+)
+async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224): names in order, page by page.
+
+    The cursor is a place in the order, so topics that come and go between two pages disturb nothing.
+    """
+    door = await begin(request, query)
+    settings = door.gateway.settings
+    if query.cluster is None and not settings.enable_all_topic_list:
+        raise Problem(LISTING_DISABLED, "enableAllTopicList is false")
+    if query.cluster is not None and not settings.enable_topic_list:
+        raise Problem(LISTING_DISABLED, "enableTopicList is false")
+    after = None if query.cursor is None else _from_cursor(query.cursor)
+    position, view = now(door), door.gateway.view
+    topics = await request.app.state.sorted_topics.get(view, query.cluster)
+    first, last = 0, len(topics)
+    if query.prefix:
+        first = bisect_left(topics, query.prefix)
+        last = bisect_left(topics, True, first, key=lambda topic: not topic.startswith(query.prefix))
+    total = last - first
+    if after is not None:
+        first = max(first, bisect_right(topics, after, first, last))
+    page = topics[first : min(last, first + query.limit)]
+    found: dict[str, Any] = {"topicList": page, "total": total}
+    if page and first + len(page) < last:
+        found["nextCursor"] = base64.urlsafe_b64encode(page[-1].encode()).decode().rstrip("=")
+    return answer(request, _encode(found), position)
+
+
+def _from_cursor(cursor: str) -> str:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise fields_problem(BAD_PARAMETER, [FieldError("cursor", "is no cursor of this list")]) from None
+
+
+# --- a route ---
+
+
+@router.get(
+    "/{topic:path}/route",
+    operation_id="getTopicRoute",
+    summary="The route of a topic, now or as of an epoch or time",
+    responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, FUTURE_EPOCH, GONE),
+)
+async def get_route(
+    request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """GET_ROUTEINFO_BY_TOPIC (105): byte for byte the body that a client of RocketMQ 4.9.4 or later gets on the wire.
+
+    With `as_of` the route is that of one consistent cut of the past: `X-Routelake-Epoch` and `X-Routelake-Event-Time`
+    say which. An epoch that is not written yet is 404, one that is no longer kept 410 naming the oldest that is. A time
+    after the newest epoch means the newest epoch.
+
+    With `wait` and If-None-Match the answer comes when the route is another one than the client's; a return does not
+    mean a change. The 404 of a missing topic has an ETag, too: with it, a long poll waits for the topic to appear.
+    """
+    door = await begin(request, query)
+    if query.as_of is not None:
+        if query.wait is not None:
+            raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
+        return await _past_route(request, door, topic, query.as_of)
+    if query.wait is not None:
+        await _until_changed(request, door, topic, query.wait)
+    found = door.routes.get(door.gateway.view, topic)
+    if found is None:
+        checked_name(topic_problem(topic), "topic")
+        raise Problem(
+            TOPIC_NOT_EXIST,
+            f"no topic route info in name server for the topic: {topic}",
+            headers=read_headers(now(door), NOTHING),
+        )
+    headers = read_headers(now(door), found.print)
+    if matches(if_none_match(request), found.print):
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, 200, headers, JSON)
+
+
+async def _past_route(request: Request, door: Door, topic: str, as_of: str) -> Response:
+    settings = door.gateway.settings
+
+    def ask(history: History) -> tuple[bytes, Position]:
+        past = history.route(
+            topic,
+            as_of,
+            support_acting_master=settings.support_acting_master,
+            order_message_enable=settings.order_message_enable,
+        )
+        return encode_topic_route(past.route, numeric_keys=False), Position.of(past.cut)
+
+    try:
+        body, position = await door.past.ask(ask)
+    except NotFoundError as error:
+        checked_name(topic_problem(topic), "topic")
+        raise Problem(
+            TOPIC_NOT_EXIST, str(error), headers={"x-routelake-epoch": str(error.fields.get("epoch"))}
+        ) from None
+    return answer(request, body, position)
+
+
+async def _until_changed(request: Request, door: Door, topic: str, wait_s: float) -> None:
+    """Return when the route is another one than the client's, the time is over, or the client has gone."""
+    known = if_none_match(request)
+    if not known:
+        return
+    loop = asyncio.get_running_loop()
+    end = loop.time() + wait_s
+    gone = asyncio.create_task(_disconnected(request))
+    try:
+        while not gone.done():
+            view = door.gateway.view
+            found = door.routes.get(view, topic)
+            rest = end - loop.time()
+            if rest <= 0 or not matches(known, NOTHING if found is None else found.print):
+                return
+            waiting = asyncio.create_task(door.watch.next_view(view.serial, rest))
+            await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                waiting.cancel()
+            elif not waiting.result():
+                return
+    finally:
+        gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

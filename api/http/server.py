@@ -1,0 +1,106 @@
+"""Serving the HTTP door inside an event loop that is somebody else's: no signals, no exit, a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Generator
+from typing import Final
+
+import uvicorn
+
+from api.http.app import HttpApp, close_app
+from api.http.protocol import guarded_protocol
+from schemas.errors import SetupError
+
+DRAIN_S: Final = 8
+"""How long requests under way may take after a stop."""
+
+_BACKLOG: Final = 2048
+_WHY: Final = {
+    errno.EADDRINUSE: "is in use. Stop what listens there (`ss -ltnp`), or choose another port",
+    errno.EACCES: "may not be opened by this user. Choose a port above 1023",
+    errno.EADDRNOTAVAIL: "is no address of this machine. Choose one of `ip address`, or 0.0.0.0",
+}
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to the process."""
+        yield
+
+
+async def serve_http(
+    app: HttpApp,
+    host: str,
+    port: int,
+    *,
+    stop: asyncio.Event,
+    on_bound: Callable[[int], None] | None = None,
+    drain_s: int = DRAIN_S,
+) -> None:
+    """Serve until ``stop`` is set, then finish what is under way. Long polls are answered at once.
+
+    Args:
+        app: Made by `create_app`, for a gateway on this loop.
+        host: Address to listen on.
+        port: 0 takes a free one.
+        stop: Set it to stop.
+        on_bound: Told the port, once connections are taken.
+        drain_s: How long requests under way may take after that.
+
+    Raises:
+        SetupError: the address cannot be used; the message names --http.
+    """
+    listener = listen(host, port)
+    door = app.door
+    config = uvicorn.Config(
+        app,
+        http=guarded_protocol(door.settings, door.metrics),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=door.settings.keep_alive_s,
+        timeout_graceful_shutdown=drain_s,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        if on_bound is not None:
+            on_bound(listener.getsockname()[1])
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        close_app(app)
+        server.should_exit = True
+        await serving
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        SetupError: the address cannot be used.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise SetupError(f"--http {host}:{port}: {host!r} is no address of a machine ({error.strerror}).") from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        why = _WHY.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
+        raise SetupError(f"--http {host}:{port} {why}.") from error
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,251 @@
+"""What goes out over HTTP: the shapes of the answers, for the API description and the tests.
+
+Answers are written as bytes (`msgspec`, the cache of encoded routes); the tests hold them against these models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Shape(BaseModel):
+    """Closed; wire names in camelCase. An optional member is absent rather than null."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel)
+
+
+class FieldProblem(Shape):
+    """One field that is wrong."""
+
+    field: str
+    message: str
+
+
+class ProblemDetails(BaseModel):
+    """RFC 9457 problem details. Kinds add members of their own."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: str = Field(description="URI of the kind of problem")
+    title: str
+    status: int
+    detail: str = Field(description="for a person")
+    code: int = Field(description="RocketMQ's ResponseCode")
+    errors: list[FieldProblem] | None = None
+
+
+class ReceiptShape(Shape):
+    """What became of a write. `offset` is the token that reads can wait for."""
+
+    offset: int
+    event_time: str = Field(description="event time on the log, RFC 3339")
+    visible: bool = Field(description="whether this gateway's reads show the effect already")
+    epoch: int = Field(description="epoch this gateway shows")
+    outcome: Literal["applied", "unchanged", "accepted"] = Field(
+        description="applied; unchanged (it said what is known already); accepted (durable, its outcome not known yet)"
+    )
+
+
+class RegistrationShape(ReceiptShape):
+    """Receipt of a registration; for a slave with a registered master, where it finds it."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    order_topic_conf: dict[str, str] | None = Field(None, description="namespace ORDER_TOPIC_CONFIG, when it exists")
+
+
+class HeartbeatShape(ReceiptShape):
+    """Receipt of a heartbeat. A broker that is not `known` should register."""
+
+    known: bool
+
+
+class WipeShape(ReceiptShape):
+    """Receipt of a wipe; the count is of topics that have a row for the broker, changed or not."""
+
+    wipe_topic_count: int | None = None
+
+
+class AddShape(ReceiptShape):
+    """Receipt of an add; the count is of topics that have a row for the broker, changed or not."""
+
+    add_topic_count: int | None = None
+
+
+class QueueDataShape(Shape):
+    """A topic's queues on one broker group."""
+
+    broker_name: str
+    perm: int
+    read_queue_nums: int
+    topic_sys_flag: int
+    write_queue_nums: int
+
+
+class BrokerDataShape(Shape):
+    """A broker group; `brokerAddrs` is brokerId (0 = master) to ip:port."""
+
+    broker_addrs: dict[str, str]
+    broker_name: str
+    cluster: str
+    enable_acting_master: bool
+    zone_name: str | None = None
+
+
+class MappingShape(Shape):
+    """Static-topic mapping of one broker."""
+
+    bname: str | None = None
+    curr_id_map: dict[str, int] | None = None
+    dirty: bool | None = None
+    epoch: int | None = None
+    scope: str | None = None
+    topic: str | None = None
+    total_queues: int | None = None
+
+
+class RouteShape(Shape):
+    """TopicRouteData, as GET_ROUTEINFO_BY_TOPIC answers it in standard JSON."""
+
+    broker_datas: list[BrokerDataShape]
+    filter_server_table: dict[str, list[str]]
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueDataShape]
+    topic_queue_mapping_by_broker: dict[str, MappingShape] | None = None
+
+
+class ClusterInfoShape(Shape):
+    """ClusterInfo, as GET_BROKER_CLUSTER_INFO answers it, in standard JSON."""
+
+    broker_addr_table: dict[str, BrokerDataShape]
+    cluster_addr_table: dict[str, list[str]]
+
+
+class TopicListShape(Shape):
+    """A page of topic names in order. `nextCursor` leads to the next page and is absent on the last."""
+
+    topic_list: list[str]
+    total: int = Field(description="topics that meet the filter, on all pages")
+    next_cursor: str | None = None
+
+
+class DataVersionShape(Shape):
+    """Version of a broker's topic table."""
+
+    state_version: int
+    timestamp: int
+    counter: int
+
+
+class LiveBrokerShape(Shape):
+    """A live broker address. Times are milliseconds since the epoch, on the event log's clock."""
+
+    cluster_name: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int | None = Field(None, description="absent: another address took its id")
+    ha_server_addr: str | None = None
+    last_update_timestamp: int = Field(description="last heard; written every few seconds at most")
+    heartbeat_timeout_millis: int
+    expire_timestamp: int = Field(description="past this it counts as dead, unless it is heard before")
+    data_version: DataVersionShape
+
+
+class BrokerListShape(Shape):
+    """Live broker addresses."""
+
+    brokers: list[LiveBrokerShape]
+
+
+class BrokerShape(BrokerDataShape):
+    """A broker group and its live addresses."""
+
+    topic_count: int
+    live: list[LiveBrokerShape]
+
+
+class KvTableShape(Shape):
+    """A namespace of KV configuration."""
+
+    namespace: str
+    table: dict[str, str]
+
+
+class KvShape(Shape):
+    """One entry of KV configuration."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+class ChangeShape(Shape):
+    """A row of routeChangeTable: a changed row, a command or a refusal."""
+
+    epoch: int
+    offset: int
+    seq: int
+    event_time: str
+    command: str
+    outcome: Literal["applied", "unchanged", "rejected"]
+    reason: str | None
+    actor: dict[str, Any] | None
+    table_name: str | None
+    broker_name: str | None
+    topic: str | None
+    key: dict[str, Any] | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    cursor: str
+
+
+class ChangesShape(Shape):
+    """Changes, newest first. `before` leads to older ones (null: there are none), `after` to what comes later."""
+
+    changes: list[ChangeShape]
+    before: str | None
+    after: str | None
+
+
+class EpochShape(Shape):
+    """A row of routeCommitTable: a consistent cut of all tables."""
+
+    epoch: int
+    log_offset: int
+    event_time: str
+    watermark: str
+    commit_time: str
+    versions: dict[str, int] = Field(description="table name to Delta version")
+
+
+class EpochsShape(Shape):
+    """Epochs, newest first. `nextBefore` leads to older ones and is absent at the end."""
+
+    epochs: list[EpochShape]
+    next_before: int | None = None
+
+
+class CheckShape(Shape):
+    """One condition of readiness."""
+
+    ok: bool
+    reason: str | None = None
+
+
+class ReadyShape(Shape):
+    """Readiness, condition by condition."""
+
+    ready: bool
+    epoch: int
+    offset: int
+    checks: dict[str, CheckShape]
+
+
+class HealthShape(Shape):
+    """The process is alive."""
+
+    status: Literal["ok"]
+    uptime_seconds: float

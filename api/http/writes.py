@@ -1,0 +1,94 @@
+"""What all writes share: the body, the receipt, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from api.gateway import Receipt
+from api.http.body import Body
+from api.http.door import Door
+from api.http.etag import JSON
+from api.http.problems import REFUSED, Problem, rfc3339_ms
+from api.http.validation import decode
+from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
+
+ACCEPTED: Final = "accepted"
+APPLIED: Final = "applied"
+UNCHANGED: Final = "unchanged"
+REJECTED: Final = "rejected"
+
+_OFF_LOOP_BYTES: Final = 64 * 1024
+"""From here on a body is parsed in a thread."""
+
+_WHY: Final = {
+    SINGLE_TOPIC_REFUSED: "a registration with exactly one topic may not create a broker: register all topics first",
+    STATE_VERSION_CONFLICT: "this brokerId is held by a living address with a higher stateVersion",
+    TOPICS_REQUIRED: "the topics are needed once more: register again",
+}
+
+_M = TypeVar("_M", bound=BaseModel)
+_T = TypeVar("_T")
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def read_body(
+    request: Request, door: Door, model: type[_M], convert: Callable[[_M], _T], *, max_bytes: int | None = None
+) -> tuple[_T, int]:
+    """The body of a write as ``convert`` makes it of the model, and its size.
+
+    Raises:
+        Problem: it cannot be accepted; the problem says why.
+    """
+    settings = door.settings
+    limit = settings.max_small_body_bytes if max_bytes is None else max_bytes
+    with Body(request, door.budget, max_bytes=limit, timeout_s=settings.body_timeout_s) as body:
+        data = await body.read()
+        if len(data) < _OFF_LOOP_BYTES:
+            return convert(decode(data, model)), len(data)
+        return await asyncio.to_thread(lambda: convert(decode(data, model))), len(data)
+
+
+def verdict(receipt: Receipt, otherwise: str) -> str:
+    """What became of a write: the fold's word, else ``otherwise`` when visible, else accepted."""
+    if not receipt.visible:
+        return ACCEPTED
+    return otherwise if receipt.outcome is None else receipt.outcome.outcome
+
+
+def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -> Response:
+    """200 when the effect is visible here, 202 when it is only durable.
+
+    Args:
+        door: The door.
+        receipt: The gateway's.
+        outcome: See `verdict`.
+        more: Further members; None is left out.
+
+    Raises:
+        Problem: the fold refused it (409).
+    """
+    head = {
+        "offset": receipt.offset,
+        "eventTime": rfc3339_ms(receipt.event_time_ms),
+        "visible": receipt.visible,
+        "epoch": door.gateway.view.epoch,
+    }
+    if outcome == REJECTED:
+        reason = receipt.outcome.reason if receipt.outcome is not None else None
+        text = _WHY.get(reason or "", "the fold refused it")
+        raise Problem(REFUSED, text, members={"reason": reason, **head})
+    members = {**head, "outcome": outcome, **{name: value for name, value in more.items() if value is not None}}
+    headers = {
+        "cache-control": "no-store",
+        "x-routelake-epoch": str(head["epoch"]),
+        "x-routelake-offset": str(receipt.offset),
+    }
+    return Response(_encode(members), 200 if receipt.visible else 202, headers, JSON)

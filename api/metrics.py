@@ -1,0 +1,211 @@
+"""What Prometheus may ask a gateway. No label ever holds a topic, a broker or anything else that a peer chooses.
+
+Names are those of rocketmq-rust's NameServer where it has one (``rocketmq_namesrv_*``), so that dashboards can be
+shared; what only a lakehouse has is ``routelake_*``. Times are in seconds. Gauges are read when asked.
+
+Counting a request costs the serving thread under a microsecond: `RouteMeter` keeps plain numbers, which only the event
+loop writes and only a scrape reads.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from api.view.follower import FollowerStatus
+from api.view.snapshot import RouteView
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_FAST_BUCKETS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+_SIZES: Final = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864)
+_WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Fold(Protocol):
+    """What the fold last said of itself."""
+
+    @property
+    def time_ms(self) -> int:
+        """When, ms since the epoch."""
+        ...
+
+
+class Observed(Protocol):
+    """What the gauges look at: a `Gateway`."""
+
+    @property
+    def view(self) -> RouteView:
+        """The newest view."""
+        ...
+
+    @property
+    def folded_offset(self) -> int:
+        """Every effect up to this log offset is in the view."""
+        ...
+
+    @property
+    def log_failing(self) -> bool:
+        """Whether the event log refuses appends."""
+        ...
+
+    @property
+    def fold_status(self) -> Fold | None:
+        """What the fold last said of itself."""
+        ...
+
+    @property
+    def follower(self) -> _Follower:
+        """Who moves the view."""
+        ...
+
+
+class _Follower(Protocol):
+    def status(self) -> FollowerStatus:
+        """How it is doing."""
+        ...
+
+
+class RouteMeter(Collector):
+    """Latency of route answers, from request to bytes handed over. One writer: the event loop."""
+
+    def __init__(self) -> None:
+        """Nothing counted yet."""
+        self._counts = [0] * (len(_FAST_BUCKETS) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one answer."""
+        self._counts[bisect_left(_FAST_BUCKETS, seconds)] += 1
+        self._sum += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        """For a scrape."""
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip((*map(str, _FAST_BUCKETS), "+Inf"), self._counts, strict=True):
+            total += count
+            buckets.append((bound, float(total)))
+        name, text = "rocketmq_namesrv_route_request_latency", "Time to answer a route query, seconds."
+        yield HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
+
+
+class Metrics:
+    """The metrics of one gateway process, in a registry of their own. Doors count; `text` is what a scrape gets.
+
+    Attributes:
+        requests: By door (http, remoting), request and response code. For remoting the request is the RequestCode's
+            name; for HTTP the operation's. Codes are RocketMQ's.
+        route_latency: Of every answered route query, whatever the door.
+        route_errors: Route queries answered with an error, by response code.
+        registration_bytes: Size of registration bodies.
+        registrations: Registrations by outcome.
+        kv_latency: Time until a KV command was durable and, within its bounds, visible.
+        security: Refusals for reasons of security or protection, by reason.
+        connections: Open connections by door; doors set it.
+    """
+
+    def __init__(self) -> None:
+        """Nothing counted yet; gauges come with `observe`."""
+        self.registry = CollectorRegistry()
+        self.route_latency = RouteMeter()
+        self.registry.register(self.route_latency)
+        registry = self.registry
+        self.requests = Counter(
+            "rocketmq_namesrv_requests",
+            "Requests answered.",
+            ("door", "request", "code"),
+            registry=registry,
+        )
+        self.route_errors = Counter(
+            "rocketmq_namesrv_route_errors", "Route queries answered with an error.", ("code",), registry=registry
+        )
+        self.registration_bytes = Histogram(
+            "rocketmq_namesrv_registration_body_bytes",
+            "Size of registration bodies as sent.",
+            buckets=_SIZES,
+            registry=registry,
+        )
+        self.registrations = Counter(
+            "rocketmq_namesrv_registration_events", "Registrations accepted.", ("door", "outcome"), registry=registry
+        )
+        self.kv_latency = Histogram(
+            "rocketmq_namesrv_kv_persist_latency",
+            "Time until a KV command was answered, seconds.",
+            buckets=_WAITS,
+            registry=registry,
+        )
+        self.security = Counter(
+            "rocketmq_namesrv_security_events",
+            "Requests refused for protection: unauthorized, forbidden, too-large, request-timeout, system-busy.",
+            ("reason",),
+            registry=registry,
+        )
+        self.connections = Gauge(
+            "rocketmq_namesrv_active_connections", "Open connections.", ("door",), registry=registry
+        )
+
+    def observe(self, gateway: Observed) -> None:
+        """Add the gauges that look at a gateway. Once."""
+
+        def gauge(name: str, text: str, look: Callable[[], float]) -> None:
+            Gauge(name, text, registry=self.registry).set_function(look)
+
+        def live() -> float:
+            return sum(1 for _ in gateway.view.all_live_rows())
+
+        def freshness() -> float:
+            view = gateway.view
+            return max(0.0, time.time() - view.event_time.timestamp()) if view.epoch else float("nan")
+
+        def commit_age() -> float:
+            age = gateway.follower.status().commit_age_s
+            return float("nan") if age is None else age
+
+        def fold_age() -> float:
+            fold = gateway.fold_status
+            return float("nan") if fold is None else max(0.0, time.time() - fold.time_ms / 1000)
+
+        gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1.0)
+        gauge("rocketmq_namesrv_active_brokers", "Live broker addresses.", live)
+        gauge("rocketmq_namesrv_topics", "Topics with a route.", lambda: float(len(gateway.view.topics)))
+        gauge("rocketmq_namesrv_route_freshness", "Age of the newest event that the routes show, seconds.", freshness)
+        gauge("routelake_epoch", "Epoch that the routes show.", lambda: float(gateway.view.epoch))
+        gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.folded_offset))
+        gauge("routelake_commit_age_seconds", "Age of the commit that the routes show.", commit_age)
+        gauge("routelake_fold_status_age_seconds", "Time since the fold was heard of.", fold_age)
+        gauge("routelake_log_failing", "1 while the event log refuses appends.", lambda: float(gateway.log_failing))
+        gauge(
+            "routelake_view_errors",
+            "Failures to read the tables since the start.",
+            lambda: float(gateway.follower.status().errors),
+        )
+        gauge(
+            "routelake_view_step_seconds",
+            "How long the last step to a newer view took.",
+            lambda: gateway.follower.status().last_step_s,
+        )
+        self.registry.register(_Versions(gateway))
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)
+
+
+class _Versions(Collector):
+    """routelake_delta_version, by table: the tables are a fixed set."""
+
+    def __init__(self, gateway: Observed) -> None:
+        self._gateway = gateway
+
+    def collect(self) -> Iterable[Metric]:
+        found = Metric("routelake_delta_version", "Delta version of each table that the routes show.", "gauge")
+        for table, version in self._gateway.view.cut.versions.items():
+            found.add_sample("routelake_delta_version", {"table": table}, version)
+        yield found

@@ -1,0 +1,164 @@
+"""The past over HTTP: as_of, changes, epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from api.http.app import create_app
+from api.http.shapes import ChangesShape, EpochsShape, RouteShape
+from tests.api.http.doors import Door, broker, problem
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Epoch by epoch: registered, wiped, deleted."""
+    door = Door(tmp_path_factory.mktemp("past"))
+    try:
+        door.register(broker())
+        door.post("/v1/brokers/broker-a/wipe-write-perm")
+        door.delete("/v1/topics/orders")
+        door.settled()
+        yield door
+    finally:
+        door.close()
+
+
+def epochs(door: Door, query: str = "") -> EpochsShape:
+    return EpochsShape.model_validate(door.get(f"/v1/epochs{query}").json())
+
+
+def epoch_of(door: Door, command: str) -> int:
+    page = ChangesShape.model_validate(door.get("/v1/topics/orders/changes").json())
+    return next(change.epoch for change in page.changes if change.command == command)
+
+
+def perm_at(door: Door, as_of: int | str) -> int:
+    answer = door.get(f"/v1/topics/orders/route?as_of={quote(str(as_of), safe='')}")
+    assert answer.status_code == 200, answer.text
+    return RouteShape.model_validate_json(answer.content).queue_datas[0].perm
+
+
+def test_a_route_as_of_an_epoch(past: Door) -> None:
+    registered, wiped, deleted = (
+        epoch_of(past, command)
+        for command in ("REGISTER_BROKER", "WIPE_WRITE_PERM_OF_BROKER", "DELETE_TOPIC_IN_NAMESRV")
+    )
+    assert registered < wiped < deleted
+    assert (perm_at(past, registered), perm_at(past, wiped)) == (6, 4)
+    problem(past.get("/v1/topics/orders/route"), 404, "topic-not-exist")
+    answer = past.get(f"/v1/topics/orders/route?as_of={deleted}")
+    problem(answer, 404, "topic-not-exist")
+    assert answer.headers["x-routelake-epoch"] == str(deleted)
+    answer = past.get(f"/v1/topics/orders/route?as_of={registered}")
+    assert answer.headers["x-routelake-epoch"] == str(registered)
+    assert answer.headers["etag"].startswith(f'"{registered}-')
+
+
+def test_a_route_as_of_a_time_says_which_epoch_it_used(past: Door) -> None:
+    wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
+    cut = next(cut for cut in epochs(past).epochs if cut.epoch == wiped)
+    for moment in (cut.event_time, cut.event_time.replace("Z", "+00:00"), cut.event_time.replace("Z", "-00:00")):
+        assert perm_at(past, moment) == 4
+    answer = past.get(f"/v1/topics/orders/route?as_of={cut.event_time.replace('Z', '+00:00')}")  # + not escaped
+    assert answer.headers["x-routelake-epoch"] == str(wiped)
+    assert answer.headers["x-routelake-event-time"] == cut.event_time
+    assert answer.headers["x-routelake-offset"] == str(cut.log_offset)
+
+
+def test_what_cannot_be_read(past: Door) -> None:
+    route = "/v1/topics/orders/route?as_of="
+    newest = epochs(past).epochs[0].epoch
+    found = problem(past.get(f"{route}{newest + 100}"), 404, "future-epoch")
+    assert found["newestEpoch"] >= newest
+    for before in ("0", "1999-01-01T00:00:00Z"):
+        found = problem(past.get(route + before), 410, "vacuumed")
+        assert (found["oldestEpoch"], found["oldestTime"][-1]) == (1, "Z")
+    for nonsense in ("", "-1", "yesterday", "2026-01-01T00:00:00", "2026-01-01", "2026-13-01T00:00:00Z", "1.5", "NaN"):
+        found = problem(past.get(route + nonsense), 400, "bad-parameter")
+        assert found["errors"][0]["field"] == "as_of"
+    problem(past.get("/v1/topics/a%20b/route?as_of=1"), 400, "bad-parameter")
+
+
+def test_changes(past: Door) -> None:
+    page = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
+    by_command = {change.command: change for change in page.changes if change.table_name == "topicQueueTable"}
+    wiped = by_command["WIPE_WRITE_PERM_OF_BROKER"]
+    assert wiped.before is not None
+    assert wiped.after is not None
+    assert (wiped.before["perm"], wiped.after["perm"]) == (6, 4)
+    assert wiped.actor == {"gateway": "gw", "via": "http", "peer": "127.0.0.1:50000", "user": None}
+    assert wiped.key == {"brokerName": "broker-a", "topic": "orders"}
+    assert by_command["DELETE_TOPIC_IN_NAMESRV"].after is None
+    assert by_command["REGISTER_BROKER"].before is None
+
+
+def test_pages_of_changes(past: Door) -> None:
+    whole = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
+    found = []
+    query = "limit=1"
+    while True:
+        page = ChangesShape.model_validate(past.get(f"/v1/topics/orders/changes?{query}").json())
+        found += page.changes
+        if page.before is None:
+            break
+        query = f"limit=1&before={page.before}"
+    assert found == whole.changes
+    newer = past.get(f"/v1/topics/orders/changes?after={whole.changes[-1].cursor}&limit=1000").json()
+    assert len(newer["changes"]) == len(whole.changes) - 1
+    last = whole.changes[0].event_time
+    since = past.get(f"/v1/topics/orders/changes?since={last}").json()["changes"]
+    until = past.get(f"/v1/topics/orders/changes?until={last}").json()["changes"]
+    assert since
+    assert len(since) + len(until) == len(whole.changes)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=1001", "before=nonsense", "after=%00", "since=yesterday", "until=2026-01-01T00:00:00", "x="],
+)
+def test_parameters_of_changes(past: Door, query: str) -> None:
+    problem(past.get(f"/v1/topics/orders/changes?{query}"), 400, "bad-parameter")
+
+
+def test_epochs(past: Door) -> None:
+    whole = epochs(past)
+    numbers = [cut.epoch for cut in whole.epochs]
+    assert numbers == list(range(numbers[0], 0, -1))
+    assert "topicQueueTable" in whole.epochs[0].versions
+    first = epochs(past, "?limit=2")
+    assert first.next_before == first.epochs[-1].epoch
+    second = epochs(past, f"?limit=2&before={first.next_before}")
+    assert [cut.epoch for cut in second.epochs] == numbers[2:4]
+    assert epochs(past, "?before=1").epochs == []
+    for query in ("limit=0", "before=-1", "before=x"):
+        problem(past.get(f"/v1/epochs?{query}"), 400, "bad-parameter")
+
+
+def test_history_of_a_read_waits_for_its_write(past: Door) -> None:
+    receipt = past.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:1"}).json()
+    page = past.get(f"/v1/topics/orders/changes?limit=1&wait_for={receipt['offset']}").json()
+    assert page["changes"][0]["offset"] == receipt["offset"]
+
+
+def test_nothing_committed_yet(still: Door) -> None:
+    problem(still.get("/v1/topics/orders/route?as_of=1"), 503, "system-busy")
+    problem(still.get("/v1/epochs"), 503, "system-busy")
+
+
+def test_a_gateway_without_history(still: Door) -> None:
+    app = create_app(still.gateway)
+    other = Door.__new__(Door)
+    other.__dict__.update(still.__dict__, app=app, _clients={})
+    found = problem(other.get("/v1/epochs"), 503, "system-busy")
+    assert "history" in found["detail"]
+    for client in other._clients.values():
+        still.loop.run(client.aclose())
+
+
+def test_too_many_questions_at_once(past: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past.app.door.past, "_free", 0)
+    problem(past.get("/v1/epochs"), 503, "system-busy")
+    assert past.get("/v1/clusters").status_code == 200

@@ -1,0 +1,256 @@
+"""Reads: shapes, entity tags, paging, and the two ways to a route answer."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from api.http.etag import NOTHING, entity_tag, fingerprint, matches
+from api.http.settings import HttpSettings
+from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape, KvShape, RouteShape, TopicListShape
+from api.view.pickup import cluster_info, pick_up_topic_route
+from schemas.rocketmq_json import decode_cluster_info, encode_topic_route
+from tests.api.http.doors import Door, broker, problem
+
+
+@pytest.fixture(scope="module")
+def full(door: Door) -> Door:
+    """A door with a little of everything."""
+    door.register(
+        broker(
+            "rd-a",
+            topics=tuple(f"rd-{number}" for number in range(7)),
+            host=50,
+            cluster="rd-c1",
+            zoneName="z1",
+            filterServerList=["10.0.0.9:31000"],
+        )
+    )
+    mapped = broker("rd-b", topics=("rd-0", "rd-x"), host=51, cluster="rd-c2", enableActingMaster=True)
+    mapped["topicConfigSerializeWrapper"]["topicQueueMappingInfoMap"] = {
+        "rd-x": {"bname": "rd-b", "totalQueues": 4, "currIdMap": {"0": 0, "10": 1}}
+    }
+    door.register(mapped)
+    return door
+
+
+def test_a_route_is_byte_for_byte_the_wire_answer_in_standard_json(full: Door) -> None:
+    for topic in ("rd-0", "rd-1", "rd-x"):
+        route = pick_up_topic_route(full.gateway.view, topic)
+        assert route is not None
+        body = encode_topic_route(route, numeric_keys=False)
+        short, long = full.get(f"/v1/topics/{topic}/route"), full.get(f"/v1/topics/{topic}/route?wait_for=0")
+        assert short.content == long.content == body
+        RouteShape.model_validate_json(body)
+
+
+VARIANTS: list[dict[str, str]] = [
+    {},
+    {"if-none-match": "*"},
+    {"if-none-match": "same"},
+    {"if-none-match": '"x", W/same'},
+    {"if-none-match": '"1-0000000000000000"'},
+    {"if-none-match": "nonsense"},
+]
+
+
+@pytest.mark.parametrize("headers", VARIANTS, ids=str)
+@pytest.mark.parametrize("topic", ["rd-0", "rd-6", "rd%2D6", "nowhere", "..%2Fx", "%FF", ""])
+def test_the_short_way_answers_as_the_long_way(full: Door, topic: str, headers: dict[str, str]) -> None:
+    full.settled()
+    tag = full.get("/v1/topics/rd-0/route").headers["etag"]
+    headers = {name: value.replace("same", tag) for name, value in headers.items()}
+    for _ in range(5):  # until no epoch comes between the two
+        answers = [full.get(f"/v1/topics/{topic}/route{query}", headers=headers) for query in ("", "?wait_timeout=1")]
+        position = [answer.headers.get("x-routelake-offset") for answer in answers]
+        if position[0] == position[1]:
+            break
+    short, long = answers
+    assert (short.status_code, short.content) == (long.status_code, long.content)
+    assert {*short.headers.items()} == {*long.headers.items()}
+
+
+def test_entity_tags(full: Door) -> None:
+    for path in (
+        "/v1/topics/rd-0/route",
+        "/v1/topics?prefix=rd-",
+        "/v1/clusters",
+        "/v1/brokers/rd-b",
+        "/v1/topics/rd-0/route?as_of=3",
+        "/v1/topics/rd-0/changes?limit=1",
+    ):
+        first = full.get(path)
+        tag = first.headers["etag"]
+        if first.status_code == 404:
+            continue
+        assert first.status_code == 200, first.text
+        assert tag.strip('"').partition("-")[2] == fingerprint(first.content)
+        again = full.get(path, headers={"if-none-match": tag})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"].partition("-")[2] == tag.partition("-")[2]
+        assert again.headers["cache-control"] == "no-cache"
+        assert full.get(path, headers={"if-none-match": '"1-ffff"'}).status_code == 200
+
+
+def test_an_entity_tag_survives_epochs_that_change_something_else(full: Door) -> None:
+    before = full.get("/v1/topics/rd-1/route")
+    receipt = full.put("/v1/kv/rd/other", {"value": "x"}).json()
+    after = full.get("/v1/topics/rd-1/route", headers={"if-none-match": before.headers["etag"]})
+    assert after.status_code == 304
+    assert int(after.headers["x-routelake-epoch"]) >= receipt["epoch"] > int(before.headers["x-routelake-epoch"])
+
+
+def test_if_none_match() -> None:
+    tag = entity_tag(7, "abc")
+    assert tag == '"7-abc"'
+    for header in (tag, f"W/{tag}", f'"x", {tag}', f'{tag},"y"', "*", '"9-abc"', f" ,{tag} , "):
+        assert matches(header, "abc"), header
+    for header in ("", '"7-abd"', "7-abc", '"7-abc', f"{tag} garbage", '"abc-7"', '""', "**"):
+        assert not matches(header, "abc"), header
+    assert not matches("*", NOTHING)
+    assert matches('"7-none"', NOTHING)
+    assert not matches(" " * 60_000 + '"', "abc")  # in no time
+
+
+def listed(door: Door, query: str) -> TopicListShape:
+    return TopicListShape.model_validate(door.get(f"/v1/topics?{query}").json())
+
+
+def test_topic_lists(full: Door) -> None:
+    whole = listed(full, "prefix=rd-").topic_list
+    assert whole == sorted([*(f"rd-{number}" for number in range(7)), "rd-x"])
+    assert listed(full, "prefix=rd-&cluster=rd-c2").topic_list == ["rd-0", "rd-x"]
+    assert listed(full, "cluster=nowhere") == TopicListShape(topicList=[], total=0)
+    assert listed(full, "prefix=rd-&limit=8").next_cursor is None
+
+
+def test_pages_of_a_topic_list(full: Door) -> None:
+    found: list[str] = []
+    query = "prefix=rd-&limit=3"
+    cursor: str | None = None
+    for _ in range(10):
+        page = listed(full, query + (f"&cursor={quote(cursor)}" if cursor else ""))
+        assert page.total == 8
+        found += page.topic_list
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert found == listed(full, "prefix=rd-").topic_list
+
+
+def test_a_page_goes_on_where_the_one_before_ended_whatever_went(full: Door) -> None:
+    full.register(broker("pg-a", topics=("pg-1", "pg-2", "pg-3"), host=52))
+    page = listed(full, "prefix=pg-&limit=2")
+    assert page.topic_list == ["pg-1", "pg-2"]
+    full.delete("/v1/topics/pg-2")
+    assert listed(full, f"prefix=pg-&cursor={page.next_cursor}").topic_list == ["pg-3"]
+
+
+def test_listing_can_be_switched_off(make_door: Any) -> None:
+    door: Door = make_door(fold=False, enable_all_topic_list=False)
+    problem(door.get("/v1/topics"), 403, "listing-disabled")
+    assert door.get("/v1/topics?cluster=c1").status_code == 200
+    door = make_door(fold=False, enable_topic_list=False)
+    problem(door.get("/v1/topics?cluster=c1"), 403, "listing-disabled")
+
+
+def test_clusters(full: Door) -> None:
+    answer = full.get("/v1/clusters")
+    ClusterInfoShape.model_validate(answer.json())
+    assert decode_cluster_info(answer.content) == cluster_info(full.gateway.view)
+
+
+def test_brokers(full: Door) -> None:
+    rows = BrokerListShape.model_validate(full.get("/v1/brokers?cluster=rd-c1").json()).brokers
+    assert [(row.broker_name, row.broker_addr, row.broker_id) for row in rows] == [("rd-a", "10.0.0.50:10911", 0)]
+    assert rows[0].expire_timestamp == rows[0].last_update_timestamp + 120_000
+    assert rows[0].data_version.counter == 1
+    found = BrokerShape.model_validate(full.get("/v1/brokers/rd-a").json())
+    assert (found.topic_count, found.cluster, found.zone_name, found.live) == (7, "rd-c1", "z1", rows)
+    missing = full.get("/v1/brokers/nobody")
+    assert problem(missing, 404, "not-found")["code"] == 22
+    assert missing.headers["etag"].endswith('-none"')
+    BrokerListShape.model_validate(full.get("/v1/brokers").json())
+
+
+def test_kv_entries(full: Door) -> None:
+    full.put("/v1/kv/rd-kv/k", {"value": ""})
+    KvShape.model_validate(full.get("/v1/kv/rd-kv/k").json())
+
+
+def test_a_missing_topic_is_17(door: Door) -> None:
+    answer = door.get("/v1/topics/nowhere/route")
+    found = problem(answer, 404, "topic-not-exist")
+    assert found["code"] == 17
+    assert "nowhere" in found["detail"]
+    assert answer.headers["x-routelake-epoch"]
+
+
+def test_an_empty_lake_is_served(still: Door) -> None:
+    answer = still.get("/v1/clusters")
+    assert answer.json() == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+    assert answer.headers["x-routelake-epoch"] == "0"
+    problem(still.get("/v1/topics/orders/route"), 404, "topic-not-exist")
+    assert still.get("/v1/topics").json() == {"topicList": [], "total": 0}
+
+
+def test_switches_show_in_routes(make_door: Any) -> None:
+    door: Door = make_door(order_message_enable=True, support_acting_master=True)
+    door.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
+    door.register(broker(brokerId=1, enableActingMaster=True))
+    for query in ("", "?as_of=2", "?wait_timeout=1"):
+        route = door.get(f"/v1/topics/orders/route{query}").json()
+        assert route["orderTopicConf"] == "broker-a:8"
+        assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
+
+
+def test_reads_are_counted(make_door: Any) -> None:
+    door: Door = make_door(http=HttpSettings(tokens={"a": "secret"}))
+    bearer = {"authorization": "Bearer secret"}
+    door.register(broker(), headers=bearer)
+    for _ in range(3):
+        assert door.get("/v1/topics/orders/route").status_code == 200
+    door.get("/v1/topics/orders/route?wait_timeout=1")
+    door.get("/v1/topics/nowhere/route")
+    door.get("/v1/topics")
+    door.register(broker())
+    text = door.get("/metrics").text
+    for line in (
+        'rocketmq_namesrv_requests_total{code="0",door="http",request="getTopicRoute"} 4.0',
+        'rocketmq_namesrv_requests_total{code="17",door="http",request="getTopicRoute"} 1.0',
+        'rocketmq_namesrv_requests_total{code="16",door="http",request="registerBroker"} 1.0',
+        "rocketmq_namesrv_route_request_latency_count 4.0",
+        'rocketmq_namesrv_route_errors_total{code="17"} 1.0',
+        'rocketmq_namesrv_registration_events_total{door="http",outcome="applied"} 1.0',
+        'rocketmq_namesrv_security_events_total{reason="unauthorized"} 1.0',
+        "rocketmq_namesrv_registration_body_bytes_count 1.0",
+        "rocketmq_namesrv_active_brokers 1.0",
+        "rocketmq_namesrv_topics 2.0",
+        "rocketmq_nameserver_up 1.0",
+        "routelake_log_failing 0.0",
+    ):
+        assert line in text, text
+    assert 'routelake_delta_version{table="topicQueueTable"} 1.0' in text
+    assert "orders" not in text
+    assert "broker-a" not in text
+
+
+def test_a_defect_is_a_problem_too(still: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr("api.http.routes_clusters._group_json", fail)
+    monkeypatch.setattr("api.http.routes_clusters.sorted", fail, raising=False)
+    transport = httpx.ASGITransport(still.app, raise_app_exceptions=False)
+
+    async def get() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get("/v1/clusters")
+
+    answer = still.loop.run(get())
+    found = problem(answer, 500, "internal-error")
+    assert "secret" not in answer.text
+    assert found["code"] == 1

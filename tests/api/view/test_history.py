@@ -1,0 +1,435 @@
+"""History: which cut a time means, routes of the past, errors that name what can be read, and who changed what."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from api.view import changelog
+from api.view import history as history_module
+from api.view.as_of import iso, parse_as_of, parse_time
+from api.view.changelog import Change, ChangePage
+from api.view.history import History
+from api.view.loader import load_view, read_commits
+from api.view.pickup import pick_up_topic_route
+from schemas.errors import (
+    BadRequestError,
+    FutureEpochError,
+    NotFoundError,
+    SetupError,
+    UnavailableError,
+    VacuumedError,
+)
+from schemas.tables import STATE_TABLES
+from tests.api.view.test_answers import EVERY_FIELD
+from tests.api.view.test_follower import age_log, row
+from tests.api.view.test_snapshot import complete_rows, group, queue
+from tests.support.lake import START, LakeWriter
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> LakeWriter:
+    return LakeWriter(tmp_path / "lake")
+
+
+def at(seconds: float) -> str:
+    return iso(START + timedelta(seconds=seconds))
+
+
+def commit_row(writer: LakeWriter, nums: int, **options: Any) -> None:
+    writer.commit(
+        complete_rows({**row(nums, "broker-a", "orders"), "brokerAddrTable": {("broker-a",): group(_0=f"a{nums}")}}),
+        **options,
+    )
+
+
+# --- as_of ---
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("17", 17),
+        ("0", 0),
+        ("2026-01-31T03:00:00Z", datetime(2026, 1, 31, 3, tzinfo=UTC)),
+        ("2026-01-31t03:00:00.25z", datetime(2026, 1, 31, 3, 0, 0, 250_000, tzinfo=UTC)),
+        ("2026-01-31T03:00:00+08:00", datetime(2026, 1, 30, 19, tzinfo=UTC)),
+        ("2026-01-31T03:00:00 08:00", datetime(2026, 1, 30, 19, tzinfo=UTC)),  # the + of a URL
+        ("2026-01-31 03:00:00-01:30", datetime(2026, 1, 31, 4, 30, tzinfo=UTC)),
+    ],
+)
+def test_as_of(text: str, expected: int | datetime) -> None:
+    assert parse_as_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "now", "-1", "1.5", "2026-01-31", "20260131T030000Z", "2026-13-01T00:00:00Z", "2026-01-31T25:00:00Z"),
+        *("2026-01-31T03:00:00", "9" * 40, "0001-01-01T00:00:00+23:00", "2026-01-31T03:00:00+99:00", "\u0661\u0667"),
+    ],
+)
+def test_what_is_no_as_of(text: str) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        parse_as_of(text)
+    assert refused.value.fields["field"] == "as_of"
+
+
+def test_a_naive_time_is_refused_with_what_to_write() -> None:
+    with pytest.raises(BadRequestError, match=r"no offset from UTC.*03:00:00Z or"):
+        parse_time("2026-01-31T03:00:00", "since")
+
+
+# --- cuts ---
+
+
+def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    commit_row(writer, 4, event_time=START + timedelta(seconds=3))  # the same event time as epoch 3
+    history = History(writer.path)
+    assert history.resolve("2").epoch == 2
+    assert history.resolve(at(1)).epoch == 1
+    assert history.resolve(at(2.999)).epoch == 2
+    assert history.resolve(at(3)).epoch == 4
+    assert history.resolve(at(1_000_000)).epoch == 4
+    assert (
+        history.resolve("2") == read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path))[1].cut
+    )
+
+
+def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
+    history = History(writer.path)
+    with pytest.raises(FutureEpochError):
+        history.resolve("1")
+    with pytest.raises(FutureEpochError):
+        history.resolve(at(1))
+    commit_row(writer, 1)
+    commit_row(writer, 2)
+    for early in ("0", at(0.5), "1999-01-01T00:00:00Z"):
+        with pytest.raises(VacuumedError, match=r"epoch 1 of 2026-01-01T00:00:01Z") as gone:
+            history.resolve(early)
+        assert gone.value.fields["oldest_epoch"] == 1
+        assert gone.value.fields["oldest_time"] == "2026-01-01T00:00:01Z"
+    with pytest.raises(FutureEpochError) as future:
+        history.resolve("3")
+    assert future.value.fields == {"epoch": 3, "newest_epoch": 2}
+
+
+def test_epochs_newest_first(writer: LakeWriter) -> None:
+    for number in range(1, 6):
+        commit_row(writer, number)
+    history = History(writer.path)
+    assert [cut.epoch for cut in history.epochs(3)] == [5, 4, 3]
+    assert [cut.epoch for cut in history.epochs(3, before=3)] == [2, 1]
+    writer.table("routeCommitTable").optimize.compact()
+    commit_row(writer, 6)
+    assert [cut.epoch for cut in history.epochs(2)] == [6, 5]
+    with pytest.raises(BadRequestError):
+        history.epochs(0)
+
+
+def test_no_lake_yet(tmp_path: Path) -> None:
+    history = History(tmp_path / "nothing")
+    for ask in (lambda: history.resolve("1"), history.epochs, lambda: history.changes("t")):
+        with pytest.raises(UnavailableError):
+            ask()
+    LakeWriter(tmp_path / "nothing")
+    assert history.epochs() == [] and history.changes("t") == ChangePage([], None, None)
+    assert history.oldest_readable() is None
+
+
+def test_a_newer_lake(writer: LakeWriter) -> None:
+    (writer.path / "lake.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(SetupError):
+        History(writer.path).resolve("1")
+
+
+def test_another_lake_in_the_same_place(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    assert history.route("orders", "1").route.queue_datas[0].read_queue_nums == 1
+    shutil.rmtree(writer.path)
+    other = LakeWriter(writer.path)
+    for number in range(11, 16):
+        commit_row(other, number, event_time=START + timedelta(days=1, seconds=number))
+    assert history.route("orders", "1").route.queue_datas[0].read_queue_nums == 11
+    assert history.resolve("5").log_offset == 5
+
+
+# --- vacuum and log clean-up ---
+
+
+def vacuum(writer: LakeWriter) -> None:
+    for spec in STATE_TABLES:
+        writer.table(spec.name).vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
+def test_a_vacuumed_cut_names_the_oldest_readable_one(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1, 6):
+        commit_row(writer, number)
+    vacuum(writer)
+    commit_row(writer, 6)
+    commit_row(writer, 7)
+    history = History(writer.path)
+    for early in ("1", "4", at(2)):
+        with pytest.raises(VacuumedError, match="epoch 5 of 2026-01-01T00:00:05Z") as gone:
+            history.resolve(early)
+        assert gone.value.fields["oldest_epoch"] == 5
+    assert history.route("orders", "5").route.queue_datas[0].read_queue_nums == 5
+    oldest = history.oldest_readable()
+    assert oldest is not None and oldest.epoch == 5
+
+
+def test_vacuum_between_resolve_and_route(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    cut = history.resolve("1")
+    vacuum(writer)
+    with pytest.raises(VacuumedError) as gone:
+        history.route("orders", cut)
+    assert gone.value.fields["oldest_epoch"] == 3
+
+
+def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    first = history.route("orders", history.resolve("1"))
+    vacuum(writer)
+    assert history.route("orders", first.cut) is first
+
+
+def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) -> None:
+    for number in range(1, 5):
+        commit_row(writer, number)
+    for spec in STATE_TABLES:
+        age_log(writer, spec.name)
+    commit_row(writer, 5)
+    history = History(writer.path)
+    with pytest.raises(VacuumedError) as gone:
+        history.resolve("3")
+    assert gone.value.fields["oldest_epoch"] == 4
+    assert history.resolve("4").epoch == 4
+
+
+def test_a_cut_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_row(writer, 1)
+    history = History(writer.path)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk trouble")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history_module, "select", fail)
+        with pytest.raises(UnavailableError, match="disk trouble"):
+            history.route("orders", "1")
+    assert history.route("orders", "1").cut.epoch == 1
+
+
+# --- routes ---
+
+
+def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
+    writer.commit(complete_rows(EVERY_FIELD))
+    writer.commit(
+        complete_rows({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): queue(4), ("broker-a", "o'ther"): queue()}})
+    )
+    writer.commit(complete_rows({"brokerAddrTable": {("b'4\" x/1%=ü",): group(acting=True, _1="s1")}}))
+    writer.commit({"topicQueueTable": {("broker-a", "orders"): None}})
+    writer.commit(complete_rows({"kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": None}}}))
+    writer.commit({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): None}})
+    history = History(writer.path)
+    for commit in read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path)):
+        view = load_view(str(writer.path), commit.cut)
+        for topic in ("orders", "o'ther", "unknown"):
+            for switch in (False, True):
+                expected = pick_up_topic_route(view, topic, support_acting_master=switch, order_message_enable=switch)
+                if expected is None:
+                    with pytest.raises(NotFoundError) as missing:
+                        history.route(topic, commit.cut, support_acting_master=switch, order_message_enable=switch)
+                    assert missing.value.code == 17
+                    assert missing.value.fields["epoch"] == commit.cut.epoch
+                    continue
+                found = history.route(topic, commit.cut, support_acting_master=switch, order_message_enable=switch)
+                assert found.route == expected and found.cut == commit.cut
+                again = history.route(topic, commit.cut, support_acting_master=switch, order_message_enable=switch)
+                assert again is found
+
+
+# --- changes ---
+
+
+def change(
+    command: str,
+    *,
+    offset: int,
+    seq: int = 0,
+    table: str | None = "topicQueueTable",
+    broker: str | None = "broker-a",
+    topic: str | None = "orders",
+    seconds: float | None = None,
+    outcome: str = "applied",
+    reason: str | None = None,
+    key: dict[str, Any] | None = None,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    return {
+        "offset": offset,
+        "seq": seq,
+        "eventTime": START + timedelta(seconds=offset if seconds is None else seconds),
+        "command": command,
+        "outcome": outcome,
+        "reason": reason,
+        "actor": json.dumps({"gateway": "g1", "via": "remoting", "peer": "10.0.0.9:1"}),
+        "tableName": table,
+        "brokerName": broker,
+        "topic": topic,
+        "key": json.dumps(key or {"brokerName": broker, "topic": topic}, separators=(",", ":")),
+        "before": None if before is None else json.dumps(before),
+        "after": None if after is None else json.dumps(after),
+    }
+
+
+@pytest.fixture
+def told(writer: LakeWriter) -> History:
+    """A night: registered, a slave came and went, wiped, expired, refused, deleted; and things that do not matter."""
+    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
+    writer.commit(
+        {},
+        history=[
+            change("REGISTER_BROKER", offset=1, after=queue()),
+            change("REGISTER_BROKER", offset=1, seq=1, topic="other", after=queue()),
+            change("REGISTER_BROKER", offset=1, seq=2, table="brokerAddrTable", topic=None, after=group(_0="a0")),
+            change("REGISTER_BROKER", offset=1, seq=3, table="brokerLiveTable", topic=None),
+            change("REGISTER_BROKER", offset=1, seq=4, table="clusterAddrTable", topic=None),
+            change("REGISTER_BROKER", offset=2, broker="stranger", topic="other", after=queue()),
+            change("REGISTER_BROKER", offset=2, seq=1, broker="stranger", table="brokerAddrTable", topic=None),
+        ],
+    )
+    writer.commit(
+        {},
+        history=[
+            change("PUT_KV_CONFIG", offset=3, table="kvConfigTable", broker=None, topic=None, key=order),
+            change("PUT_KV_CONFIG", offset=3, seq=-1, table=None, broker=None, topic=None, key=order),
+            change("PUT_KV_CONFIG", offset=4, table="kvConfigTable", broker=None, topic=None, key={"namespace": "x"}),
+            change("WIPE_WRITE_PERM_OF_BROKER", offset=5, before=queue(), after=queue(4)),
+        ],
+    )
+    writer.commit(
+        {},
+        history=[
+            # Its offset is that of the last heartbeat, long before: the time tells.
+            change("BROKER_EXPIRED", offset=2, seconds=120, before=queue(4)),
+            change("BROKER_EXPIRED", offset=2, seq=1, seconds=120, table="brokerAddrTable", topic=None),
+            change(
+                "REGISTER_BROKER",
+                offset=6,
+                seq=-1,
+                table=None,
+                topic=None,
+                outcome="rejected",
+                reason="SINGLE_TOPIC_REFUSED",
+            ),
+            change("REGISTER_BROKER", offset=7, seq=-1, table=None, broker="stranger", topic=None, outcome="rejected"),
+            change("DELETE_TOPIC_IN_NAMESRV", offset=130, seq=-1, table=None, broker=None),
+        ],
+    )
+    # Rows that no epoch has made visible yet.
+    writer.commit({}, history=[change("DELETE_TOPIC_IN_NAMESRV", offset=131, seq=-1)], only_tables=True)
+    return History(writer.path)
+
+
+NIGHT = [
+    ("DELETE_TOPIC_IN_NAMESRV", 130, -1),
+    ("BROKER_EXPIRED", 2, 1),
+    ("BROKER_EXPIRED", 2, 0),
+    ("REGISTER_BROKER", 6, -1),
+    ("WIPE_WRITE_PERM_OF_BROKER", 5, 0),
+    ("PUT_KV_CONFIG", 3, 0),
+    ("REGISTER_BROKER", 1, 2),
+    ("REGISTER_BROKER", 1, 0),
+]
+
+
+def short(changes: list[Change]) -> list[tuple[str, int, int]]:
+    return [(found.command, found.offset, found.seq) for found in changes]
+
+
+def test_who_did_that_to_my_topic(told: History) -> None:
+    page = told.changes("orders")
+    assert short(page.changes) == NIGHT
+    assert page.before is None
+    wiped = page.changes[4]
+    assert wiped.before is not None and wiped.after is not None
+    assert (wiped.before["perm"], wiped.after["perm"]) == (6, 4)
+    assert wiped.actor == {"gateway": "g1", "via": "remoting", "peer": "10.0.0.9:1"}
+    assert (wiped.epoch, wiped.event_time, wiped.key) == (
+        2,
+        START + timedelta(seconds=5),
+        {"brokerName": "broker-a", "topic": "orders"},
+    )
+    assert page.changes[3].reason == "SINGLE_TOPIC_REFUSED"
+
+
+@pytest.mark.parametrize("window", [1, 2, 256])
+def test_paging_back_and_forth(told: History, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changelog, "_FIRST_WINDOW", window)
+    for limit in (1, 3, 7):
+        collected: list[Change] = []
+        before: str | None = None
+        while True:
+            page = told.changes("orders", limit=limit, before=before)
+            collected += page.changes
+            before = page.before
+            if before is None:
+                break
+        assert short(collected) == NIGHT
+        oldest = collected[-1].cursor
+        newer: list[Change] = []
+        page = told.changes("orders", limit=limit, after=oldest)
+        while page.changes:
+            assert page.before is not None
+            newer = page.changes + newer
+            page = told.changes("orders", limit=limit, after=page.after)
+        assert short(newer) == NIGHT[:-1]
+        assert page.after == newer[0].cursor  # keep asking from here
+
+
+def test_since_and_until(told: History) -> None:
+    assert short(told.changes("orders", since=at(5), until=at(120)).changes) == NIGHT[3:5]
+    assert short(told.changes("orders", since=at(120)).changes) == NIGHT[:3]
+    assert told.changes("orders", since=at(1000)).changes == []
+
+
+def test_changes_of_nothing(told: History) -> None:
+    page = told.changes("unknown'; DROP TABLE t; --")
+    assert page == ChangePage([], None, None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"limit": 0}, {"limit": 1001}, {"before": "x"}, {"after": "!!"}, {"before": "W10"}),
+        *({"since": "yesterday"}, {"until": "2026-01-01T00:00:00"}),
+    ],
+)
+def test_bad_questions(told: History, arguments: dict[str, Any]) -> None:
+    with pytest.raises(BadRequestError):
+        told.changes("orders", **arguments)
+
+
+def test_new_changes_show_after_the_next_epoch(told: History, writer: LakeWriter) -> None:
+    newest = told.changes("orders", limit=1)
+    writer.commit({}, history=[change("REGISTER_BROKER", offset=140, after=queue())])
+    page = told.changes("orders", after=newest.after)
+    assert short(page.changes) == [("REGISTER_BROKER", 140, 0), ("DELETE_TOPIC_IN_NAMESRV", 131, -1)]

@@ -1,0 +1,37 @@
+"""Options and profiles of the whole test suite.
+
+``--deep`` runs the tests marked ``deep`` too, and lets Hypothesis look further and at random; without it every run draws
+the same examples, so that a failure on a branch is that branch's.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "ordinary",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+settings.register_profile("deep", settings.get_profile("ordinary"), derandomize=False, max_examples=2_000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--deep", action="store_true", help="also run what takes long (tests marked deep)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("deep" if config.getoption("--deep") else "ordinary")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--deep"):
+        return
+    skip = pytest.mark.skip(reason="takes long: run with --deep")
+    for item in items:
+        if "deep" in item.keywords:
+            item.add_marker(skip)

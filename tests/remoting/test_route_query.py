@@ -1,0 +1,171 @@
+"""Route requests recognised without parsing: what is found is what decoding would have found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.remoting.connection import RemotingConnection
+from api.remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
+from api.remoting.route_query import RouteQuery, RouteQueryCache, route_query
+from schemas.codes import SerializeType
+from schemas.errors import ProtocolError
+from tests.remoting.test_frame import frame
+
+
+def received(header: bytes, cache: RouteQueryCache) -> tuple[RouteQuery, bytes]:
+    (request,) = RemotingConnection(queries=cache).receive_data(frame(header))
+    assert isinstance(request, tuple)
+    return request
+
+
+def stock(opaque: object, topic: str = "orders", version: int = 513) -> bytes:
+    return (
+        f'{{"code":105,"extFields":{{"topic":"{topic}"}},"flag":0,"language":"JAVA","opaque":{opaque},'
+        f'"serializeTypeCurrentRPC":"JSON","version":{version}}}'
+    ).encode()
+
+
+def test_the_same_kind_is_the_same_object() -> None:
+    cache = RouteQueryCache()
+    first, digits = received(stock(0), cache)
+    assert digits == b"0"
+    for opaque in (1, 43, 999_999_999):
+        assert received(stock(opaque), cache) == (first, b"%d" % opaque)
+    assert len(cache) == 1
+    assert received(stock(1, "others"), cache)[0] is not first
+    assert received(stock(1, version=399), cache)[0] is not first
+    assert len(cache) == 3
+
+
+@pytest.mark.parametrize("opaque", [-5, 1_000_000_000, 2_147_483_647, -2_147_483_648])
+def test_an_unusual_opaque_takes_the_long_way_to_the_same_answer(opaque: int) -> None:
+    cache = RouteQueryCache()
+    received(stock(1), cache)
+    query, digits = received(stock(opaque), cache)
+    assert query.command(digits) == decode_frame(frame(stock(opaque)))
+
+
+@pytest.mark.parametrize("opaque", ["1_0", "0x1", "", "-", "1 2", "2147483648", "01", "+1"])
+def test_an_opaque_that_is_none_is_refused_whatever_is_known(opaque: str) -> None:
+    cache = RouteQueryCache()
+    received(stock(1), cache)
+    with pytest.raises(ProtocolError):
+        RemotingConnection(queries=cache).receive_data(frame(stock(opaque)))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"code":105,"extFields":{"opaque":1,"topic":"a"},"flag":0}',
+        b'{"code":105,"extFields":{"opaque":1,"topic":"a"},"opaque":7,"flag":0}',
+        b'{"code":105,"opaque":1,"opaque":2,"extFields":{"topic":"a"}}',
+        b'{"code":105,"extFields":{"topic":"\\"opaque\\":1,"},"flag":0,"opaque":3}',
+        b'{"code":105,"x":"\\\\"opaque":1,"flag":0}',
+        b'{"code":105,"extFields":{"topic":"a"},"opaque":5}',
+        b'{"code":105,"extFields":{"topic":"a"},"opaque":"5","flag":0}',
+        b'{"code":105,"extFields":{"topic":"a"},"opaque": 5,"flag":0}',
+        b'{"code":105,"extFields":{"topic":"a"},"flag":0}',
+    ],
+)
+def test_a_header_that_only_looks_alike_is_never_remembered(header: bytes) -> None:
+    cache = RouteQueryCache()
+    try:
+        query, digits = received(header, cache)
+    except ProtocolError:
+        pass
+    else:
+        assert query.command(digits) == decode_frame(frame(header))
+    assert len(cache) == 0
+
+
+def test_a_long_header_is_not_remembered() -> None:
+    cache = RouteQueryCache(max_header_bytes=200)
+    received(stock(1, "x" * 200), cache)
+    assert len(cache) == 0
+
+
+def test_a_request_with_a_body_is_not_remembered() -> None:
+    cache = RouteQueryCache()
+    ((query, digits),) = RemotingConnection(queries=cache).receive_data(frame(stock(1), b"body"))  # type: ignore[misc]
+    assert query.command(digits).body == b"body"
+    assert len(cache) == 0
+
+
+def test_a_full_cache_forgets_everything_and_goes_on() -> None:
+    cache = RouteQueryCache(max_entries=10)
+    for number in range(25):
+        assert received(stock(number, f"topic-{number}"), cache)[0].topic == f"topic-{number}"
+        assert len(cache) <= 10
+
+
+def test_other_codes_and_oneway_requests_are_no_queries() -> None:
+    cache = RouteQueryCache()
+    for command in (RemotingCommand(106), RemotingCommand(105, {"topic": "a"}, flag=FLAG_ONEWAY)):
+        for kind in SerializeType:
+            data = encode_frame(command, kind)
+            (found,) = RemotingConnection(queries=cache).receive_data(data)
+            assert found == decode_frame(data)
+    assert len(cache) == 0
+
+
+def test_a_binary_header_is_recognised_by_all_but_its_opaque() -> None:
+    cache = RouteQueryCache()
+    seen = set()
+    for opaque in (0, 1, -1, 2_147_483_647, -2_147_483_648, 0x22222222):
+        command = RemotingCommand(105, {"topic": "a"}, opaque=opaque, serialize_type=SerializeType.ROCKETMQ)
+        ((query, digits),) = RemotingConnection(queries=cache).receive_data(encode_frame(command))  # type: ignore[misc]
+        assert query.command(digits) == command
+        seen.add(id(query))
+    assert len(seen) == len(cache) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "ext", "numeric_keys", "zone_name"),
+    [
+        (513, {}, False, None),
+        (401, {}, False, None),
+        (400, {}, True, None),
+        (0, {}, True, None),
+        (0, {"acceptStandardJsonOnly": "TRUE"}, False, None),
+        (0, {"acceptStandardJsonOnly": "yes"}, True, None),
+        (513, {"__ZONE_MODE": "true", "__ZONE_NAME": "HZ"}, True, "HZ"),
+        (513, {"__ZONE_MODE": "true", "__ZONE_NAME": " "}, False, None),
+        (513, {"__ZONE_MODE": "true"}, False, None),
+        (513, {"__ZONE_MODE": "false", "__ZONE_NAME": "HZ"}, False, None),
+        (513, {"__ZONE_NAME": "HZ"}, False, None),
+    ],
+)
+def test_dialect_and_zone_follow_from_version_and_fields(
+    version: int, ext: dict[str, str], numeric_keys: bool, zone_name: str | None
+) -> None:
+    query = route_query(RemotingCommand(105, {"topic": "a", **ext}, version=version))
+    assert (query.topic, query.version, query.numeric_keys, query.zone_name) == ("a", version, numeric_keys, zone_name)
+
+
+def test_a_query_without_topic() -> None:
+    assert route_query(RemotingCommand(105)).topic is None
+
+
+topics = st.text(max_size=10) | st.sampled_from(('"opaque":1,', "a", 'x","opaque":5,"y":"'))
+
+
+@given(st.lists(st.tuples(topics, st.integers(-10, 1 << 31), st.sampled_from((0, 399, 513)), st.booleans()), max_size=8))
+def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tuple[str, int, int, bool]]) -> None:
+    cache = RouteQueryCache(max_entries=5)
+    for topic, opaque, version, opaque_first in headers:
+        fields: dict[str, object] = {"extFields": {"topic": topic}, "opaque": opaque, "version": version, "code": 105}
+        if opaque_first:
+            fields = dict(reversed(fields.items()))
+        data = frame(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode())
+        try:
+            expected = decode_frame(data)
+        except ProtocolError:
+            with pytest.raises(ProtocolError):
+                RemotingConnection(queries=cache).receive_data(data)
+            continue
+        ((query, digits),) = RemotingConnection(queries=cache).receive_data(data)  # type: ignore[misc]
+        assert query.command(digits) == expected

@@ -1,0 +1,167 @@
+"""The real fold and the real writer without Spark: a thread that reads a log, folds one shard, writes epochs.
+
+What Spark adds (checkpoints, two shards, its own batching) is not here; rules, row changes, tables, commits and the
+status file are the product's own. Use it wherever a test needs a lake that follows a log::
+
+    log = MemoryLog()
+    with MiniFold(log, tmp_path / "lake") as fold:
+        log.append([...])
+        fold.wait_for(log.end().next_offset - 1)
+
+It goes on from where the lake ends, so a test may stop one and start another over the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pipelines.batch import Batch, Record, ShardFold, TopicStore
+from pipelines.fold.codec import Shard, decode_shard
+from pipelines.log.base import EventLog
+from pipelines.shards import SHARD_KEYS, seed_rows
+from pipelines.tables.ddl import open_lake
+from pipelines.tables.seed import read_seed
+from pipelines.tables.writer import LakeWriter
+
+STATUS_FILE = "fold-status.json"
+_IDLE_S = 0.003
+
+
+class MiniFold:
+    """Folds a log into a lake on a thread of its own.
+
+    Args:
+        log: The event log. Stays the caller's.
+        lake_dir: The lake; made if it is not there.
+        liveness_interval_s: As the fold's setting; 0 writes every heartbeat.
+        retention_days: For new tables.
+    """
+
+    def __init__(
+        self, log: EventLog, lake_dir: Path, *, liveness_interval_s: float = 10.0, retention_days: int = 30
+    ) -> None:
+        """Read the seed; nothing runs before `start`."""
+        self.lake_dir = lake_dir
+        self._log = log
+        open_lake(lake_dir, retention_days=retention_days)
+        seed = read_seed(lake_dir, log)
+        (self._key,) = SHARD_KEYS[1]
+        ((_, state, names, topics),) = seed_rows(seed.state, 1)
+        self._shard: Shard = decode_shard(state)
+        self._topics: dict[str, bytes] = dict(zip(names, topics, strict=True))
+        self._next_offset = seed.next_offset
+        self._watermark_ms = 0
+        self._run_id = f"mini-{time.monotonic_ns()}"
+        self._batch_id = 0
+        self.writer = LakeWriter(
+            lake_dir, retention_days=retention_days, liveness_interval_s=liveness_interval_s, shards=1
+        )
+        self._moved = threading.Condition()
+        self._folded = self.writer.log_offset
+        self._stop = threading.Event()
+        self._running = threading.Event()
+        self._running.set()
+        self._quiet = threading.Event()
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="minifold", daemon=True)
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin; the status file is there when this returns."""
+        self._write_status()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop between batches. Raises what went wrong, if anything did."""
+        self._stop.set()
+        self._running.set()
+        if self._thread.is_alive():
+            self._thread.join(30)
+        if self.error is not None:
+            raise self.error
+
+    def pause(self) -> None:
+        """Let events pile up. When this returns, no batch is under way."""
+        self._running.clear()
+        assert self._quiet.wait(30)
+
+    def resume(self) -> None:
+        """Go on."""
+        self._running.set()
+
+    def wait_for(self, offset: int, timeout_s: float = 30.0) -> None:
+        """Wait until everything up to a log offset is folded and, if it changed anything, committed."""
+        with self._moved:
+            done = self._moved.wait_for(lambda: self._folded >= offset or self.error is not None, timeout_s)
+        if self.error is not None:
+            raise self.error
+        assert done, f"offset {offset} was not folded within {timeout_s} s; at {self._folded}"
+
+    # --- the loop ---
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                if not self._running.is_set():
+                    self._quiet.set()
+                    self._running.wait()
+                    self._quiet.clear()
+                    continue
+                if not self._batch():
+                    self._stop.wait(_IDLE_S)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._quiet.set()
+            with self._moved:
+                self._moved.notify_all()
+
+    def _batch(self) -> bool:
+        records = self._log.read(self._next_offset)
+        if not records:
+            return False
+        store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
+        fold = ShardFold(self._key, self._shard, store, self._run_id, self._watermark_ms)
+        for record in records:
+            fold.apply(Record(*record))
+        self._watermark_ms = max(self._watermark_ms, records[-1].event_time_ms)
+        fold.settle(self._watermark_ms)  # the event-time timers, which Spark fires a batch later
+        self._shard = fold.finish()
+        self.writer.write(self._run_id, self._batch_id, Batch.merge(fold.emit()))
+        self._batch_id += 1
+        self._next_offset = records[-1].offset + 1
+        self._write_status()
+        with self._moved:
+            self._folded = records[-1].offset
+            self._moved.notify_all()
+        return True
+
+    def _write_status(self) -> None:
+        status = {
+            "pid": 0,
+            "batchId": self._batch_id,
+            "epoch": self.writer.epoch,
+            "logOffset": self.writer.log_offset,
+            "timeMillis": round(time.time() * 1000),
+        }
+        target = self.lake_dir / STATUS_FILE
+        temporary = target.with_suffix(".tmp")
+        temporary.write_text(json.dumps(status), encoding="utf-8")
+        temporary.replace(target)
+
+
+def void(_: object) -> None:
+    """Nothing of something."""
