@@ -35,6 +35,10 @@ def run_gateway(settings: GatewaySettings, log_url: str, *, http: Address, remot
     return uvloop.run(_run(settings, log_url, http, remoting))
 
 
+def _text(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
 async def _run(settings: GatewaySettings, log_url: str, http: Address, remoting: Address) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -52,7 +56,7 @@ async def _run(settings: GatewaySettings, log_url: str, http: Address, remoting:
             await server.start(*remoting)
             app = create_app(gateway, History(str(settings.lake_dir)))
             http_task = asyncio.create_task(serve_http(app, *http, stop=stop))
-            log.info("serving", remoting="%s:%d" % remoting, http="%s:%d" % http, epoch=gateway.view.epoch)
+            log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
             stopped = asyncio.create_task(stop.wait())
             await asyncio.wait({http_task, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stop.set()

@@ -42,6 +42,8 @@ def configure(process: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    # kafka-python prints several lines a second while a broker is down; the log writer says it once.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
 
 

@@ -33,6 +33,7 @@ from api.http.auth import Guard
 from api.http.body import BodyBudget
 from api.http.door import Door
 from api.http.encoded import EncodedRoutes, RouteLane
+from api.http.etag import WAITED
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
 from api.http.past import Past
 from api.http.problems import (
@@ -99,7 +100,7 @@ class HttpApp(FastAPI):
         if operation == _ROUTE_OPERATION:
             if problem is not None:
                 metrics.route_errors.labels(code).inc()
-            elif b"wait" not in scope["query_string"]:
+            elif WAITED not in scope:
                 metrics.route_latency.observe(seconds)
 
 

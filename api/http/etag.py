@@ -18,6 +18,8 @@ from api.http.problems import rfc3339
 from api.view.rows import Cut
 
 JSON: Final = "application/json"
+WAITED: Final = "routelake.waited"
+"""Key in an ASGI scope: the request waited because it asked to, so its time is no latency."""
 NOTHING: Final = "none"
 """Fingerprint of what is not there."""
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from starlette.responses import Response
 
 from api.http.door import Door, door_of
-from api.http.etag import JSON, Position, fingerprint, matches, read_headers
+from api.http.etag import JSON, WAITED, Position, fingerprint, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
 from schemas.codes import MAX_LONG
@@ -67,6 +67,8 @@ async def begin(request: Request, query: ReadQuery) -> Door:
     door.guard.reader(request)
     check_once(request)
     offset = query.wait_for
+    if offset is not None:
+        request.scope[WAITED] = True
     if offset is not None and not await door.gateway.wait_for(offset, query.wait_timeout / 1000):
         raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
     return door

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from api.http.describe import read
 from api.http.door import Door
-from api.http.etag import JSON, NOTHING, Position, matches, read_headers
+from api.http.etag import JSON, NOTHING, WAITED, Position, matches, read_headers
 from api.http.problems import (
     BAD_PARAMETER,
     FUTURE_EPOCH,
@@ -257,6 +257,7 @@ async def _until_changed(request: Request, door: Door, topic: str, wait_s: float
     known = if_none_match(request)
     if not known:
         return
+    request.scope[WAITED] = True
     loop = asyncio.get_running_loop()
     end = loop.time() + wait_s
     gone = asyncio.create_task(_disconnected(request))

