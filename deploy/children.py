@@ -6,7 +6,6 @@ When the supervisor is killed, even by SIGKILL, the pipe closes and the child st
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +20,8 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
         return
 
     def watch() -> None:
-        while sys.stdin.buffer.read(1):
+        # Not sys.stdin: its lock, held by this thread, would abort the interpreter at shutdown.
+        while os.read(0, 1):
             pass
         stop()
 

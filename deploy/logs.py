@@ -28,7 +28,9 @@ def configure(process: str) -> None:
         renderer = structlog.processors.JSONRenderer()
     else:
         colors = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-        renderer = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0)
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=colors, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+        )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -120,8 +120,8 @@ class Supervisor:
     def _ready(self) -> bool:
         try:
             with urllib.request.urlopen(self._ready_url, timeout=1) as answer:  # noqa: S310 (our own loopback URL)
-                return bool(json.load(answer).get("status") == "ready")
-        except (urllib.error.URLError, OSError, ValueError):
+                return bool(json.load(answer)["ready"])
+        except (urllib.error.URLError, OSError, ValueError, KeyError):
             return False
 
     def _stop_all(self) -> None:

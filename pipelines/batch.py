@@ -296,10 +296,12 @@ class Batch:
     def merge(cls, parts: Iterable[tuple[str, bytes]]) -> Batch:
         """Put emitted (kind, payload) rows of all shards together.
 
-        A command that went to every shard has one outcome: applied if any shard applied it.
+        A command that went to every shard has one outcome: applied if any shard applied it. A record that went to every
+        shard and could not be read is put aside once.
         """
         batch = cls()
         by_offset: dict[int, dict[str, Any]] = {}
+        put_aside: set[int] = set()
         for kind, payload in parts:
             if kind.startswith("ops:"):
                 batch.operations.setdefault(kind.removeprefix("ops:"), []).append(from_ipc(payload))
@@ -308,7 +310,11 @@ class Batch:
             elif kind == "changes":
                 batch.changes.append(from_ipc(payload))
             elif kind == "quarantine":
-                batch.quarantine.append(from_ipc(payload))
+                part = from_ipc(payload)
+                new = [offset not in put_aside for offset in part["offset"].to_pylist()]
+                put_aside.update(part["offset"].to_pylist())
+                if any(new):
+                    batch.quarantine.append(part.filter(pa.array(new)))
             elif kind == "outcomes":
                 for entry in msgspec.json.decode(payload):
                     known = by_offset.setdefault(entry["offset"], entry)

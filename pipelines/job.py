@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -92,7 +93,7 @@ class FoldQuery:
         self._maintenance = Maintenance(
             self.writer.tables, self._log, settings.retention_days, settings.log_retention_hours
         )
-        self._status_at = 0.0
+        self._committing = threading.Lock()
         self.query = self._start(spark, seed)
 
     def _prepare_checkpoint(self) -> Seed:
@@ -153,17 +154,14 @@ class FoldQuery:
         assert query_id is not None
         rows = parts.collect()
         batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
-        epoch = self.writer.write(query_id, batch_id, batch)
-        if epoch is not None and self._on_epoch is not None:
-            self._on_epoch(epoch)
-        self._write_status(batch_id)
-        self._maintenance.step(self.writer)
+        with self._committing:
+            epoch = self.writer.write(query_id, batch_id, batch)
+            if epoch is not None and self._on_epoch is not None:
+                self._on_epoch(epoch)
+            self._write_status(batch_id)
+            self._maintenance.step(self.writer)
 
     def _write_status(self, batch_id: int) -> None:
-        now = time.time()
-        if now - self._status_at < 0.5:
-            return
-        self._status_at = now
         target = self._settings.lake_dir / STATUS_FILE
         temporary = target.with_suffix(".tmp")
         status = {
@@ -171,13 +169,17 @@ class FoldQuery:
             "batchId": batch_id,
             "epoch": self.writer.epoch,
             "logOffset": self.writer.log_offset,
-            "timeMillis": round(now * 1000),
+            "timeMillis": time.time_ns() // 1_000_000,
         }
         temporary.write_text(json.dumps(status), encoding="utf-8")
         temporary.replace(target)
 
+    def hold(self, timeout_s: float = 8.0) -> bool:
+        """Wait for a commit under way and let no further one begin: the process may end now."""
+        return self._committing.acquire(timeout=timeout_s)
+
     def stop(self) -> None:
-        """Stop between batches."""
+        """Stop the query, in a process that goes on (tests)."""
         self.query.stop()
         self._log.close()
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Final
 
 import structlog
+from pyspark.sql import SparkSession
 
 from deploy.children import on_parent_exit
 from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.tables.ddl import check_format, lock_lake
 
 log = structlog.get_logger("routelake.fold")
+
+_JVM_STOP_S: Final = 5.0
 
 
 def run_fold(settings: FoldSettings) -> int:
@@ -32,7 +36,7 @@ def run_fold(settings: FoldSettings) -> int:
     on_parent_exit(stop.set)
     check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)
-    spark: Any = None
+    spark: SparkSession | None = None
     try:
         spark = spark_session(settings)
         query = FoldQuery(spark, settings, None)
@@ -41,13 +45,30 @@ def run_fold(settings: FoldSettings) -> int:
             if not query.query.isActive:
                 log.error("the streaming query ended", error=str(query.query.exception()))
                 return 1
-        query.stop()
+        query.hold()
         log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
         return 0
     finally:
         if spark is not None:
-            spark.stop()
+            end_jvm(spark)
         lock.close()
+
+
+def end_jvm(spark: SparkSession) -> None:
+    """End Spark's JVM without waiting for a batch under way: it is repeated at the next start.
+
+    The query is not stopped first: that interrupts the batch at a random place and only prints what was interrupted.
+    """
+    process = spark.sparkContext._gateway.proc
+    spark.sparkContext.setLogLevel("OFF")
+    # What its threads print about the lost connection from here on is no news to anybody.
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    process.terminate()
+    try:
+        process.wait(_JVM_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def exit_now(code: int) -> None:

@@ -7,7 +7,7 @@ Source: org.apache.rocketmq.remoting.protocol.DataVersion, .route.QueueData,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,12 @@ PERM_WRITE = 2
 PERM_READ = 4
 PERM_PRIORITY = 8
 
+Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+"""A Java int, and a table column of that type. Checked when a payload is decoded, not on construction."""
+
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A Java long, likewise."""
+
 
 class DataVersion(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
     """Version of a broker's topic table. Equality needs all three; the NameServer never orders them by time.
@@ -29,18 +35,18 @@ class DataVersion(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Fal
     ``timestamp`` is milliseconds since the epoch on the broker's own clock.
     """
 
-    state_version: int = 0
-    timestamp: int = 0
-    counter: int = 0
+    state_version: Long = 0
+    timestamp: Long = 0
+    counter: Long = 0
 
 
 class QueueRow(NamedTuple):
     """One topic's queues on one broker group: the value part of topicQueueTable (QueueData without brokerName)."""
 
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
+    topic_sys_flag: Int
 
 
 class TopicQueueMappingInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,8 +57,8 @@ class TopicQueueMappingInfo(msgspec.Struct, frozen=True, rename="camel"):
 
     topic: str | None = None
     scope: str | None = None
-    total_queues: int = 0
+    total_queues: Int = 0
     bname: str | None = None
-    epoch: int = 0
+    epoch: Long = 0
     dirty: bool = False
-    curr_id_map: dict[int, int] | None = None
+    curr_id_map: dict[Int, Int] | None = None

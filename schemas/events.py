@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import zstandard
 
-from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
+from schemas.broker import DataVersion, Int, Long, QueueRow, TopicQueueMappingInfo
 from schemas.errors import EventDecodeError
 
 FORMAT_VERSION: Final = 1
@@ -65,14 +65,14 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
     cluster_name: str
     broker_name: str
     broker_addr: str
-    broker_id: int
+    broker_id: Long
     data_version: DataVersion
     topic_config_digest: str
     topic_config_table: dict[str, QueueRow] | None = None
     topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = {}
     filter_server_list: list[str] | None = None
     ha_server_addr: str | None = None
-    heartbeat_timeout_millis: int | None = None
+    heartbeat_timeout_millis: Long | None = None
     enable_acting_master: bool | None = None
     zone_name: str | None = None
     delete_absent_topics: bool = False
@@ -85,7 +85,7 @@ class UnregisterBroker(Event, frozen=True, tag="UNREGISTER_BROKER"):
     cluster_name: str
     broker_name: str
     broker_addr: str
-    broker_id: int | None
+    broker_id: Long | None
 
 
 class BrokerHeartbeat(Event, frozen=True, tag="BROKER_HEARTBEAT"):
@@ -116,10 +116,10 @@ class RegisterTopicQueue(msgspec.Struct, frozen=True, rename="camel"):
     """One queueDatas entry of a 217."""
 
     broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
+    topic_sys_flag: Int
 
 
 class RegisterTopic(Event, frozen=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
@@ -166,7 +166,7 @@ class Resume(Event, frozen=True, tag="RESUME"):
     ``previous_event_time_ms`` is the event time of the log's last record before it, None in an empty log.
     """
 
-    previous_event_time_ms: int | None = None
+    previous_event_time_ms: Long | None = None
 
 
 AnyEvent = (

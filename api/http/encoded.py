@@ -80,7 +80,9 @@ class RouteLane:
         if shown != self._shown:
             self._ready = {}
             self._shown = shown
-        path = scope["raw_path"]
+        path = scope.get("raw_path")
+        if path is None:
+            return None
         ready = self._ready.get(path)
         if ready is None:
             ready = self._prepare(view, path)
@@ -95,8 +97,8 @@ class RouteLane:
         self._count()
         self._observe(seconds)
 
-    def _prepare(self, view: RouteView, path: bytes | None) -> _Ready | None:
-        if path is None or not path.startswith(_HEAD) or not path.endswith(_TAIL):
+    def _prepare(self, view: RouteView, path: bytes) -> _Ready | None:
+        if not path.startswith(_HEAD) or not path.endswith(_TAIL):
             return None
         topic = path[len(_HEAD) : -len(_TAIL)]
         if not topic or b"/" in topic:

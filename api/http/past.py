@@ -50,9 +50,9 @@ class Past:
             # Shielded: a caller that goes away does not free the thread.
             running = asyncio.get_running_loop().run_in_executor(self._pool, lambda: question(history))
             running.add_done_callback(self._done)
-        except BaseException:
+        except RuntimeError as error:  # the pool was shut down
             self._free += 1
-            raise
+            raise UnavailableError("this gateway is stopping") from error
         return await asyncio.shield(running)
 
     def close(self) -> None:

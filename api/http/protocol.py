@@ -3,7 +3,8 @@
 uvicorn waits for a head or a body for ever. Here a head must be complete ``header_timeout_s`` after its first byte (or
 after connecting) and stay within ``max_header_bytes``, and a message must be complete a little after the application's
 own deadline for bodies. A client that goes on sending after its request was answered (413, say) is listened to for
-`LINGER_S`, so that it can read the answer before the connection goes.
+``linger_s``, so that it can read the answer before the connection goes. One that does not fetch its answers is cut off
+after ``write_timeout_s``.
 
 Pattern: Kludex/uvicorn#157.
 """
@@ -15,14 +16,13 @@ import json
 from typing import Any, Final
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, TIMEOUT, TOO_LARGE, Kind
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
 
-LINGER_S: Final = 2.0
 _GRACE_S: Final = 5.0
 _REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
@@ -54,6 +54,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
 
     # --- the connection ---
 
@@ -69,6 +70,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._disarm()
+        self._moving()
         self.counts.connections.labels("http").dec()
         super().connection_lost(exc)
 
@@ -76,15 +78,37 @@ class GuardedProtocol(HttpToolsProtocol):
         """Feed the parser; bound what is not yet a request."""
         if self._in_head:
             self._head_bytes += len(data)
-            if self._deadline is None:
-                self._arm(self.limits.header_timeout_s)
         super().data_received(data)
-        if self._in_head and self._head_bytes > self.limits.max_header_bytes and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._in_head and self._head_bytes > self.limits.max_header_bytes:
             self._refuse(TOO_LARGE, 431, f"the head is larger than {self.limits.max_header_bytes} bytes")
+        elif self._deadline is None:  # a request that came in one piece needs none
+            if not self._in_head:
+                self._arm(self.limits.body_timeout_s + _GRACE_S)
+            elif self._head_bytes:
+                self._arm(self.limits.header_timeout_s)
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
         self._refuse(BAD_REQUEST, 400, msg)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it asks."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.limits.write_timeout_s, self._abort)
+
+    def resume_writing(self) -> None:
+        """It goes on reading."""
+        super().resume_writing()
+        self._moving()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Idle for too long; what the client has not fetched by now is dropped, or closing would wait for it."""
+        if self.transport.get_write_buffer_size():
+            self._abort()
+        else:
+            super().timeout_keep_alive_handler()
 
     # --- the parser ---
 
@@ -92,7 +116,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The head is there; the body has its own deadline."""
         self._in_head = False
         self._head_bytes = 0
-        self._arm(self.limits.body_timeout_s + _GRACE_S)
+        self._disarm()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -106,7 +130,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Answered: whatever is still coming of this request is not waited for."""
         super().on_response_complete()
         if not self._in_head and self.cycle.response_complete:
-            self._arm(LINGER_S)
+            self._arm(self.limits.linger_s)
 
     # --- deadlines ---
 
@@ -119,19 +143,32 @@ class GuardedProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
+    def _moving(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _abort(self) -> None:
+        self.counts.security.labels(TIMEOUT.slug).inc()
+        self.transport.abort()
+
     def _too_slow(self) -> None:
         self._deadline = None
         if self.transport.is_closing():
             return
+        if self._in_head and not self._head_bytes:  # connected and said nothing
+            self.transport.close()
+            return
         self.counts.security.labels(TIMEOUT.slug).inc()
-        if self._in_head and self._head_bytes:
+        if self._in_head:
             self._refuse(TIMEOUT, 408, f"the head was not complete after {self.limits.header_timeout_s:g} s")
         else:
             self.transport.close()
 
     def _refuse(self, kind: Kind, status: int, detail: str) -> None:
         """Answer by hand, if no other answer is under way, and close."""
-        if not self.cycle or self.cycle.response_complete:  # None before the first request
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is None or cycle.response_complete:
             body = json.dumps({**kind.body(detail), "status": status}).encode()
             head = (
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"

@@ -30,7 +30,6 @@ CHANGE_EXAMPLE: Final[dict[str, Any]] = {
     "eventTime": _TIME,
     "command": "WIPE_WRITE_PERM_OF_BROKER",
     "outcome": "applied",
-    "reason": None,
     "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
     "tableName": "topicQueueTable",
     "brokerName": "broker-a",
@@ -63,7 +62,7 @@ class EpochsQuery(ReadQuery):
     "/topics/{topic:path}/changes",
     operation_id="getTopicChanges",
     summary="Who changed a topic's route, when and how",
-    responses=read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "before": None, "after": CHANGE_EXAMPLE["cursor"]}),
+    responses=read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "after": CHANGE_EXAMPLE["cursor"]}),
 )
 async def get_changes(
     request: Request, topic: TopicPath, query: Annotated[ChangesQuery, Query()], _: IfNoneMatch = None
@@ -121,8 +120,14 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
 
 
 def _page(page: ChangePage) -> bytes:
-    changes = [{**msgspec.to_builtins(change), "eventTime": rfc3339(change.event_time)} for change in page.changes]
-    return _encode({"changes": changes, "before": page.before, "after": page.after})
+    changes = [
+        _present({**msgspec.to_builtins(change), "eventTime": rfc3339(change.event_time)}) for change in page.changes
+    ]
+    return _encode(_present({"changes": changes, "before": page.before, "after": page.after}))
+
+
+def _present(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _epoch(cut: Cut) -> dict[str, Any]:

@@ -1,10 +1,23 @@
-"""Settings of the HTTP door, units in names."""
+"""Settings of the HTTP door, units in names.
+
+Those that an operator sets are environment variables, too (`from_environment`)::
+
+    ROUTELAKE_HTTP_TOKENS            alice=s3cret bob=sha256:2bb80d53...   users and their bearer tokens
+    ROUTELAKE_HTTP_PROTECT_READS     true: reads need a token as well
+    ROUTELAKE_HTTP_ANONYMOUS_WRITES  true: without tokens, accept writes from anywhere
+    ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, for anonymous writes from itself
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from schemas.errors import SetupError
+
+_PREFIX: Final = "ROUTELAKE_HTTP_"
+_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
 _KIB = 1024
 _MIB = 1024 * _KIB
 
@@ -23,6 +36,8 @@ class HttpSettings:
         max_bodies_bytes: Of all bodies being read or worked on at a time; beyond it, SYSTEM_BUSY.
         body_timeout_s: A body must be complete by then.
         header_timeout_s: So must the head of a request, counted from its first byte (or from connecting).
+        linger_s: How long a client may go on sending a body after its request was answered.
+        write_timeout_s: How long an answer may lie unfetched.
         max_header_bytes: Of the head of a request.
         keep_alive_s: An idle connection is closed after this.
         max_connections: More are answered 503.
@@ -41,6 +56,8 @@ class HttpSettings:
     max_bodies_bytes: int = 256 * _MIB
     body_timeout_s: float = 30.0
     header_timeout_s: float = 10.0
+    linger_s: float = 2.0
+    write_timeout_s: float = 60.0
     max_header_bytes: int = 64 * _KIB
     keep_alive_s: int = 75
     max_connections: int = 4096
@@ -48,3 +65,32 @@ class HttpSettings:
     history_threads: int = 2
     history_queue: int = 32
     fold_stale_s: float = 30.0
+
+
+def from_environment(environ: Mapping[str, str]) -> HttpSettings:
+    """The settings that an environment holds; everything else is at its default.
+
+    Raises:
+        SetupError: a variable cannot be understood. Tokens are not shown.
+    """
+    tokens: dict[str, str] = {}
+    for number, entry in enumerate(environ.get(f"{_PREFIX}TOKENS", "").split(), start=1):
+        user, equals, token = entry.partition("=")
+        if not user or not equals or not token:
+            raise SetupError(f"{_PREFIX}TOKENS: entry {number} is not USER=TOKEN.")
+        if user in tokens:
+            raise SetupError(f"{_PREFIX}TOKENS: {user!r} is there twice.")
+        tokens[user] = token
+    return HttpSettings(
+        tokens=tokens,
+        protect_reads=_switch(environ, "PROTECT_READS"),
+        anonymous_writes=_switch(environ, "ANONYMOUS_WRITES"),
+        trusted_hosts=frozenset(environ.get(f"{_PREFIX}TRUSTED_HOSTS", "").lower().split()),
+    )
+
+
+def _switch(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(_PREFIX + name, "")
+    if text.lower() not in _SWITCH:
+        raise SetupError(f"{_PREFIX}{name} is {text!r}: expected true or false.")
+    return _SWITCH[text.lower()]

@@ -183,7 +183,10 @@ class KvShape(Shape):
 
 
 class ChangeShape(Shape):
-    """A row of routeChangeTable: a changed row, a command or a refusal."""
+    """A row of routeChangeTable: a changed row, a command or a refusal.
+
+    Without `before` there was no row, without `after` there is none any more.
+    """
 
     epoch: int
     offset: int
@@ -191,23 +194,23 @@ class ChangeShape(Shape):
     event_time: str
     command: str
     outcome: Literal["applied", "unchanged", "rejected"]
-    reason: str | None
-    actor: dict[str, Any] | None
-    table_name: str | None
-    broker_name: str | None
-    topic: str | None
-    key: dict[str, Any] | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    reason: str | None = Field(None, description="why it was rejected")
+    actor: dict[str, Any] | None = Field(None, description="who sent it; absent for an expiry")
+    table_name: str | None = Field(None, description="table of the changed row; absent: about the command itself")
+    broker_name: str | None = None
+    topic: str | None = None
+    key: dict[str, Any] | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
     cursor: str
 
 
 class ChangesShape(Shape):
-    """Changes, newest first. `before` leads to older ones (null: there are none), `after` to what comes later."""
+    """Changes, newest first. `before` leads to older ones (absent: there are none), `after` to what comes later."""
 
     changes: list[ChangeShape]
-    before: str | None
-    after: str | None
+    before: str | None = None
+    after: str | None = None
 
 
 class EpochShape(Shape):

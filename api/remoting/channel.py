@@ -200,11 +200,10 @@ class Connection(asyncio.Protocol):
                 self._backlog += received
             else:
                 self._process(received)
-            self._frame_since = self._server.now
         if incoming.error is not None:
             self._refuse(incoming.error)
         elif incoming.buffered_bytes or self._unfinished_bytes:
-            self._note_unfinished(incoming.buffered_bytes)
+            self._note_unfinished(incoming.buffered_bytes, len(data))
 
     def pause_writing(self) -> None:
         """The peer does not read: stop answering, hence stop reading."""
@@ -338,9 +337,9 @@ class Connection(asyncio.Protocol):
         """For a server that closes: finish what was received, take nothing more."""
         self._pause_reading()
 
-    def _note_unfinished(self, size: int) -> None:
-        if not self._unfinished_bytes:
-            self._frame_since = self._server.now
+    def _note_unfinished(self, size: int, arrived: int) -> None:
+        if not self._unfinished_bytes or size < self._unfinished_bytes + arrived:
+            self._frame_since = self._server.now  # a frame has just begun
         self._account(size)
         if self._server.unfinished_bytes > self._settings.max_unfinished_bytes:
             self._refuse(ProtocolError("unfinished frames of all connections are over their limit"))
@@ -369,9 +368,9 @@ class Connection(asyncio.Protocol):
         elif self._unfinished_bytes:
             allowed = settings.frame_deadline_s + self._unfinished_bytes / settings.frame_min_bytes_per_s
             if now - self._frame_since > allowed + slack:
-                self.close(f"frame not complete after {allowed:.0f} s")
+                self.close(f"frame not complete after {allowed:g} s")
         elif not self._in_flight and now - self._last_read > settings.idle_timeout_s + slack:
-            self.close(f"idle for {settings.idle_timeout_s:.0f} s")
+            self.close(f"idle for {settings.idle_timeout_s:g} s")
 
 
 def host_and_port(address: object) -> str:

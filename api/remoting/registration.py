@@ -294,7 +294,8 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
     """
     blocks = _Blocks(data)
     data_version = _version(_data_version.decode(blocks.block(), "DataVersion"), now_ms)
-    rows = dict(_topic_line(blocks.block()) for _ in range(blocks.count()))
+    shared: dict[str, QueueRow] = {}
+    rows = dict(_topic_line(blocks.block(), shared) for _ in range(blocks.count()))
     check_names("topicName", rows.keys())
     filter_servers = _filter_server_block(blocks.block())
     mappings = {}
@@ -307,12 +308,21 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
     return Registration(data_version, rows, mappings, filter_servers)
 
 
-def _topic_line(line: bytes) -> tuple[str, QueueRow]:
-    """``name readQueueNums writeQueueNums perm filterType attributes`` (TopicConfig.decode); no flags, no order."""
-    words = line.decode("utf-8", "replace").split(" ")
-    if len(words) < 5 or words[4] not in _FILTER_TYPES:
-        raise BadRequestError(f"Failed to decode RegisterBrokerBody: no topic line: {line[:80]!r}")
-    return words[0], QueueRow(_int(words[1]), _int(words[2]), _int(words[3]), 0)
+def _topic_line(line: bytes, shared: dict[str, QueueRow]) -> tuple[str, QueueRow]:
+    """``name readQueueNums writeQueueNums perm filterType attributes`` (TopicConfig.decode); no flags, no order.
+
+    Args:
+        line: As sent.
+        shared: What follows the name in earlier lines, which is mostly the same.
+    """
+    name, _, rest = line.decode("utf-8", "replace").partition(" ")
+    row = shared.get(rest)
+    if row is None:
+        words = rest.split(" ")
+        if len(words) < 4 or words[3] not in _FILTER_TYPES:
+            raise BadRequestError(f"Failed to decode RegisterBrokerBody: no topic line: {line[:80]!r}")
+        row = shared[rest] = QueueRow(_int(words[0]), _int(words[1]), _int(words[2]), 0)
+    return name, row
 
 
 def _int(word: str) -> int:

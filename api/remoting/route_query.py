@@ -22,7 +22,6 @@ import msgspec
 
 from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
 from schemas.codes import V4_9_4, RequestCode, SerializeType
-from schemas.errors import ProtocolError
 
 OPAQUE_KEY: Final = b'"opaque":'
 MAX_DIGITS: Final = 9
@@ -157,8 +156,5 @@ _NOTHING: Final[dict[bytes, RouteQuery]] = {}
 
 def _decodes_to(header: bytes, command: RemotingCommand, opaque: bytes) -> bool:
     """Whether a header is that command with this opaque."""
-    try:
-        found = decode_header(SerializeType.JSON, header, b"")
-    except ProtocolError:
-        return False
+    found = decode_header(SerializeType.JSON, header, b"")
     return found == msgspec.structs.replace(command, opaque=int(opaque))

@@ -6,15 +6,17 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from api.view.commitlog import CommitLog, Mark
-from api.view.loader import check_format, read_commits, table_uri
+from api.view.deltalog import DeltaLog, Mark, table_uri
+from api.view.loader import check_format, commits, read_commits
 from api.view.query import select
 from api.view.rows import Cut
 from schemas.errors import UnavailableError
@@ -23,6 +25,7 @@ from schemas.tables import ROUTE_COMMIT_TABLE
 _T = TypeVar("_T")
 
 _CUTS_KEPT: Final = 512
+_MAX_STEPS: Final = 500
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,10 +67,11 @@ class Epochs:
     def __init__(self, lake_dir: str) -> None:
         """Nothing is opened yet."""
         self._lake_dir = lake_dir
-        self._log = CommitLog(lake_dir)
+        self._log = DeltaLog(lake_dir, ROUTE_COMMIT_TABLE)
         self._lock = threading.RLock()
         self._cuts: Recent[Cut] = Recent(_CUTS_KEPT)
-        self._table: DeltaTable | None = None
+        self._table: DeltaTable | None = None  # for cuts that are not at hand; may lag behind
+        self._version = -1
         self._mark: Mark | None = None
         self._epochs = array("q")
         self._times_us = array("q")
@@ -91,25 +95,41 @@ class Epochs:
             UnavailableError: There is no lake to read.
             SetupError: It is of a newer format.
         """
-        with self._lock:
-            try:
-                self._refresh()
-            except (OSError, ValueError) as error:
-                raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {error}") from error
-            except Exception as error:
-                if type(error).__module__.startswith(("_internal", "deltalake")):
-                    raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {error}") from error
-                raise
+        with self._lock, self._reading():
+            self._refresh()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Whatever storage raises means: not now."""
+        try:
+            yield
+        except (OSError, ValueError, DeltaError, pa.ArrowException) as error:
+            raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {error}") from error
 
     def _refresh(self) -> None:
-        table = self._table
-        if table is not None and self._mark is not None and self._mark == self._log.mark(table.version()):
-            if not self._log.exists(table.version() + 1):
-                return
-            table.update_incremental()
-        else:
-            check_format(self._lake_dir)
-            table = DeltaTable(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
+        if self._mark is None or self._mark != self._log.mark(self._version) or not self._follow():
+            self._reopen()
+
+    def _follow(self) -> bool:
+        """Read the commits after the last one, each from its own file. False if that does not lead to the newest."""
+        for _ in range(_MAX_STEPS):
+            if not self._log.exists(self._version + 1):
+                return True
+            rows = self._log.appended(self._version + 1)
+            for commit in commits(rows) if rows is not None else ():
+                if commit.cut.epoch != self.newest + 1:
+                    return False
+                self._epochs.append(commit.cut.epoch)
+                self._times_us.append((commit.cut.event_time - _EPOCH_START) // timedelta(microseconds=1))
+                self._cuts.put(commit.cut.epoch, commit.cut)
+            self._version += 1
+            self._mark = self._log.mark(self._version)
+        return False
+
+    def _reopen(self) -> None:
+        """Open the table as a whole: at first, far behind, after a clean-up of the log, or in another lake."""
+        check_format(self._lake_dir)
+        table = DeltaTable(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
         epochs, times_us = _read(table, self.newest)
         if not epochs or epochs[0] != self.newest or times_us[0] != self._times_us[-1]:
             # The epoch known as the newest is not there any more: another lake.
@@ -121,7 +141,8 @@ class Epochs:
             epochs, times_us = epochs[1:], times_us[1:]
         self._epochs.extend(epochs)
         self._times_us.extend(times_us)
-        self._table, self._mark = table, self._log.mark(table.version())
+        self._table, self._version = table, table.version()
+        self._mark = self._log.mark(self._version)
 
     def last_at(self, time: datetime) -> int:
         """The greatest epoch whose event time is not after a time; 0 if there is none."""
@@ -139,10 +160,15 @@ class Epochs:
         """The cuts of some epochs (best neighbours); a missing one is left out."""
         found = {epoch: cut for epoch in epochs if (cut := self._cuts.get(epoch)) is not None}
         missing = [epoch for epoch in epochs if epoch not in found]
-        table = self._table
-        if missing and table is not None:
+        if missing:
+            with self._lock, self._reading():
+                if self._table is None or self._table.version() < self._version:
+                    self._table = DeltaTable(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
+                table = self._table
             wanted = set(missing)
-            for commit in read_commits(table, self._lake_dir, first=min(missing), last=max(missing)):
+            with self._reading():
+                read = read_commits(table, self._lake_dir, first=min(missing), last=max(missing))
+            for commit in read:
                 if commit.cut.epoch in wanted:
                     found[commit.cut.epoch] = self._cuts.put(commit.cut.epoch, commit.cut)
         return found

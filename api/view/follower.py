@@ -2,7 +2,7 @@
 
 Theory of operation. routeCommitTable is written last in every epoch, so its rows are the only thing that moves a view.
 
-1. Tail: is the next version of routeCommitTable there? (`CommitLog`; a few microseconds, every ``poll_s``.) Read its
+1. Tail: is the next version of routeCommitTable there? (`DeltaLog`; a few microseconds, every ``poll_s``.) Read its
    rows; maintenance commits have none.
 2. Step: for the new epochs together, read the change data feed of the tables whose version moved, apply it to the view
    aside, swap, call back with the outcomes of every epoch in between.
@@ -30,20 +30,20 @@ from typing import Final
 import msgspec
 from deltalake import DeltaTable
 
-from api.view.commitlog import CommitLog, Mark
+from api.view.deltalog import DeltaLog, Mark, is_local, table_uri
 from api.view.loader import (
     Commit,
     changes_between,
     check_format,
-    is_local,
+    commits,
     latest_commit,
     load_view,
     read_commits,
-    table_uri,
+    state_logs,
 )
 from api.view.rows import Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
-from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
+from schemas.tables import ROUTE_COMMIT_TABLE
 
 _LOOK_UP_S: Final = 5.0
 """How often, at most, a log that changed without a next version is looked at as a whole."""
@@ -56,9 +56,6 @@ _MAX_EPOCHS_PER_STEP: Final = 500
 
 _FIRST_OUTCOMES: Final = 50
 """Epochs whose outcomes are delivered with the first view: their events may have been appended during the load."""
-
-_REOPEN_AFTER: Final = 500
-"""Updates after which a table handle is replaced (delta-io/kafka-delta-ingest#227: its memory grows)."""
 
 _MAX_BACK_OFF_S: Final = 2.0
 
@@ -118,13 +115,13 @@ class Follower:
         self._poll_s = poll_s if is_local(self._lake_dir) else max(poll_s, _REMOTE_POLL_S)
         self._clock = clock
         self._view = RouteView.empty()
-        self._log = CommitLog(self._lake_dir)
+        self._log = DeltaLog(self._lake_dir, ROUTE_COMMIT_TABLE)
+        self._logs = state_logs(self._lake_dir)
         self._version: int | None = None  # of routeCommitTable, read up to here; None: look it up
         self._mark: Mark | None = None  # of that version's file, by which a replaced lake shows
         self._connected = False  # whether the next epoch continues the view: same lake, none missed
         self._stamp: int | None = None
         self._next_look_up = 0.0
-        self._handles: dict[str, tuple[DeltaTable, int]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
@@ -213,8 +210,9 @@ class Follower:
             if self._mark is None or self._log.mark(version) != self._mark:
                 return self._look_up()
             version += 1
-            found += self._log.read(version)
-            self._version, self._mark = version, self._log.mark(version)
+            rows = self._log.appended(version)
+            found += [] if rows is None else commits(rows)
+            self._version, self._mark, self._stamp = version, self._log.mark(version), self._log.stamp()
         if found and not (self._connected and found[0].cut.epoch == self._view.epoch + 1):
             return self._look_up()
         if not found and time.monotonic() >= self._next_look_up:
@@ -262,7 +260,6 @@ class Follower:
             except BaseException as error:  # the feed is gone or cannot be read: do without it
                 self._failed(error)
         if view is None:
-            self._handles.clear()
             view = load_view(self._lake_dir, cut, Pace() if self._view.epoch else no_pause)
             self._reloads += 1
         self._view, self._connected = view, True
@@ -273,20 +270,4 @@ class Follower:
 
     def _step(self, view: RouteView, cut: Cut) -> RouteView:
         pace = Pace()
-        tables = {
-            spec.name: self._handle(spec.name, cut.versions[spec.name])
-            for spec in STATE_TABLES
-            if cut.versions.get(spec.name, -1) > view.cut.versions.get(spec.name, -1)
-        }
-        return view.apply(changes_between(tables, view.cut, cut, pace), pace)
-
-    def _handle(self, name: str, version: int) -> DeltaTable:
-        """A handle of a table at this version or a later one."""
-        table, uses = self._handles.get(name, (None, 0))
-        if table is None or uses >= _REOPEN_AFTER:
-            table, uses = DeltaTable(f"{self._lake_dir.rstrip('/')}/{name}"), 0
-        elif table.version() < version:
-            table.update_incremental()
-            uses += 1
-        self._handles[name] = (table, uses)
-        return table
+        return view.apply(changes_between(self._logs, view.cut, cut, pace), pace)

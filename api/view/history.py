@@ -47,8 +47,9 @@ from api.view.changelog import (
     read_changes,
     read_context,
 )
+from api.view.deltalog import is_local, table_uri
 from api.view.epochs import Epochs, Recent
-from api.view.loader import changes_from, is_local, table_uri
+from api.view.loader import changes_from
 from api.view.pickup import pick_up_topic_route
 from api.view.query import names, select, text, texts
 from api.view.rows import Cut

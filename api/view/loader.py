@@ -8,7 +8,7 @@ without the interpreter lock.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,10 +17,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
-import pyarrow.fs as pfs
 from deltalake import DeltaTable
 
 from api.view import columns
+from api.view.deltalog import DeltaLog, file_system, is_local, table_uri
 from api.view.rows import Changes, Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
 from schemas.errors import SetupError
@@ -40,9 +40,9 @@ from schemas.tables import (
 
 _CUT_COLUMNS: Final = tuple(name for name in ROUTE_COMMIT_TABLE.column_names if name != "batchId")
 _LARGE_TEXT: Final = ("brokerName", "topic")
-_SLICE_ROWS: Final = 100_000
-_PREIMAGE: Final = "update_preimage"
-_DELETE: Final = "delete"
+"""Columns of topicQueueTable that are kept as codes."""
+
+_ANY_EPOCH: Final = 2**62
 
 _outcomes_decoder = msgspec.json.Decoder(list[Outcome])
 
@@ -55,16 +55,6 @@ class Commit(msgspec.Struct, frozen=True):
 
     cut: Cut
     outcomes: list[Outcome]
-
-
-def table_uri(lake_dir: str, table: Table) -> str:
-    """Where a table lives."""
-    return f"{lake_dir.rstrip('/')}/{table.name}"
-
-
-def is_local(lake_dir: str) -> bool:
-    """Whether the lake is a directory of this machine."""
-    return "://" not in lake_dir
 
 
 def check_format(lake_dir: str) -> None:
@@ -115,11 +105,15 @@ def commits(table: pa.Table) -> list[Commit]:
 
 def read_commits(table: DeltaTable, lake_dir: str, *, first: int = 0, last: int | None = None) -> list[Commit]:
     """Rows of routeCommitTable whose epoch is in [first, last], from the files that may hold them."""
-    files = pa.table(table.get_add_actions(flatten=True)).select(["path", "min.epoch", "max.epoch"])
-    wanted = pc.greater_equal(pc.fill_null(files["max.epoch"], first), first)
+    files = _files_by_epoch(table)
+    wanted = pc.greater_equal(files["newest"], first)
     if last is not None:
-        wanted = pc.and_(wanted, pc.less_equal(pc.fill_null(files["min.epoch"], last), last))
-    rows = read_files(table, lake_dir, ROUTE_COMMIT_TABLE, files["path"].filter(wanted).to_pylist(), _CUT_COLUMNS)
+        wanted = pc.and_(wanted, pc.less_equal(files["oldest"], last))
+    paths = files["path"].filter(wanted).to_pylist()
+    if not paths:
+        return []
+    found = pds.dataset(paths, format="parquet", filesystem=file_system(table_uri(lake_dir, ROUTE_COMMIT_TABLE)))
+    rows = found.to_table(columns=list(_CUT_COLUMNS))
     keep = pc.greater_equal(rows["epoch"], first)
     if last is not None:
         keep = pc.and_(keep, pc.less_equal(rows["epoch"], last))
@@ -128,31 +122,23 @@ def read_commits(table: DeltaTable, lake_dir: str, *, first: int = 0, last: int 
 
 def latest_commit(table: DeltaTable, lake_dir: str) -> Commit | None:
     """The row of the newest epoch."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    if actions.num_rows == 0:
-        return None
-    newest: int | None = pc.max(actions["max.epoch"]).as_py()
-    found = read_commits(table, lake_dir, first=newest or 0)
+    newest: int | None = pc.max(_files_by_epoch(table)["newest"]).as_py()
+    found = [] if newest is None else read_commits(table, lake_dir, first=0 if newest == _ANY_EPOCH else newest)
     return found[-1] if found else None
 
 
-def read_files(table: DeltaTable, lake_dir: str, spec: Table, paths: list[str], names: Iterable[str]) -> pa.Table:
-    """Columns of some files of an unpartitioned table, by their paths in the Delta log."""
-    if not paths:
-        schema = pa.schema(table.schema().to_arrow())
-        return schema.empty_table().select(list(names))
-    found = pds.dataset(paths, format="parquet", filesystem=file_system(lake_dir, spec))
-    return found.to_table(columns=list(names))
+def _files_by_epoch(table: DeltaTable) -> pa.Table:
+    """Files of routeCommitTable by their path in the log, with their oldest and newest epoch; any, if not recorded."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    count = actions.num_rows
 
+    def statistic(name: str, default: int) -> pa.Array:
+        if name not in actions.column_names:
+            return pa.repeat(pa.scalar(default, pa.int64()), count)
+        return pc.fill_null(actions[name].cast(pa.int64()), default)
 
-def file_system(lake_dir: str, spec: Table) -> pfs.FileSystem:
-    """Arrow's view of a table's folder: straight to the files where they are local."""
-    uri = table_uri(lake_dir, spec)
-    if is_local(lake_dir):
-        return pfs.SubTreeFileSystem(str(Path(uri).resolve()), pfs.LocalFileSystem())
-    from deltalake.fs import DeltaStorageHandler
-
-    return pfs.PyFileSystem(DeltaStorageHandler(uri))
+    paths = actions["path"] if count else pa.array([], pa.string())
+    return pa.table({"path": paths, "oldest": statistic("min.epoch", 0), "newest": statistic("max.epoch", _ANY_EPOCH)})
 
 
 # --- whole tables ---
@@ -162,7 +148,7 @@ def dataset(table: DeltaTable, lake_dir: str, spec: Table) -> pds.Dataset:
     """A table version as an Arrow dataset: files are skipped by partition and statistics."""
     text = [name for name in _LARGE_TEXT if spec is TOPIC_QUEUE_TABLE and name not in spec.partition_by]
     return table.to_pyarrow_dataset(
-        filesystem=file_system(lake_dir, spec),
+        filesystem=file_system(table_uri(lake_dir, spec)),
         parquet_read_options=pds.ParquetReadOptions(dictionary_columns=text),
     )
 
@@ -187,70 +173,34 @@ def load_view(lake_dir: str, cut: Cut, pause: Callable[[], None] = no_pause) -> 
 # --- differences ---
 
 
+def state_logs(lake_dir: str) -> dict[str, DeltaLog]:
+    """The logs of the state tables, by table name, for `changes_between`."""
+    return {
+        spec.name: DeltaLog(lake_dir, spec, codes=_LARGE_TEXT if spec is TOPIC_QUEUE_TABLE else ())
+        for spec in STATE_TABLES
+    }
+
+
 def changes_between(
-    tables: dict[str, DeltaTable], before: Cut, after: Cut, pause: Callable[[], None] = no_pause
+    logs: Mapping[str, DeltaLog], before: Cut, after: Cut, pause: Callable[[], None] = no_pause
 ) -> Changes:
     """What changed in the state tables from one cut to a later one, out of the change data feed.
 
     Args:
-        tables: Handles of the state tables by name, at the versions of ``after`` or later.
+        logs: As `state_logs` gives them.
         before: The cut to start from.
         after: The cut to arrive at.
         pause: Called now and then.
 
     Raises:
-        Exception: Whatever deltalake raises when the feed is not there any more.
+        OSError, ValueError, pyarrow.ArrowException: The feed is not there any more, or cannot be read.
     """
 
     def read(spec: Table) -> pa.Table | None:
         first, last = before.versions.get(spec.name, -1) + 1, after.versions.get(spec.name, -1)
-        return _feed(tables[spec.name], spec, first, last) if first <= last else None
+        return logs[spec.name].changes(first, last, pause)
 
     return changes_from(after, read, pause)
-
-
-def _feed(table: DeltaTable, spec: Table, first: int, last: int) -> pa.Table | None:
-    """Rows of the change data feed of versions first to last, oldest first, preimages left out."""
-    feed = table.load_cdf(starting_version=first, ending_version=last)
-    batches = []
-    # Through Arrow: iterating deltalake's own reader keeps the interpreter lock while it reads (measured: 190 ms).
-    for part in _slices(pa.RecordBatchReader.from_stream(feed)):
-        part = plain_text(part, codes=_LARGE_TEXT if spec is TOPIC_QUEUE_TABLE else ())
-        part = part.filter(pc.not_equal(part["_change_type"], _PREIMAGE))
-        if part.num_rows:
-            batches.append(part.append_column(columns.GONE, pc.equal(part["_change_type"], _DELETE)))
-    if not batches:
-        return None
-    rows = pa.concat_tables(batches)
-    if first < last or pc.any(rows[columns.GONE]).as_py():
-        # Within one version a removal comes before the row that takes its place.
-        order = pc.sort_indices(rows, sort_keys=[("_commit_version", "ascending"), (columns.GONE, "descending")])
-        rows = rows.take(order)
-    return rows
-
-
-def _slices(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """A stream in pieces that are neither one per file (a change of 300 partitions) nor all of 3,000,000 rows."""
-    batches: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in reader:
-        batches.append(batch)
-        rows += batch.num_rows
-        if rows >= _SLICE_ROWS:
-            yield pa.Table.from_batches(batches)
-            batches, rows = [], 0
-    if batches:
-        yield pa.Table.from_batches(batches)
-
-
-def plain_text(part: pa.Table, codes: Iterable[str]) -> pa.Table:
-    """String views, for which Arrow lacks most functions, as strings; some as dictionaries, which take less room."""
-    for index, field in enumerate(part.schema):
-        if field.name in codes:
-            part = part.set_column(index, field.name, part[index].cast(pa.string()).dictionary_encode())
-        elif field.type == pa.string_view():
-            part = part.set_column(index, field.name, part[index].cast(pa.string()))
-    return part
 
 
 def changes_from(cut: Cut, read: Callable[[Table], pa.Table | None], pause: Callable[[], None] = no_pause) -> Changes:

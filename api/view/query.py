@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from api.view.loader import plain_text
+from api.view.deltalog import plain_text
 
 
 def select(table: DeltaTable, sql: str) -> pa.Table:
     """Rows of a query over ``t``. Column names must be quoted; values are given by `text` and its like."""
     result = QueryBuilder().register("t", table).execute(sql)
-    return plain_text(pa.RecordBatchReader.from_stream(result).read_all(), codes=())
+    return plain_text(pa.RecordBatchReader.from_stream(result).read_all())
 
 
 def text(value: str) -> str:

@@ -23,6 +23,7 @@ from pipelines.fold.state import (
     HeardChannel,
     Outcome,
     TopicTable,
+    deadline_ms,
     replace,
     without,
 )
@@ -44,7 +45,7 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
         live,
         last_update_ms=at.now_ms,
         last_update_offset=at.offset,
-        expire_ms=at.now_ms + live.heartbeat_timeout_ms,
+        expire_ms=deadline_ms(at.now_ms, live.heartbeat_timeout_ms),
         channels=channels,
     )
     return replace(group, live={**group.live, key: refreshed}), UNCHANGED
@@ -108,7 +109,8 @@ def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
     return replace(
         group,
         live={
-            key: msgspec.structs.replace(live, expire_ms=live.expire_ms + gap_ms) for key, live in group.live.items()
+            key: msgspec.structs.replace(live, expire_ms=deadline_ms(live.expire_ms, gap_ms))
+            for key, live in group.live.items()
         },
     )
 

@@ -25,6 +25,7 @@ from pipelines.fold.state import (
     Outcome,
     RegisteredMapping,
     TopicTable,
+    deadline_ms,
     replace,
     without,
 )
@@ -116,7 +117,7 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         last_update_ms=at.now_ms,
         last_update_offset=at.offset,
         heartbeat_timeout_ms=timeout_ms,
-        expire_ms=at.now_ms + timeout_ms,
+        expire_ms=deadline_ms(at.now_ms, timeout_ms),
         data_version=data_version,
         ha_server_addr=event.ha_server_addr,
         topic_config_digest=digest,

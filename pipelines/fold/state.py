@@ -124,6 +124,15 @@ class BrokerGroup:
         return min((live.expire_ms for live in self.live.values()), default=None)
 
 
+FOR_EVER_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: no deadline lies beyond it (heartbeatTimeoutMillis may be the greatest long)."""
+
+
+def deadline_ms(from_ms: int, timeout_ms: int) -> int:
+    """When a broker that was heard at ``from_ms`` counts as dead, within what a timestamp can hold."""
+    return max(0, min(from_ms + timeout_ms, FOR_EVER_MS))
+
+
 KvTable = Mapping[str, Mapping[str, str | None]]
 """namespace -> key -> value. A namespace whose last key was deleted stays, holding that key with None."""
 
@@ -177,6 +186,7 @@ __all__ = [
     "TopicRows",
     "TopicTable",
     "Verdict",
+    "deadline_ms",
     "replace",
     "without",
 ]

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.differential.duel import Duel, SharedDuel, TooSlow
-from tests.histories import Step
+from tests.examples.all import EXAMPLES
+from tests.histories import Advance, Step
 from tests.malformed import malformed_histories
 from tests.model.codes import (
     ALL_CODES,
@@ -115,6 +116,15 @@ def _play_many(
 
     agrees()
     print(f"{arena.steps_agreed - before} steps agreed")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(arena: Arena, request: pytest.FixtureRequest, name: str) -> None:
+    """The examples of the model, each with the switches it needs."""
+    example = EXAMPLES[name]
+    if any(isinstance(step, Advance) for step in example.plain_steps) and not request.config.getoption("--deep"):
+        pytest.skip("waits in real time: run with --deep")
+    arena.play(example.plain_steps, example.settings)
 
 
 @pytest.mark.timeout(1800)

@@ -2,8 +2,8 @@
 
     python -m tests.remoting.record_golden [file]
 
-starts a NameServer 5.5.0, a broker 5.5.0 and mqadmin 5.5.0 and 4.9.7 from their jars with a relay in between, and writes
-two exchanges of each kind; see golden/README.md.
+starts a NameServer 5.5.0, a broker 5.5.0 and mqadmin 5.5.0 and 4.9.7 from their jars with a relay in between, and
+writes two exchanges of each kind; see golden/README.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 
@@ -15,6 +16,7 @@ from api.remoting.frame import (
     check_length,
     check_mark,
     decode_frame,
+    decode_header,
     encode_frame,
     frame_start,
 )
@@ -138,7 +140,7 @@ def test_a_language_may_be_a_number_or_unknown(text: str | None, language: Langu
 
 @pytest.mark.parametrize("text", ["99", "-1", "{}", "[]", "true"])
 def test_a_language_that_cannot_be_one_is_refused(text: str) -> None:
-    with pytest.raises(ProtocolError, match="language|JSON header"):
+    with pytest.raises(ProtocolError, match=r"language|JSON header"):
         decode_frame(json_frame(language=text))
 
 
@@ -300,6 +302,11 @@ def test_a_mark_that_does_not_fit_is_refused(mark: int, length: int) -> None:
         check_mark(mark, length)
 
 
+def test_a_header_of_another_type_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="neither JSON"):
+        decode_header(2, b"{}", b"")
+
+
 @pytest.mark.parametrize("data", [b"", b"\0\0\0", json_frame()[:-1], json_frame() + b"x"])
 def test_bytes_that_are_not_one_frame_are_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError):
@@ -378,10 +385,8 @@ def test_the_oracle_reads_what_is_written_and_the_other_way_round(
 
 @given(st.binary(max_size=200), st.sampled_from((0, 1)))
 def test_a_garbage_header_raises_only_protocol_error(garbage: bytes, kind: int) -> None:
-    try:
+    with contextlib.suppress(ProtocolError):
         decode_frame(frame(garbage or b"x", kind=kind))
-    except ProtocolError:
-        pass
 
 
 json_values = st.recursive(

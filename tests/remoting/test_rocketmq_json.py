@@ -57,7 +57,9 @@ def test_a_route_in_standard_json() -> None:
 
 def test_only_maps_of_numbers_differ_in_the_numeric_dialect() -> None:
     standard = encode_topic_route(ROUTE, numeric_keys=False)
-    expected = standard.replace(b'{"0":"10.0.0.1:10911","1":"10.0.0.2:10911","10":', b'{0:"10.0.0.1:10911",1:"10.0.0.2:10911",10:')
+    expected = standard.replace(
+        b'{"0":"10.0.0.1:10911","1":"10.0.0.2:10911","10":', b'{0:"10.0.0.1:10911",1:"10.0.0.2:10911",10:'
+    )
     assert encode_topic_route(ROUTE, numeric_keys=True) == expected.replace(b'{"0":0,"1":3}', b"{0:0,1:3}")
 
 
@@ -113,9 +115,11 @@ def test_bare_keys_are_quoted_outside_of_strings(bare: str, quoted: str) -> None
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(alphabet='a{,:1"\\ \n', max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.integers(-3, 30), inner, max_size=3)
-    | st.dictionaries(st.text(alphabet='a{,:1"\\', max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.integers(-3, 30), inner, max_size=3)
+        | st.dictionaries(st.text(alphabet='a{,:1"\\', max_size=4), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

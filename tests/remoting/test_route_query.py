@@ -153,7 +153,9 @@ def test_a_query_without_topic() -> None:
 topics = st.text(max_size=10) | st.sampled_from(('"opaque":1,', "a", 'x","opaque":5,"y":"'))
 
 
-@given(st.lists(st.tuples(topics, st.integers(-10, 1 << 31), st.sampled_from((0, 399, 513)), st.booleans()), max_size=8))
+@given(
+    st.lists(st.tuples(topics, st.integers(-10, 1 << 31), st.sampled_from((0, 399, 513)), st.booleans()), max_size=8)
+)
 def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tuple[str, int, int, bool]]) -> None:
     cache = RouteQueryCache(max_entries=5)
     for topic, opaque, version, opaque_first in headers:

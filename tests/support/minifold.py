@@ -133,7 +133,7 @@ class MiniFold:
         records = self._log.read(self._next_offset)
         if not records:
             return False
-        store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
+        store = TopicStore(self._topics.get, self._topics.__setitem__, self._forget)
         fold = ShardFold(self._key, self._shard, store, self._run_id, self._watermark_ms)
         for record in records:
             fold.apply(Record(*record))
@@ -149,6 +149,9 @@ class MiniFold:
             self._moved.notify_all()
         return True
 
+    def _forget(self, name: str) -> None:
+        self._topics.pop(name, None)
+
     def _write_status(self) -> None:
         status = {
             "pid": 0,
@@ -161,7 +164,3 @@ class MiniFold:
         temporary = target.with_suffix(".tmp")
         temporary.write_text(json.dumps(status), encoding="utf-8")
         temporary.replace(target)
-
-
-def void(_: object) -> None:
-    """Nothing of something."""

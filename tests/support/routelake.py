@@ -77,7 +77,7 @@ class Routelake:
             if self.process.poll() is not None:
                 raise RuntimeError(f"routelake ended with {self.process.returncode}:\n{self.log_tail()}")
             try:
-                return bool(self.get("/readyz")["status"] == "ready")
+                return bool(self.get("/readyz")["ready"])
             except (urllib.error.URLError, OSError):
                 return False
 

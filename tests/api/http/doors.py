@@ -52,11 +52,19 @@ class Loop:
 class Door:
     """Gateway and application over a memory log; the fold follows unless told otherwise."""
 
-    def __init__(self, folder: Path, *, http: HttpSettings | None = None, fold: bool = True, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        http: HttpSettings | None = None,
+        fold: bool = True,
+        liveness_interval_s: float = 0.05,
+        **settings: Any,
+    ) -> None:
         self.folder = folder
         self.log = MemoryLog()
         self.lake_dir = folder / "lake"
-        self.fold = MiniFold(self.log, self.lake_dir, liveness_interval_s=0.05) if fold else None
+        self.fold = MiniFold(self.log, self.lake_dir, liveness_interval_s=liveness_interval_s) if fold else None
         if self.fold is not None:
             self.fold.start()
         self.loop = Loop()

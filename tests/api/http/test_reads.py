@@ -60,10 +60,9 @@ VARIANTS: list[dict[str, str]] = [
 @pytest.mark.parametrize("headers", VARIANTS, ids=str)
 @pytest.mark.parametrize("topic", ["rd-0", "rd-6", "rd%2D6", "nowhere", "..%2Fx", "%FF", ""])
 def test_the_short_way_answers_as_the_long_way(full: Door, topic: str, headers: dict[str, str]) -> None:
-    full.settled()
     tag = full.get("/v1/topics/rd-0/route").headers["etag"]
     headers = {name: value.replace("same", tag) for name, value in headers.items()}
-    for _ in range(5):  # until no epoch comes between the two
+    for _ in range(50):  # until no epoch comes between the two
         answers = [full.get(f"/v1/topics/{topic}/route{query}", headers=headers) for query in ("", "?wait_timeout=1")]
         position = [answer.headers.get("x-routelake-offset") for answer in answers]
         if position[0] == position[1]:
@@ -122,7 +121,7 @@ def test_topic_lists(full: Door) -> None:
     whole = listed(full, "prefix=rd-").topic_list
     assert whole == sorted([*(f"rd-{number}" for number in range(7)), "rd-x"])
     assert listed(full, "prefix=rd-&cluster=rd-c2").topic_list == ["rd-0", "rd-x"]
-    assert listed(full, "cluster=nowhere") == TopicListShape(topicList=[], total=0)
+    assert listed(full, "cluster=nowhere") == TopicListShape.model_validate({"topicList": [], "total": 0})
     assert listed(full, "prefix=rd-&limit=8").next_cursor is None
 
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.view import commitlog
+from api.view import deltalog
 from api.view import follower as follower_module
 from api.view.follower import Follower
 from api.view.loader import latest_commit, load_view, read_commits
@@ -207,7 +207,7 @@ def test_a_vacuumed_feed_means_a_reload(writer: LakeWriter) -> None:
     writer.commit(row(1), outcomes=[{"offset": 5, "outcome": "applied"}])
     writer.commit(row(2))
     shutil.rmtree(writer.path / "topicQueueTable" / "_change_data")
-    follower.poll()
+    assert follower.poll()
     assert follower.view.queue_rows("t1")["b1"].read_queue_nums == 2
     assert [outcome.offset for outcome in got[-1][1]] == [5]
     status = follower.status()
@@ -383,7 +383,7 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
         wait_for(lambda: follower.status().errors == 1)
         assert follower.status().last_error == "ValueError: the caller's fault"
         with monkeypatch.context() as patch:
-            patch.setattr(commitlog.CommitLog, "exists", explode)
+            patch.setattr(deltalog.DeltaLog, "exists", explode)
             wait_for(lambda: follower.status().last_error == "Panic: boom")
         writer.commit(row(3))
         wait_for(lambda: follower.view.epoch == 3 and not follower.status().failing)
@@ -392,20 +392,6 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
     finally:
         follower.stop()
     assert "view-follower" not in [thread.name for thread in threading.enumerate()]
-
-
-def test_handles_are_reopened_now_and_then(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_module, "_REOPEN_AFTER", 2)
-    writer.commit(row(0))
-    follower, _ = follow(writer.path)
-    follower.poll()
-    handles = set()
-    for number in range(1, 8):
-        writer.commit(row(number))
-        follower.poll()
-        handles.add(id(follower._handles["topicQueueTable"][0]))
-    assert follower.status().reloads == 1 and follower.status().errors == 0
-    assert follower.view.queue_rows("t1")["b1"].read_queue_nums == 7
 
 
 def test_uncommitted_files_are_ignored(writer: LakeWriter) -> None:

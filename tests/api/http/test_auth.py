@@ -1,0 +1,131 @@
+"""Who may write, and under which name it goes into the history."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from api.http.settings import HttpSettings, from_environment
+from api.names import is_loopback
+from schemas.errors import SetupError
+from schemas.events import decode
+from tests.api.http.doors import Door, broker, problem
+
+ALICE = {"authorization": "Bearer of-alice"}
+BOB = {"authorization": "bearer of-bob"}
+TOKENS = HttpSettings(tokens={"alice": "of-alice", "bob": "sha256:" + hashlib.sha256(b"of-bob").hexdigest()})
+FAR = ("192.0.2.7", 4711)
+
+
+def actor_of(door: Door, offset: int) -> Any:
+    return decode(next(record for record in door.log.read(0) if record.offset == offset).payload).actor
+
+
+def test_with_tokens_a_write_needs_one(make_door: Any) -> None:
+    door: Door = make_door(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0, http=TOKENS)
+    before = door.log.end()
+    for headers in (
+        {},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "Bearer of-alice x"},
+        {"authorization": "Basic of-alice"},
+        {b"authorization": b"Bearer \xff\xfe"},
+        {"authorization": TOKENS.tokens["bob"]},
+    ):
+        answer = door.register(broker(), headers=headers)
+        assert problem(answer, 401, "unauthorized")["code"] == 16
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        for method, path in (
+            ("DELETE", "/v1/topics/orders"),
+            ("POST", "/v1/brokers/broker-a/wipe-write-perm"),
+            ("POST", "/v1/brokers/broker-a/add-write-perm"),
+            ("POST", "/v1/brokers/heartbeat"),
+            ("POST", "/v1/brokers/unregister"),
+            ("PUT", "/v1/kv/ns/k"),
+            ("DELETE", "/v1/kv/ns/k"),
+        ):
+            problem(door.send(method, path, headers=headers), 401, "unauthorized")
+    assert door.log.end() == before
+    for headers, user in ((ALICE, "alice"), (BOB, "bob")):
+        answer = door.register(broker(), headers={**headers, "host": "routes.example"}, peer=FAR)
+        assert answer.status_code == 202
+        actor = actor_of(door, answer.json()["offset"])
+        assert (actor.user, actor.peer, actor.via, actor.gateway) == (user, "192.0.2.7:4711", "http", "gw")
+    assert door.get("/v1/topics", peer=FAR).status_code == 200
+
+
+def test_reads_can_be_protected(make_door: Any) -> None:
+    door: Door = make_door(http=HttpSettings(tokens={"alice": "of-alice"}, protect_reads=True))
+    assert door.register(broker(), headers=ALICE).status_code == 200
+    for path in (
+        "/v1/topics/orders/route",
+        "/v1/topics/orders/route?as_of=1",
+        "/v1/topics/orders/changes",
+        *("/v1/topics", "/v1/clusters", "/v1/brokers", "/v1/brokers/broker-a", "/v1/epochs", "/v1/kv/a", "/v1/kv/a/b"),
+        *("/metrics", "/docs", "/openapi.json"),
+    ):
+        problem(door.get(path), 401, "unauthorized")
+        assert door.get(path, headers=ALICE).status_code in (200, 404)
+    assert door.get("/v1/topics/orders/route", headers=ALICE).status_code == 200
+    for path in ("/healthz", "/readyz"):
+        assert door.get(path).status_code == 200
+
+
+def test_without_tokens_only_this_machine_may_write(make_door: Any) -> None:
+    door: Door = make_door(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0)
+    before = door.log.end()
+    assert problem(door.register(broker(), peer=FAR), 403, "forbidden")["code"] == 16
+    problem(door.register(broker(), peer=FAR, headers={"x-forwarded-for": "127.0.0.1"}), 403, "forbidden")
+    assert door.log.end() == before
+    assert door.get("/v1/topics", peer=FAR).status_code == 200
+    answer = door.register(broker(), peer=("::1", 1))
+    assert actor_of(door, answer.json()["offset"]).peer == "[::1]:1"
+
+
+def test_anonymous_writes_can_be_allowed_and_hosts_trusted(make_door: Any) -> None:
+    door: Door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(anonymous_writes=True))
+    assert door.register(broker(), peer=FAR, headers={"host": "routes.example"}).status_code == 202
+    door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
+    assert door.register(broker(), headers={"host": "Routes.Example:8080"}).status_code == 202
+    problem(door.register(broker(), headers={"host": "other.example"}), 403, "forbidden")
+
+
+@pytest.mark.parametrize("token", ["", "  ", "sha256:", "sha256:abc", "sha256:" + "g" * 64])
+def test_tokens_that_are_none(make_door: Any, token: str) -> None:
+    with pytest.raises(SetupError, match="alice"):
+        make_door(fold=False, http=HttpSettings(tokens={"alice": token}))
+
+
+def test_settings_from_the_environment() -> None:
+    assert from_environment({}) == HttpSettings()
+    found = from_environment(
+        {
+            "ROUTELAKE_HTTP_TOKENS": " alice=a=b  bob=sha256:00\n",
+            "ROUTELAKE_HTTP_PROTECT_READS": "True",
+            "ROUTELAKE_HTTP_ANONYMOUS_WRITES": "0",
+            "ROUTELAKE_HTTP_TRUSTED_HOSTS": "Routes.Example other",
+        }
+    )
+    assert found.tokens == {"alice": "a=b", "bob": "sha256:00"}
+    assert (found.protect_reads, found.anonymous_writes) == (True, False)
+    assert found.trusted_hosts == {"routes.example", "other"}
+    for name, value in (
+        ("TOKENS", "s3cret"),
+        ("TOKENS", "=s3cret"),
+        ("TOKENS", "alice="),
+        ("TOKENS", "a=s3cret a=s3cret"),
+        ("PROTECT_READS", "TRUE "),
+    ):
+        with pytest.raises(SetupError, match=f"ROUTELAKE_HTTP_{name}") as refused:
+            from_environment({f"ROUTELAKE_HTTP_{name}": value})
+        assert "s3cret" not in str(refused.value)
+
+
+def test_loopback() -> None:
+    for host in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "::ffff:127.0.0.1", "localhost", "LOCALHOST."):
+        assert is_loopback(host), host
+    for host in ("10.0.0.1", "0.0.0.0", "::", "localhost.evil", "", "127.0.0.1.evil", "::ffff:10.0.0.1"):
+        assert not is_loopback(host), host

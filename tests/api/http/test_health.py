@@ -1,0 +1,97 @@
+"""Liveness and readiness: every reason has a name, and routes are served all the same."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from api.http.shapes import HealthShape, ReadyShape
+from api.view.follower import FollowerStatus
+from tests.api.http.doors import Door, broker, until
+
+
+def ready(door: Door, status: int) -> ReadyShape:
+    answer = door.get("/readyz")
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    found = ReadyShape.model_validate(answer.json())
+    assert set(found.checks) == {"view", "log", "fold"}
+    assert found.ready == (status == 200) == all(check.ok for check in found.checks.values())
+    assert all((check.reason is None) == check.ok for check in found.checks.values())
+    return found
+
+
+def reasons(found: ReadyShape) -> dict[str, str | None]:
+    return {name: check.reason for name, check in found.checks.items() if not check.ok}
+
+
+def test_alive(still: Door) -> None:
+    HealthShape.model_validate(still.get("/healthz").json())
+
+
+def test_ready_when_everything_is_there(make_door: Any) -> None:
+    door: Door = make_door()
+    until(lambda: door.get("/readyz").status_code == 200)  # the fold has come to this gateway's start
+    ready(door, 200)
+    door.register(broker())
+    assert ready(door, 200).epoch >= 1
+
+
+def test_not_ready_before_the_fold_ever_ran(still: Door) -> None:
+    found = ready(still, 503)
+    assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
+    assert (found.epoch, found.offset) == (0, -1)
+
+
+def _ms() -> int:
+    return round(time.time() * 1000)
+
+
+def write_status(door: Door, **fields: Any) -> None:
+    path = door.lake_dir / "fold-status.json"
+    found = json.loads(path.read_bytes()) | fields
+    path.write_text(json.dumps(found))
+
+
+def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_door: Any) -> None:
+    door: Door = make_door()
+    door.register(broker())
+    assert door.fold is not None
+    door.fold.stop()
+    write_status(door, timeMillis=_ms() - 31_000)
+    until(lambda: door.gateway.fold_status is not None and door.gateway.fold_status.time_ms < _ms() - 30_000)
+    assert "last heard of 31 s ago" in str(reasons(ready(door, 503))["fold"])
+    assert door.get("/v1/topics/orders/route").status_code == 200
+
+
+def status_of(door: Door, **fields: Any) -> FollowerStatus:
+    found = door.gateway.follower.status()
+    return FollowerStatus(**{name: getattr(found, name) for name in found.__struct_fields__} | fields)
+
+
+def test_not_ready_when_the_tables_cannot_be_read(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    door: Door = make_door()
+    until(lambda: door.get("/readyz").status_code == 200)
+    failing = status_of(door, failing=True, last_error="FileNotFoundError: gone")
+    monkeypatch.setattr(door.gateway.follower, "status", lambda: failing)
+    assert reasons(ready(door, 503)) == {"view": "the tables cannot be read: FileNotFoundError: gone"}
+
+
+def test_not_ready_when_the_view_lags(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    door: Door = make_door()
+    assert door.fold is not None
+    door.fold.pause()
+    write_status(door, epoch=1000, timeMillis=_ms())
+    until(lambda: door.gateway.fold_status is not None and door.gateway.fold_status.epoch == 1000)
+    assert "the fold at 1000" in str(reasons(ready(door, 503))["view"])
+    door.fold.resume()
+
+
+def test_not_ready_when_the_fold_is_behind_the_start(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    door: Door = make_door()
+    until(lambda: door.get("/readyz").status_code == 200)
+    monkeypatch.setattr(door.gateway, "started_offset", 10_000_000)
+    assert "to go to the start of this gateway" in str(reasons(ready(door, 503))["fold"])

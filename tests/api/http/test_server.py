@@ -1,0 +1,316 @@
+"""The server on a real socket: slow clients, endless bodies, heads without bounds, starting and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from api.http.server import listen, serve_http
+from api.http.settings import HttpSettings
+from schemas.errors import SetupError
+from tests.api.http.doors import JSON, Door, broker, problem, until
+
+SHORT = HttpSettings(
+    header_timeout_s=0.3, body_timeout_s=0.3, linger_s=0.2, max_header_bytes=8192, max_body_bytes=100_000
+)
+REGISTER = b"POST /v1/brokers/register HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+class Server:
+    """A door that is listened to."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.port = 0
+        self.stop = asyncio.Event()
+        bound = threading.Event()
+
+        def on_bound(port: int) -> None:
+            self.port = port
+            bound.set()
+
+        self.task = door.loop.start(serve_http(door.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound))
+        assert bound.wait(10)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self.door.loop.loop.call_soon_threadsafe(self.stop.set)
+        self.task.result(20)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    door = Door(tmp_path_factory.mktemp("server"), fold=False, clock_interval_s=3600.0, visible_wait_s=0.0, http=SHORT)
+    server = Server(door)
+    yield server
+    server.close()
+    door.close()
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What the server says until it closes."""
+    parts = []
+    while True:
+        try:
+            part = connection.recv(65536)
+        except ConnectionResetError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def kind(answer: bytes) -> str:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head, answer
+    return str(json.loads(body)["type"].rpartition(":")[2])
+
+
+def first_answer(connection: socket.socket) -> bytes:
+    """The head and the body of one answer."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = connection.recv(65536)
+        assert part, data
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body[:length]
+
+
+def test_it_answers(server: Server) -> None:
+    with httpx.Client(base_url=server.url) as client:
+        assert client.get("/healthz").status_code == 200
+        answer = client.post("/v1/brokers/register", content=json.dumps(broker()).encode(), headers=JSON)
+        assert answer.status_code == 202
+        assert "server" not in answer.headers
+        problem(client.get("/v1/topics/nowhere/route"), 404, "topic-not-exist")
+        problem(client.get("/v1/topics/..%2Fx/route"), 400, "bad-parameter")
+        assert 'active_connections{door="http"} 1.0' in client.get("/metrics").text
+
+
+def test_a_head_a_byte_at_a_time(server: Server) -> None:
+    with server.connect() as connection:
+        began = time.monotonic()
+        pause = threading.Event()
+        for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 1000:
+            try:
+                connection.sendall(bytes([byte]))
+            except OSError:
+                break
+            pause.wait(0.02)
+            if time.monotonic() - began > 2:
+                pytest.fail("it is still being listened to")
+        assert kind(everything(connection)) == "request-timeout"
+        assert time.monotonic() - began < 2
+
+
+def test_connecting_and_saying_nothing(server: Server) -> None:
+    with server.connect() as connection:
+        assert everything(connection) == b""
+
+
+def test_a_body_a_byte_at_a_time(server: Server) -> None:
+    end = server.door.log.end()
+    with server.connect() as connection:
+        connection.sendall(REGISTER + b"Content-Length: 1000\r\n\r\n{")
+        began = time.monotonic()
+        pause = threading.Event()
+        while not _readable(connection) and time.monotonic() - began < 3:
+            connection.sendall(b" ")
+            pause.wait(0.02)
+        assert kind(first_answer(connection)) == "request-timeout"
+        assert time.monotonic() - began < 2
+    assert server.door.log.end() == end
+
+
+def _readable(connection: socket.socket) -> bool:
+    connection.settimeout(0)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+    finally:
+        connection.settimeout(10)
+
+
+def test_a_chunked_body_without_end(server: Server) -> None:  # [29]
+    end = server.door.log.end()
+    with server.connect() as connection:
+        connection.sendall(REGISTER + b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+        sent = 0
+        while not _readable(connection) and sent < 100_000_000:
+            connection.sendall(chunk)
+            sent += len(chunk)
+        assert kind(first_answer(connection)) == "too-large"
+        assert sent < 10_000_000
+        # Whoever goes on sending is cut off.
+        with pytest.raises(OSError):
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                connection.sendall(chunk)
+    assert server.door.log.end() == end
+
+
+def test_a_body_that_nobody_asked_for_ends_too(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert first_answer(connection).startswith(b"HTTP/1.1 200")
+        with pytest.raises(OSError):
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                connection.sendall(b"1000\r\n" + b" " * 0x1000 + b"\r\n")
+
+
+def test_a_head_without_bounds(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        try:
+            for number in range(100_000):
+                connection.sendall(b"X-%d: %b\r\n" % (number, b"a" * 100))
+        except OSError:
+            pass
+        else:
+            pytest.fail("it took all of it")
+
+
+def test_a_declared_body_that_is_too_large_is_not_waited_for(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(REGISTER + b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n")
+        answer = first_answer(connection)
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert kind(answer) == "too-large"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"\x00\x00\x00\x51\x00\x00\x00\x4d{}",  # remoting
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/brokers/register HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/brokers/register HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET /v1/topics/\xff\xfe/route HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_what_is_no_http(server: Server, data: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(data)
+        answer = everything(connection)
+        assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 408")), answer
+        assert kind(answer) in ("bad-request", "request-timeout")
+
+
+def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /v1/topics/t%d/route HTTP/1.1\r\nHost: a\r\n\r\n" % 1 * 1)
+        connection.sendall(b"".join(b"GET /v1/topics/t%d/route HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(2, 60)))
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        text = everything(connection)
+    places = [text.index(b'for the topic: t%d"' % number) for number in range(1, 60)]
+    assert places == sorted(places)
+    assert text.count(b"HTTP/1.1 404") == 59
+    assert text.rindex(b"HTTP/1.1 200") > places[-1]
+
+
+def test_a_half_request_then_the_end(server: Server) -> None:
+    end = server.door.log.end()
+    for part in (b"GET /heal", REGISTER, REGISTER + b"Content-Length: 100\r\n\r\n{"):
+        with server.connect() as connection:
+            connection.sendall(part)
+    with httpx.Client(base_url=server.url) as client:
+        assert client.get("/healthz").status_code == 200
+    assert server.door.log.end() == end
+
+
+def test_a_client_that_leaves_ends_its_long_poll(make_door: Any) -> None:
+    door: Door = make_door()
+    server = Server(door)
+    try:
+        with httpx.Client(base_url=server.url) as client:
+            client.post("/v1/brokers/register", content=json.dumps(broker()).encode(), headers=JSON)
+            tag = client.get("/v1/topics/orders/route").headers["etag"]
+        with server.connect() as connection:
+            connection.sendall(
+                b"GET /v1/topics/orders/route?wait=300 HTTP/1.1\r\nHost: a\r\nIf-None-Match: %b\r\n\r\n" % tag.encode()
+            )
+            until(lambda: door.app.door.watch.waiting == 1)
+        until(lambda: door.app.door.watch.waiting == 0)
+        answers: list[int] = []
+        poll = threading.Thread(target=_poll, args=(server.url, tag, answers))
+        poll.start()
+        until(lambda: door.app.door.watch.waiting == 1)
+    finally:
+        began = time.monotonic()
+        server.close()
+    poll.join(10)
+    assert answers == [304]  # a stop answers it
+    assert time.monotonic() - began < 5
+    with pytest.raises(OSError):
+        server.connect()
+
+
+def _poll(url: str, tag: str, answers: list[int]) -> None:
+    with httpx.Client(base_url=url, timeout=60) as client:
+        answers.append(client.get("/v1/topics/orders/route?wait=300", headers={"if-none-match": tag}).status_code)
+
+
+def test_a_client_that_does_not_fetch_its_answers(make_door: Any) -> None:
+    door: Door = make_door(http=HttpSettings(write_timeout_s=0.2))
+    door.register(broker(topics=tuple(f"{'t' * 100}{number}" for number in range(2000))))
+    server = Server(door)
+    try:
+        with server.connect() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with pytest.raises(OSError):
+                deadline = time.monotonic() + 10
+                while time.monotonic() < deadline:
+                    connection.sendall(b"GET /v1/topics HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
+        with httpx.Client(base_url=server.url) as client:
+            assert 'security_events_total{reason="request-timeout"} 1.0' in client.get("/metrics").text
+    finally:
+        server.close()
+
+
+def test_too_many_connections(make_door: Any) -> None:
+    door: Door = make_door(fold=False, http=HttpSettings(max_connections=1))
+    server = Server(door)
+    try:
+        with server.connect() as first:
+            first.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert first_answer(first).startswith(b"HTTP/1.1 200")
+            with server.connect() as second:
+                assert kind(everything(second)) == "system-busy"
+    finally:
+        server.close()
+
+
+def test_a_port_in_use_names_the_option(still: Door) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError, match=f"--http 127.0.0.1:{port} is in use"):
+            still.loop.run(serve_http(still.app, "127.0.0.1", port, stop=asyncio.Event()))
+    with pytest.raises(SetupError, match=r"--http no\.such\.host\.invalid:80"):
+        listen("no.such.host.invalid", 80)
+    with pytest.raises(SetupError, match="no address of this machine"):
+        listen("192.0.2.1", 8080)

@@ -1,0 +1,170 @@
+"""SIGKILL at random moments under load: every acknowledged event is applied exactly once.
+
+The judge is the log itself: what the tables hold at the end must be the pure fold of every record in it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.fold.replay import replay
+from pipelines.fold.state import RouteState
+from pipelines.log.base import open_log
+from pipelines.tables.commits import last_commit, to_ms
+from pipelines.tables.seed import read_state
+from schemas.events import RegisterBroker, decode
+from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
+from tests.e2e.test_routelake import registration
+from tests.support.routelake import Routelake, wait_until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
+
+BROKERS = 12
+
+
+class Load(threading.Thread):
+    """Registers brokers over HTTP, each time with a new version; remembers what was acknowledged."""
+
+    def __init__(self, server: Routelake, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._server, self._random, self._stopping = server, random.Random(seed), threading.Event()
+        self.acknowledged: dict[int, tuple[str, int]] = {}
+        """log offset -> (brokerName, DataVersion counter)"""
+        self._name = f"load-{seed}"
+
+    def run(self) -> None:
+        counter = 0
+        while not self._stopping.is_set():
+            counter += 1
+            broker = f"{self._name}-{self._random.randrange(BROKERS)}"
+            body = registration(broker, counter, **{f"topic-{n}": counter % 7 + 1 for n in range(3)})
+            body["brokerAddr"] = f"10.8.{self._name[-1]}.{int(broker.rsplit('-', 1)[1]) + 1}:10911"
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{self._server.http_port}/v1/brokers/register",
+                json.dumps(body).encode(),
+                {"content-type": "application/json"},
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    self.acknowledged[json.load(answer)["offset"]] = (broker, counter)
+            except urllib.error.HTTPError as error:
+                assert error.code == 503, error.read()
+            except OSError:
+                self._stopping.wait(0.05)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(60)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Routelake]:
+    with Routelake(tmp_path / "data", options=("--liveness-interval-s", "0.2")) as running:
+        yield running
+
+
+def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pytest.FixtureRequest) -> None:
+    deep = request.config.getoption("--deep", default=False)
+    rng = random.Random(20261121)
+    loads = [Load(server, seed) for seed in range(2)]
+    for load in loads:
+        load.start()
+    for _ in range(20 if deep else 3):
+        # From the middle of its start to well into its work.
+        pid = server.child("fold")
+        epoch = _epoch(server)
+        if rng.random() < 0.75:
+            wait_until(lambda epoch=epoch: _epoch(server) > epoch, 120, "the fold to commit again")
+            threading.Event().wait(rng.uniform(0, 1.5))
+        server.kill_child("fold")
+        wait_until(lambda pid=pid: _other_child(server, pid), 60, "the fold to be started again")
+    wait_until(lambda: _ready(server), 180, "routelake to be ready again")
+    server.kill_child("gateway")
+    wait_until(lambda: _ready(server), 120, "routelake to be ready after the gateway's end")
+    for load in loads:
+        load.stop()
+    acknowledged = {offset: what for load in loads for offset, what in load.acknowledged.items()}
+    assert len(acknowledged) > 20
+    newest = max(acknowledged)
+    wait_until(lambda: _folded(server) >= newest, 120, "everything to be folded")
+    wait_until(lambda: _complete(server), 60, "heartbeat times to be written")
+    assert server.stop() == 0
+
+    log = open_log(f"sqlite://{server.data_dir / 'events.db'}")
+    try:
+        records = []
+        while found := log.read(records[-1].offset + 1 if records else 0):
+            records += found
+    finally:
+        log.close()
+    by_offset = {record.offset: record for record in records}
+    for offset, (broker, counter) in acknowledged.items():
+        event = decode(by_offset[offset].payload)
+        assert isinstance(event, RegisterBroker)
+        assert (event.broker_name, event.data_version.counter) == (broker, counter)
+
+    commits = DeltaTable(str(server.lake_dir / ROUTE_COMMIT_TABLE.name))
+    last = last_commit(commits)
+    assert last is not None
+    folded = [record for record in records if record.offset <= last["logOffset"]]
+    expected = replay(RouteState(), folded, watermark_ms=to_ms(last["watermark"]))
+    actual = read_state(server.lake_dir, last)
+    assert actual.groups == expected.groups
+    assert actual.kv == expected.kv
+
+    epochs = sorted(commits.to_pyarrow_table()["epoch"].to_pylist())
+    assert epochs == list(range(1, len(epochs) + 1)), "epochs without gaps, none twice"
+    history = DeltaTable(str(server.lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table()
+    rows = Counter(
+        zip(
+            *(history[name].to_pylist() for name in ("offset", "command", "brokerName", "seq", "tableName")),
+            strict=True,
+        )
+    )
+    doubled = [row for row, count in rows.items() if count > 1]
+    assert not doubled, doubled[:5]
+
+
+def _epoch(server: Routelake) -> int:
+    try:
+        return int(server.get("/readyz")["epoch"])
+    except urllib.error.HTTPError as error:
+        return int(json.load(error)["epoch"])
+    except OSError:
+        return 0
+
+
+def _folded(server: Routelake) -> int:
+    try:
+        return int(json.loads((server.lake_dir / "fold-status.json").read_text())["logOffset"])
+    except (OSError, ValueError):
+        return -1
+
+
+def _complete(server: Routelake) -> bool:
+    last = last_commit(DeltaTable(str(server.lake_dir / ROUTE_COMMIT_TABLE.name)))
+    return last is not None and last["livenessOffset"] == last["logOffset"]
+
+
+def _ready(server: Routelake) -> bool:
+    try:
+        return bool(server.get("/readyz")["ready"])
+    except OSError:
+        return False
+
+
+def _other_child(server: Routelake, pid: int) -> bool:
+    try:
+        return server.child("fold") != pid
+    except (LookupError, FileNotFoundError):
+        return False

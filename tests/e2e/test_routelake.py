@@ -1,0 +1,106 @@
+"""routelake in place of the NameServer: stock broker, stock mqadmin, the real fold, real Delta tables.
+
+The scenario is the one the stock NameServer passes (test_scenario_on_stock_namesrv.py), to the letter; only its
+patience is ours: a change is visible after a micro-batch, not after a memory write.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e import scenario
+from tests.support.routelake import Routelake, wait_until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
+    """One routelake for this file, on a lake of its own."""
+    with Routelake(tmp_path_factory.mktemp("routelake") / "data") as running:
+        yield running
+
+
+def post(server: Routelake, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.http_port}{path}",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+        method="POST",
+    )
+    with urllib.request.urlopen(request, timeout=15) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def registration(broker: str, counter: int = 1, **topics: int) -> dict[str, Any]:
+    """Body of POST /v1/brokers/register with topics and their queue numbers."""
+    return {
+        "clusterName": "http-cluster",
+        "brokerName": broker,
+        "brokerAddr": "10.9.0.1:10911",
+        "brokerId": 0,
+        "topicConfigSerializeWrapper": {
+            "dataVersion": {"stateVersion": 0, "timestamp": 1700000000000, "counter": counter},
+            "topicConfigTable": {
+                topic: {"topicName": topic, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6}
+                for topic, queues in topics.items()
+            },
+        },
+    }
+
+
+def test_a_stock_broker_and_mqadmin_notice_no_difference(server: Routelake) -> None:
+    scenario.run(server.namesrv_addr, scenario.Patience(write=15, disconnect=15, expiry=20, registration=60))
+
+
+def test_history_answers_what_the_route_was(server: Routelake) -> None:
+    """Write over HTTP, read the present with the token, then the past by epoch and by time."""
+    first = post(server, "/v1/brokers/register", registration("broker-h", 1, story=4, other=4))
+    before = server.get(f"/v1/topics/story/route?wait_for={first['offset']}")
+    assert before["queueDatas"][0]["readQueueNums"] == 4
+    at_first = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+    wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 5, "the next second")
+    second = post(server, "/v1/brokers/register", registration("broker-h", 2, story=8, other=4))
+    after = server.get(f"/v1/topics/story/route?wait_for={second['offset']}")
+    assert after["queueDatas"][0]["readQueueNums"] == 8
+
+    past = server.get(f"/v1/topics/story/route?as_of={first['epoch']}")
+    assert past["queueDatas"][0]["readQueueNums"] == 4
+    assert server.get(f"/v1/topics/story/route?as_of={at_first}")["queueDatas"][0]["readQueueNums"] == 4
+    changes = server.get("/v1/topics/story/changes")["changes"]
+    assert any(change["command"] == "REGISTER_BROKER" for change in changes)
+
+
+def test_a_restarted_gateway_serves_before_the_fold_is_up(server: Routelake) -> None:
+    """Both processes die; the gateway answers from the last epoch within seconds, Spark or no Spark."""
+    post(server, "/v1/brokers/register", registration("broker-r", 1, kept=4, other=4))
+    wait_until(lambda: _route(server, "kept") is not None, 20, "the route")
+    server.kill_child("fold")
+    server.kill_child("gateway")
+    began = time.monotonic()
+    wait_until(lambda: _route(server, "kept") is not None, 20, "the route again")
+    print(f"served again {time.monotonic() - began:.1f} s after SIGKILL")
+    server.wait_ready(120)
+
+
+def _route(server: Routelake, topic: str) -> Any:
+    try:
+        return server.get(f"/v1/topics/{topic}/route")
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
+    server = Routelake(tmp_path / "data").start()
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 15

@@ -1,0 +1,108 @@
+"""What the tables must hold after a log: computed from the pure fold alone, record by record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pipelines.fold.changes import changes_of, command_name, command_of, is_audited
+from pipelines.fold.rows import kv_rows, rows_of
+from pipelines.fold.state import At, RouteState
+from pipelines.fold.step import GroupChange, KvChange, resume_gap_ms, settle_all, step
+from pipelines.log.base import LogRecord
+from pipelines.tables.arrow import ChangeRows
+from schemas.errors import EventDecodeError
+from schemas.events import AnyEvent, Resume, decode, routing_key
+from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
+from tests.fold.microbatches import Tables, ordered
+
+
+class Expected:
+    """The pure fold over a log.
+
+    Attributes:
+        state: after the last record; `settle` brings it to a watermark.
+        outcomes: (offset, command, outcome, reason, result as JSON) of what is audited.
+        unreadable: offsets that must be in quarantine.
+    """
+
+    def __init__(self, records: Iterable[LogRecord], state: RouteState | None = None) -> None:
+        self.state = state or RouteState()
+        self.outcomes: list[tuple[Any, ...]] = []
+        self.unreadable: list[tuple[int, str | None]] = []
+        self._changes: list[dict[str, Any]] = []
+        self._last_ms = 0
+        for record in records:
+            self._last_ms = record.event_time_ms
+            try:
+                event = decode(record.payload)
+                if routing_key(event) != record.key:
+                    raise EventDecodeError
+            except EventDecodeError:
+                self.unreadable.append((record.offset, record.key))
+                continue
+            self._fold(event, At(record.offset, record.event_time_ms))
+
+    def settle(self, watermark_ms: int | None = None) -> Expected:
+        """Expire everyone who is silent at a watermark (the last event time unless given)."""
+        self.state, changes = settle_all(self.state, self._last_ms if watermark_ms is None else watermark_ms)
+        for change in changes:
+            self._note(change)
+        return self
+
+    def tables(self) -> Tables:
+        """The state tables."""
+        return tables_of(self.state)
+
+    def history(self) -> list[tuple[Any, ...]]:
+        """Rows of routeChangeTable about changed rows, in the order of `microbatches.ordered`."""
+        return ordered(self._changes)
+
+    def _fold(self, event: AnyEvent, at: At) -> None:
+        result: Any = None
+        if isinstance(event, Resume):
+            result = {"gapMillis": resume_gap_ms(self.state.resumed_ms, event, at)}
+        self.state, changes = step(self.state, event, at)
+        verdicts = []
+        reason = None
+        for change in changes:
+            self._note(change)
+            if change.event is not None:
+                verdicts.append(change.outcome.verdict)
+                reason = change.outcome.reason
+                result = change.outcome.result if result is None else result
+        verdict = "applied" if isinstance(event, Resume) or "applied" in verdicts else next(iter(verdicts), "unchanged")
+        if is_audited(event, verdict):
+            self.outcomes.append((at.offset, command_name(event), verdict, reason, json.dumps(result)))
+
+    def _note(self, change: GroupChange | KvChange) -> None:
+        rows = ChangeRows()
+        actor = None if change.event is None else change.event.actor
+        rows.add(
+            changes_of(change),
+            offset=change.at.offset,
+            event_time_ms=change.at.now_ms,
+            command=command_of(change),
+            actor=None if actor is None else _compact(actor),
+        )
+        self._changes += rows.table().to_pylist()
+
+
+def _compact(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
+
+
+def tables_of(state: RouteState) -> Tables:
+    """The state tables of a state."""
+    tables: Tables = {}
+    for table in STATE_TABLES:
+        if table is KV_CONFIG_TABLE:
+            tables[table.name] = dict(kv_rows(state.kv))
+        else:
+            tables[table.name] = {
+                key: tuple(values) for group in state.groups.values() for key, values in rows_of(table, group).items()
+            }
+    return tables

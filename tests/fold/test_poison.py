@@ -1,0 +1,84 @@
+"""No record stops the stream: whatever is on the log is folded or put aside."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.log.base import LogRecord
+from schemas.broker import DataVersion, QueueRow
+from schemas.events import AnyEvent, encode, routing_key
+from tests.contracts.any_event import absurd_events, any_events
+from tests.fold import events as make
+from tests.fold.expected import Expected
+from tests.fold.logs import START_MS, written
+from tests.fold.microbatches import Query
+from tests.fold.test_microbatches import agree
+
+
+def log_of(events: list[AnyEvent], step_ms: int = 1) -> list[LogRecord]:
+    return [
+        LogRecord(offset, START_MS + offset * step_ms, routing_key(event), encode(event))
+        for offset, event in enumerate(events, 1)
+    ]
+
+
+@settings(max_examples=300)
+@given(events=st.lists(any_events, min_size=1, max_size=8), size=st.integers(1, 8), step_ms=st.sampled_from((0, 1, 200_000)))
+def test_any_event_is_folded(events: list[AnyEvent], size: int, step_ms: int) -> None:
+    records = log_of(events, step_ms)
+    query = Query(2)
+    for start in range(0, len(records), size):
+        query.run(records[start : start + size])
+    query.run([])
+    agree(query.lake, Expected(records).settle())
+    assert query.lake.quarantine == []
+
+
+@settings(max_examples=300)
+@given(events=st.lists(absurd_events, min_size=1, max_size=8))
+def test_an_absurd_event_stops_nothing(events: list[AnyEvent]) -> None:
+    records = log_of([*events, make.register()])
+    query = Query(2)
+    for record in records:
+        query.run([record])
+    query.run([])
+    agree(query.lake, Expected(records).settle())
+    assert ("b", "c", "a0:1") in query.lake.tables["brokerLiveTable"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        make.register(table={"T": QueueRow(2**31, 8, 6, 0), "U": make.ROW}),
+        make.register(broker_id=2**63),
+        make.register(version=DataVersion(0, 2**63, 0)),
+        make.register_topic("T", QueueRow(8, 8, 6, -(2**31) - 1)),
+        make.register(heartbeat_timeout_millis=2**63),
+    ],
+)
+def test_a_number_that_no_column_holds_is_put_aside(event: AnyEvent) -> None:
+    query = Query(2)
+    query.run(written([(0, make.register("x:1", name="b")), (0, event), (0, make.register("y:1", name="y"))]))
+    assert [offset for offset, _ in query.lake.quarantine] == [2]
+    assert {key[0] for key in query.lake.tables["brokerAddrTable"]} == {"b", "y"}
+
+
+def test_the_longest_timeout_is_for_ever() -> None:
+    """In RocketMQ the sum overflows, and the broker is gone with the next scan."""
+    query = Query(1)
+    records = written([(0, make.register(heartbeat_timeout_millis=2**63 - 1)), (10**9, make.heartbeat()), (10**9, make.clock())])
+    for record in records:
+        query.run([record])
+    assert ("b", "c", "a0:1") in query.lake.tables["brokerLiveTable"]
+    assert query.lake.quarantine == []
+
+
+def test_the_least_timeout_is_over_at_once() -> None:
+    query = Query(1)
+    for record in written([(0, make.register(heartbeat_timeout_millis=-(2**63))), (1, make.clock())]):
+        query.run([record])
+    assert query.lake.tables["brokerLiveTable"] == {}
+    (expired,) = {row["eventTime"] for row in query.lake.changes if row["command"] == "BROKER_EXPIRED"}
+    assert expired.timestamp() >= 0

@@ -1,0 +1,618 @@
+"""The asyncio shell over real sockets: answers, order, bounds, and closing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import cast
+
+import pytest
+
+from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
+from api.remoting.reply import ReplyHeader
+from api.remoting.server import Connection, RemotingServer, RemotingSettings
+from schemas.codes import SerializeType
+from schemas.errors import SetupError
+from tests.remoting.shell import (
+    BUSY,
+    ECHO,
+    FAIL,
+    LOOPS,
+    REFUSE,
+    SILENT,
+    WAIT,
+    Handler,
+    connected,
+    eventually,
+    run,
+    serving,
+)
+
+both_loops = pytest.mark.parametrize("loop", LOOPS)
+MIB = 1024 * 1024
+
+
+def route(topic: str, opaque: int = 0, **more: object) -> RemotingCommand:
+    return RemotingCommand(105, {"topic": topic}, opaque=opaque, **more)  # type: ignore[arg-type]
+
+
+# --- answers ---
+
+
+@both_loops
+def test_two_hundred_pipelined_route_requests_are_answered_in_order(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler({"a": b"body a", "b": b"body b"})
+        async with serving(handler) as server, connected(server) as client:
+            client.send(*(route("ab"[number % 2], number) for number in range(200)))
+            for number in range(200):
+                answer = await client.receive()
+                assert (answer.opaque, answer.code, answer.flag) == (number, 0, FLAG_RESPONSE)
+                assert answer.body == (b"body a", b"body b")[number % 2]
+            assert handler.handled == []
+
+    run(main, loop)
+
+
+def test_all_answers_to_one_piece_of_data_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = []
+
+    async def main() -> None:
+        handler = Handler({"a": b"body"})
+        async with serving(handler) as server, connected(server) as client:
+            await client.ask(route("a"))
+            (connection,) = handler.connected
+            transport = connection._transport
+            assert transport is not None
+
+            class Recording:
+                def __getattr__(self, name: str) -> object:
+                    return getattr(transport, name)
+
+                def write(self, data: bytes) -> None:
+                    writes.append(data)
+                    cast("asyncio.Transport", transport).write(data)
+
+            monkeypatch.setattr(connection, "_transport", Recording())
+            client.send(*(route("a", number) for number in range(10)))
+            for _ in range(10):
+                await client.receive()
+
+    run(main, "asyncio")
+    assert len(writes) == 1
+
+
+@both_loops
+def test_requests_that_cannot_be_answered_fast_go_to_the_handler(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, connected(server) as client:
+            answer = await client.ask(route("x", 5))
+            assert (answer.code, answer.remark, answer.opaque) == (17, "no x", 5)
+            answer = await client.ask(RemotingCommand(ECHO, None, b"body", opaque=6))
+            assert (answer.code, answer.body, answer.opaque) == (0, b"body", 6)
+            assert [command.code for command in handler.handled] == [105, ECHO]
+
+    run(main, loop)
+
+
+def test_what_the_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving(Handler()) as server, connected(server) as client:
+            cases: list[tuple[RemotingCommand, int, str, dict[str, str] | None]] = [
+                (RemotingCommand(FAIL), 1, "ValueError: boom", None),
+                (RemotingCommand(REFUSE), 1, "crc32 not match", {}),
+                (RemotingCommand(BUSY), 2, "log is away", None),
+                (route("explosive"), 1, "ValueError: boom", None),
+                (RemotingCommand(31999), 3, " request type 31999 not supported", None),
+            ]
+            for command, code, remark, ext_fields in cases:
+                answer = await client.ask(command)
+                assert (answer.code, answer.remark, answer.ext_fields) == (code, remark, ext_fields)
+            assert server.failed == 2
+
+    with caplog.at_level(logging.ERROR):
+        run(main)
+    assert len(caplog.records) == 2
+
+
+def test_an_answer_that_cannot_be_encoded_becomes_an_error() -> None:
+    async def main() -> None:
+        handler = Handler()
+        settings = RemotingSettings(reply_header=ReplyHeader.ROCKETMQ)
+        async with serving(handler, settings) as server, connected(server) as client:
+
+            async def handle(command: RemotingCommand, connection: Connection) -> RemotingCommand:
+                return RemotingCommand(200_050)
+
+            handler.handle = handle  # type: ignore[method-assign]
+            answer = await client.ask(RemotingCommand(ECHO))
+            assert (answer.code, answer.serialize_type) == (1, SerializeType.ROCKETMQ)
+            assert "ROCKETMQ header" in (answer.remark or "")
+
+    run(main)
+
+
+@both_loops
+def test_oneway_requests_are_carried_out_and_never_answered(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler({"a": b"body"})
+        async with serving(handler) as server, connected(server) as client:
+            for code in (ECHO, FAIL, 31999, SILENT):
+                client.send(RemotingCommand(code, flag=FLAG_ONEWAY))
+            client.send(route("a", flag=FLAG_ONEWAY), RemotingCommand(SILENT))
+            assert (await client.ask(RemotingCommand(ECHO, opaque=9))).opaque == 9
+            assert len(handler.handled) == 7
+
+    run(main, loop)
+
+
+def test_responses_are_dropped_and_the_connection_goes_on() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, connected(server) as client:
+            client.send(RemotingCommand(0, flag=FLAG_RESPONSE), RemotingCommand(105, flag=FLAG_RESPONSE))
+            assert (await client.ask(RemotingCommand(ECHO, opaque=3))).opaque == 3
+            assert len(handler.handled) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("setting", ReplyHeader)
+@pytest.mark.parametrize("kind", SerializeType)
+def test_the_header_type_of_answers_is_a_setting(setting: ReplyHeader, kind: SerializeType) -> None:
+    async def main() -> None:
+        settings = RemotingSettings(reply_header=setting)
+        async with serving(Handler({"a": b"body"}), settings) as server, connected(server) as client:
+            for command in (route("a", -7), route("a", 8), RemotingCommand(ECHO, opaque=9)):
+                client.writer.write(encode_frame(command, kind))
+                answer = await client.receive()
+                expected = {ReplyHeader.JSON: 0, ReplyHeader.ROCKETMQ: 1, ReplyHeader.ECHO: kind}[setting]
+                assert (answer.opaque, answer.serialize_type) == (command.opaque, expected)
+
+    run(main)
+
+
+def test_the_server_can_ask_too() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, connected(server) as client:
+            await eventually(lambda: bool(handler.connected))
+            (connection,) = handler.connected
+            notice = RemotingCommand(905, {"minBrokerId": "1"}, flag=FLAG_ONEWAY)
+            assert connection.send(notice)
+            assert await client.receive() == notice
+            connection.close("because")
+            assert await client.rest() == b""
+            await eventually(lambda: bool(handler.closed))
+            assert connection.closed
+            assert not connection.send(notice)
+            assert handler.reasons == ["because"]
+
+    run(main)
+
+
+# --- connections ---
+
+
+@both_loops
+def test_callbacks_see_every_connection_come_and_go(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server:
+            for _ in range(3):
+                async with connected(server) as client:
+                    await client.ask(RemotingCommand(ECHO))
+                    host, port = client.writer.get_extra_info("sockname")
+                    assert handler.connected[-1].peer == f"{host}:{port}"
+            await eventually(lambda: len(handler.closed) == 3)
+            assert len({connection.id for connection in handler.connected}) == 3
+            assert handler.reasons == ["closed by peer"] * 3
+            assert server.connections == {}
+        assert RemotingServer(handler)._run_id != server._run_id
+
+    run(main, loop)
+
+
+def test_a_callback_that_raises_takes_nothing_down(caplog: pytest.LogCaptureFixture) -> None:
+    class Fragile(Handler):
+        def on_connect(self, connection: Connection) -> None:
+            raise RuntimeError("connect")
+
+        def on_close(self, connection: Connection) -> None:
+            raise RuntimeError("close")
+
+    async def main() -> None:
+        async with serving(Fragile()) as server:
+            async with connected(server) as client:
+                assert (await client.ask(RemotingCommand(ECHO))).code == 0
+            await eventually(lambda: server.failed == 2)
+
+    run(main)
+    assert len(caplog.records) == 2
+
+
+@both_loops
+def test_connections_over_the_limit_are_turned_away(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, RemotingSettings(max_connections=2)) as server:
+            async with connected(server) as first, connected(server) as second:
+                for client in (first, second):
+                    await client.ask(RemotingCommand(ECHO))
+                async with connected(server) as third:
+                    assert await third.rest() == b""
+                assert (server.accepted, server.rejected) == (2, 1)
+                await first.ask(RemotingCommand(ECHO))
+            await eventually(lambda: not server.connections)
+            async with connected(server) as client:
+                await client.ask(RemotingCommand(ECHO))
+            assert len(handler.connected) == 3
+
+    run(main, loop)
+
+
+def test_a_proxied_peer_is_named() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, connected(server) as client:
+            client.writer.write(b"PROXY TCP4 192.0.2.7 10.0.0.1 51234 9876\r\n")
+            await client.ask(RemotingCommand(ECHO))
+            (connection,) = handler.connected
+            assert connection.proxied_peer == "192.0.2.7:51234"
+            assert connection.peer.startswith("127.0.0.1:")
+
+    run(main)
+
+
+# --- bounds ---
+
+
+@both_loops
+def test_requests_are_handled_at_the_same_time_up_to_a_bound(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler({"a": b"body"})
+        async with serving(handler, RemotingSettings(max_in_flight=5)) as server, connected(server) as client:
+            client.send(*(RemotingCommand(WAIT, opaque=number) for number in range(4)))
+            assert (await client.ask(route("a", 99))).opaque == 99  # overtakes
+            client.send(*(RemotingCommand(WAIT, opaque=number) for number in range(4, 50)), route("a", 50))
+            await eventually(lambda: handler.running == 5)
+            (connection,) = handler.connected
+            await eventually(lambda: not connection._reading)
+            handler.gate.set()
+            assert sorted([(await client.receive()).opaque for _ in range(51)]) == list(range(51))
+            assert handler.most_running == 5
+            assert (await client.ask(RemotingCommand(ECHO, opaque=7))).opaque == 7
+
+    run(main, loop)
+
+
+@both_loops
+def test_bodies_in_flight_are_bounded_but_one_always_passes(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, RemotingSettings(max_in_flight_bytes=100)) as server, connected(server) as client:
+            client.send(*(RemotingCommand(WAIT, None, bytes(200), opaque=number) for number in range(3)))
+            await eventually(lambda: handler.running == 1)
+            handler.gate.set()
+            assert [(await client.receive()).opaque for _ in range(3)] == [0, 1, 2]
+            assert handler.most_running == 1
+
+    run(main, loop)
+
+
+@both_loops
+def test_a_client_that_never_reads_cannot_grow_memory(loop: str) -> None:
+    body = bytes(64 * 1024)
+    asked = 2000
+
+    async def main() -> None:
+        handler = Handler({"a": body})
+        settings = RemotingSettings(write_high_bytes=MIB)
+        async with serving(handler, settings) as server, connected(server, limit=1024) as client:
+            client.stop_reading()
+            client.send(*(route("a", number) for number in range(asked)))
+            await eventually(lambda: bool(handler.connected) and not handler.connected[0]._writing)
+            (connection,) = handler.connected
+            for _ in range(20):
+                await asyncio.sleep(0)
+                assert connection._transport is not None
+                assert connection._transport.get_write_buffer_size() < 3 * MIB
+            assert not connection._reading
+            client.read_on()
+            for number in range(asked):
+                assert (await client.receive()).opaque == number
+            await eventually(lambda: connection._reading)
+
+    run(main, loop)
+
+
+def test_a_client_that_never_reads_is_dropped_in_the_end() -> None:
+    async def main() -> None:
+        handler = Handler({"a": bytes(MIB)})
+        settings = RemotingSettings(idle_timeout_s=0.1, write_high_bytes=MIB)
+        async with serving(handler, settings) as server, connected(server, limit=1024) as client:
+            client.stop_reading()
+            client.send(*(route("a", number) for number in range(50)))
+            await eventually(lambda: bool(handler.closed))
+            assert handler.reasons == ["peer does not read its answers"]
+
+    run(main)
+
+
+@both_loops
+def test_a_silent_client_is_closed_after_the_idle_timeout(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, RemotingSettings(idle_timeout_s=0.1)) as server, connected(server) as client:
+            assert (await client.ask(RemotingCommand(ECHO))).code == 0
+            assert await client.rest() == b""
+            await eventually(lambda: bool(handler.closed))
+            assert handler.reasons == ["idle for 0.1 s"]
+
+    run(main, loop)
+
+
+@both_loops
+def test_a_client_that_sends_a_byte_now_and_then_is_closed_at_the_deadline(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        settings = RemotingSettings(frame_deadline_s=0.1)
+        async with serving(handler, settings) as server, connected(server) as client:
+            data = encode_frame(RemotingCommand(103, None, bytes(100_000)))
+            sent = 0
+            while not handler.closed:
+                client.writer.write(data[sent : sent + 1])
+                sent += 1
+                await asyncio.sleep(0.005)
+            assert handler.reasons[0].startswith("frame not complete after 0.1")
+            assert sent < 1000
+            assert handler.handled == []
+
+    run(main, loop)
+
+
+class Clock:
+    """Drives one connection's clock by hand."""
+
+    def __init__(self, settings: RemotingSettings) -> None:
+        self.server = RemotingServer(Handler(), settings)
+        self.server.now = 1000.0
+        self.connection = Connection(self.server)
+        self.closed = False
+        clock = self
+
+        class Transport(asyncio.Transport):
+            def get_extra_info(self, name: str, default: object = None) -> object:
+                return ("192.0.2.1", 5)
+
+            def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+            def is_closing(self) -> bool:
+                return clock.closed
+
+            def close(self) -> None:
+                clock.closed = True
+
+            abort = close
+
+            def write(self, data: object) -> None: ...
+
+            def pause_reading(self) -> None: ...
+
+            def resume_reading(self) -> None: ...
+
+        self.connection.connection_made(Transport())
+
+    def at(self, now: float) -> None:
+        self.server.now = now
+        self.connection.tick(now)
+
+
+def test_a_slow_but_steady_upload_is_let_through() -> None:
+    async def main() -> None:
+        clock = Clock(RemotingSettings(frame_deadline_s=60, frame_min_bytes_per_s=64 * 1024))
+        data = encode_frame(RemotingCommand(SILENT, None, bytes(20 * MIB)))
+        now = 1000.0
+        for at in range(0, len(data), 128 * 1024):  # 128 KiB a second: 160 s
+            now += 1
+            clock.at(now)
+            clock.connection.data_received(data[at : at + 128 * 1024])
+            assert not clock.closed
+        assert now > 1150
+        assert clock.connection._unfinished_bytes == 0
+        await eventually(lambda: clock.connection._in_flight == 0)
+
+    run(main)
+
+
+@pytest.mark.parametrize("piece", [1, 30_000])
+def test_an_upload_that_is_too_slow_is_closed(piece: int) -> None:
+    clock = Clock(RemotingSettings(frame_deadline_s=60, frame_min_bytes_per_s=64 * 1024))
+    start = encode_frame(RemotingCommand(103, None, bytes(10 * MIB)))[:100]
+    clock.connection.data_received(start)
+    now = 1000.0
+    while not clock.closed:
+        now += 1
+        clock.at(now)
+        clock.connection.data_received(bytes(piece))
+    assert now < 1000 + 60 + 60 + 10
+    assert "frame not complete" in (clock.connection.close_reason or "")
+
+
+def test_time_in_which_the_server_did_not_read_does_not_count() -> None:
+    clock = Clock(RemotingSettings(frame_deadline_s=60, idle_timeout_s=60))
+    clock.connection.data_received(encode_frame(RemotingCommand(103, None, bytes(100)))[:50])
+    clock.connection.stop_reading()
+    clock.at(5000.0)
+    assert not clock.closed
+    clock.connection._go_on()
+    clock.at(5050.0)
+    assert not clock.closed
+    clock.at(5070.0)
+    assert clock.closed
+
+
+def test_a_new_frame_has_a_new_deadline() -> None:
+    clock = Clock(RemotingSettings(frame_deadline_s=60, idle_timeout_s=600))
+    data = encode_frame(RemotingCommand(105, {"topic": "none"}, flag=FLAG_RESPONSE))
+    clock.connection.data_received(data[:10])
+    for now in range(1050, 1500, 50):
+        clock.at(now)
+        clock.connection.data_received(data[10:] + data[:10])
+        assert not clock.closed
+
+
+def test_a_connection_that_does_not_flush_is_dropped() -> None:
+    clock = Clock(RemotingSettings())
+    clock.connection.close("done")
+    clock.closed = False
+    clock.at(1001.0)
+    assert not clock.closed
+    clock.at(1020.0)
+    assert clock.closed
+
+
+def test_unfinished_frames_of_all_connections_are_bounded() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, RemotingSettings(max_unfinished_bytes=1_000_000)) as server:
+            part = encode_frame(RemotingCommand(103, None, bytes(700_000)))[:600_000]
+            async with connected(server) as first, connected(server) as second:
+                first.writer.write(part)
+                await eventually(lambda: server.unfinished_bytes == len(part))
+                second.writer.write(part)
+                assert await second.rest() == b""
+                await eventually(lambda: server.unfinished_bytes == len(part))
+                first.writer.write(encode_frame(RemotingCommand(103, None, bytes(700_000)))[600_000:])
+                assert (await first.receive()).code == 3
+                assert server.unfinished_bytes == 0
+
+    run(main)
+
+
+# --- the end ---
+
+
+@both_loops
+def test_a_bad_frame_closes_after_the_answers_to_what_came_before(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler({"a": b"body"})
+        async with serving(handler) as server, connected(server) as client:
+            client.writer.write(encode_frame(route("a", 1)) + b"\xff\xff\xff\xff" + encode_frame(route("a", 2)))
+            assert (await client.receive()).opaque == 1
+            assert await client.rest() == b""
+            await eventually(lambda: bool(handler.closed))
+            assert handler.reasons[0].startswith("protocol error: frame length -1")
+            assert server.refused == 1
+
+    run(main, loop)
+
+
+@both_loops
+def test_half_a_frame_and_then_the_end_is_nobody_s_request(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server:
+            async with connected(server) as client:
+                client.writer.write(encode_frame(RemotingCommand(ECHO, None, bytes(100)))[:-1])
+                await eventually(lambda: server.unfinished_bytes > 0)
+            await eventually(lambda: bool(handler.closed))
+            assert handler.handled == []
+            assert server.unfinished_bytes == 0
+
+    run(main, loop)
+
+
+@both_loops
+def test_a_graceful_close_finishes_what_was_received(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, RemotingSettings(max_in_flight=2)) as server, connected(server) as client:
+            client.send(*(RemotingCommand(WAIT, opaque=number) for number in range(6)))
+            await eventually(lambda: handler.running == 2)
+            closing = asyncio.ensure_future(server.close(grace_s=10))
+            await eventually(lambda: server.is_closing)
+            with pytest.raises(OSError, match=r"."):
+                await asyncio.open_connection("127.0.0.1", port_of(handler))
+            handler.gate.set()
+            assert sorted([(await client.receive()).opaque for _ in range(6)]) == list(range(6))
+            await closing
+            assert await client.rest() == b""
+            assert handler.reasons == ["server stops"]
+            assert server.connections == {}
+
+    def port_of(handler: Handler) -> int:
+        transport = handler.connected[0]._transport
+        assert transport is not None
+        return int(transport.get_extra_info("sockname")[1])
+
+    run(main, loop)
+
+
+@both_loops
+def test_a_close_does_not_wait_longer_than_its_grace(loop: str) -> None:
+    async def main() -> None:
+        handler = Handler()
+        server = RemotingServer(handler)
+        await server.start("127.0.0.1", 0)
+        async with connected(server) as client:
+            client.send(RemotingCommand(WAIT))
+            await eventually(lambda: handler.running == 1)
+            await server.close(grace_s=0.05)
+            assert await client.rest() == b""
+            await eventually(lambda: handler.running == 0)  # cancelled
+
+    run(main, loop)
+
+
+@both_loops
+def test_a_port_in_use_says_what_to_change(loop: str) -> None:
+    async def main() -> None:
+        async with serving(Handler()) as server:
+            with pytest.raises(
+                SetupError, match=r"127\.0\.0\.1:\d+: another process .*--remoting .*ROUTELAKE_REMOTING"
+            ):
+                await RemotingServer(Handler()).start("127.0.0.1", server.port)
+        with pytest.raises(SetupError, match="no address of this machine"):
+            await RemotingServer(Handler()).start("192.0.2.1", 0)
+        with pytest.raises(SetupError, match="not listening"):
+            _ = RemotingServer(Handler()).port
+
+    run(main, loop)
+
+
+@both_loops
+def test_several_processes_can_share_a_port(loop: str) -> None:
+    async def main() -> None:
+        settings = RemotingSettings(reuse_port=True)
+        first, second = Handler(), Handler()
+        async with serving(first, settings) as server:
+            other = RemotingServer(second, settings)
+            await other.start("127.0.0.1", server.port)
+            try:
+                for _ in range(200):
+                    async with connected(server) as client:
+                        await client.ask(RemotingCommand(ECHO))
+                    if first.connected and second.connected:
+                        break
+                assert first.connected
+                assert second.connected
+            finally:
+                await other.close()
+
+    run(main, loop)
+
+
+def test_nagle_is_off() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, connected(server) as client:
+            await client.ask(RemotingCommand(ECHO))
+            transport = handler.connected[0]._transport
+            assert transport is not None
+            assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    for loop in LOOPS:
+        run(main, loop)

@@ -1,0 +1,96 @@
+"""Reading a lake as plain Python data, in one canonical form, to compare it with what the pure fold says.
+
+Everything is read anew from disk with delta-rs, as any other reader would: nothing of the writer is believed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from schemas.tables import BROKER_LIVE_TABLE, QUARANTINE_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
+
+Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
+"""State tables: name -> {key: values}, in the column order of schemas.tables; lists and maps as tuples."""
+
+_HEARTBEAT_COLUMNS = ("lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "topicConfigDigest", "channels")
+
+
+def rows(lake_dir: Path, name: str, version: int | None = None) -> list[dict[str, Any]]:
+    """All rows of a table, columns by name."""
+    table = DeltaTable(str(lake_dir / name), version=version)
+    found: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).to_pylist()
+    return found
+
+
+def commits(lake_dir: Path) -> list[dict[str, Any]]:
+    """Rows of routeCommitTable in the order of their epochs."""
+    return sorted(rows(lake_dir, ROUTE_COMMIT_TABLE.name), key=lambda row: int(row["epoch"]))
+
+
+def state_tables(lake_dir: Path, commit: dict[str, Any] | None = None) -> Tables:
+    """The state tables at an epoch (a row of routeCommitTable), or as they are now."""
+    versions = dict(commit["versions"]) if commit is not None else {}
+    tables: Tables = {}
+    for table in STATE_TABLES:
+        found = rows(lake_dir, table.name, versions.get(table.name))
+        tables[table.name] = {
+            tuple(row[name] for name in table.key): tuple(plain(row[name]) for name in table.value_columns)
+            for row in found
+        }
+        assert len(found) == len(tables[table.name]), f"{table.name} has a key twice"
+    return tables
+
+
+def last_epoch_tables(lake_dir: Path) -> Tables:
+    """The state tables at the last epoch."""
+    return state_tables(lake_dir, commits(lake_dir)[-1])
+
+
+def without_heartbeats(tables: Tables) -> Tables:
+    """The same without the columns of brokerLiveTable that every heartbeat moves: those may be a few seconds old."""
+    counted = [i for i, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in _HEARTBEAT_COLUMNS]
+    live = {key: tuple(values[i] for i in counted) for key, values in tables[BROKER_LIVE_TABLE.name].items()}
+    return {**tables, BROKER_LIVE_TABLE.name: live}
+
+
+def history(lake_dir: Path) -> list[dict[str, Any]]:
+    """Rows of routeChangeTable up to the last epoch."""
+    epochs = commits(lake_dir)
+    last = epochs[-1]["epoch"] if epochs else 0
+    return [row for row in rows(lake_dir, ROUTE_CHANGE_TABLE.name) if row["epoch"] <= last]
+
+
+def quarantine(lake_dir: Path) -> list[dict[str, Any]]:
+    """Rows of quarantineTable, by offset."""
+    return sorted(rows(lake_dir, QUARANTINE_TABLE.name), key=lambda row: int(row["offset"]))
+
+
+def check_epochs(lake_dir: Path) -> None:
+    """Epochs are 1, 2, 3, ... without gaps; offsets, times and versions never go back; the history names them."""
+    found = commits(lake_dir)
+    assert [row["epoch"] for row in found] == list(range(1, len(found) + 1))
+    for earlier, later in zip(found, found[1:], strict=False):
+        assert earlier["logOffset"] <= later["logOffset"]
+        assert earlier["livenessOffset"] <= later["livenessOffset"] <= later["logOffset"]
+        assert earlier["eventTime"] <= later["eventTime"]
+        assert earlier["watermark"] <= later["watermark"]
+        before, after = dict(earlier["versions"]), dict(later["versions"])
+        assert before.keys() == after.keys()
+        assert all(before[name] <= after[name] for name in before)
+    epochs = {row["epoch"] for row in rows(lake_dir, ROUTE_CHANGE_TABLE.name)}
+    assert epochs <= {row["epoch"] for row in found}
+    places = [
+        (row["offset"], row["command"], row["brokerName"], row["tableName"], row["key"]) for row in history(lake_dir)
+    ]
+    assert len(places) == len(set(places)), "a change is in the history twice"
+
+
+def plain(value: Any) -> Any:
+    """A cell as the fold has it: lists, and maps as lists of pairs, become tuples."""
+    if isinstance(value, list):
+        return tuple(plain(item) for item in value)
+    return value
