@@ -15,6 +15,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -36,6 +37,8 @@ log = structlog.get_logger("routelake.gateway")
 
 FOLD_STATUS_FILE: Final = "fold-status.json"
 _OUTCOMES_KEPT: Final = 20_000
+_PRUNE_WAITERS: Final = 1_000
+"""From here on, waiters that have given up are dropped before another is added."""
 _BIG_REGISTRATION_TOPICS: Final = 500
 """From here on, encoding takes long enough to be done off the event loop."""
 
@@ -95,6 +98,7 @@ class Gateway:
         self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
         self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._predicates: dict[int, tuple[Callable[[RouteView], bool], asyncio.Future[bool]]] = {}
+        self._waiting = asyncio.Event()
         self._serial = count()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._status_task: asyncio.Task[None] | None = None
@@ -195,17 +199,14 @@ class Gateway:
         if self.folded_offset >= offset:
             return True
         assert self._loop is not None
-        future: asyncio.Future[bool] = self._loop.create_future()
-        heapq.heappush(self._waiters, (offset, next(self._serial), future))
-        return await _bounded(future, timeout_s)
+        return await _bounded(self._waiter(offset, next(self._serial)), timeout_s)
 
     async def _visible(self, appended: Appended, reflects: Callable[[RouteView], bool] | None) -> Receipt:
         assert self._loop is not None
         offset = appended.offset
         if self.folded_offset < offset:
-            future: asyncio.Future[bool] = self._loop.create_future()
             serial = next(self._serial)
-            heapq.heappush(self._waiters, (offset, serial, future))
+            future = self._waiter(offset, serial)
             if reflects is not None:
                 self._predicates[serial] = (reflects, future)
             try:
@@ -215,6 +216,17 @@ class Gateway:
             if not visible:
                 return Receipt(offset, appended.event_time_ms, visible=False)
         return Receipt(offset, appended.event_time_ms, visible=True, outcome=self._outcomes.get(offset))
+
+    def _waiter(self, offset: int, serial: int) -> asyncio.Future[bool]:
+        """A future that is done when everything up to a log offset is visible."""
+        assert self._loop is not None
+        if len(self._waiters) >= _PRUNE_WAITERS:
+            self._waiters = [waiter for waiter in self._waiters if not waiter[2].done()]
+            heapq.heapify(self._waiters)
+        future: asyncio.Future[bool] = self._loop.create_future()
+        heapq.heappush(self._waiters, (offset, serial, future))
+        self._waiting.set()
+        return future
 
     # --- the view moves ---
 
@@ -263,7 +275,12 @@ class Gateway:
                     self._wake_waiters()
             except (OSError, ValueError, KeyError):
                 pass
-            await asyncio.sleep(0.05 if self._waiters else 0.5)
+            if self._waiters:
+                await asyncio.sleep(0.02)
+                continue
+            self._waiting.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._waiting.wait(), 0.5)
 
 
 def reflected(view: RouteView, event: RegisterBroker) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pipelines.fold import rows as fold_rows
 from pipelines.fold.changes import RowChange, changes_of, command_name, command_of, is_audited
 from pipelines.fold.codec import Shard, decode_topics, encode_topics, pack_group, unpack_group
+from pipelines.fold.replay import read_event
 from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, TopicTable, Verdict
 from pipelines.fold.step import GroupChange, KvChange, expire, resume_gap_ms, resume_group, step_group, step_kv
 from pipelines.tables.arrow import (
@@ -98,9 +99,7 @@ class ShardFold:
         self._shard.now_ms = at.now_ms
         event: events.AnyEvent | None = None
         try:
-            event = events.decode(record.payload or b"")
-            if events.routing_key(event) != record.key:
-                raise EventDecodeError(reason=f"key {record.key!r} does not belong to this event")
+            event = read_event(record)
             self._fold(event, at)
         except EventDecodeError as error:
             self._put_aside(record, str(error))

@@ -9,60 +9,53 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from hypothesis import strategies as st
-
+from tests.generators import Generator, World, generators_for, spread
 from tests.histories import Send, Step
 from tests.model import codes
-from tests.strategies import kinds_of_steps, sequences, weighted
-from tests.universe import UNIVERSES, Universe
+from tests.universe import Pick
 
 _BODY_CODES = (codes.REGISTER_BROKER, codes.QUERY_DATA_VERSION, codes.REGISTER_TOPIC_IN_NAMESRV)
 _NUMBERS = ("brokerId", "heartbeatTimeoutMillis", "bodyCrc32")
 _NULLABLE = ("dataVersion", "topicConfigTable", "topicQueueMappingInfoMap", "queueDatas", "filterServerList")
 _UNREADABLE = ("", "x", "1.5", "99999999999999999999", " 1", "+1", "-1")
+_NO_BODIES = ("not json", "{", "[]", "null", '{"a":', "{}x", "\x00")
 
 
-def malformed_histories(request_codes: frozenset[int] = codes.ALL_CODES) -> st.SearchStrategy[list[Step]]:
-    """Usual histories with spoilt requests among them."""
-    names, topics = UNIVERSES[1]
-    universe = Universe(names, topics, shared_addresses=True, shared_names=True)
-    usual = kinds_of_steps(universe, request_codes, (60_000,))
-    return sequences([weighted(usual), weighted(usual), _spoilt_steps(weighted(usual))], max_steps=30)
+def generators_with_malformed(request_codes: frozenset[int] = codes.ALL_CODES) -> list[Generator]:
+    """The usual generators, and as much again of their steps spoilt."""
+    usual = generators_for(request_codes)
+
+    def spoil(pick: Pick, world: World) -> list[Step]:
+        return [_spoilt(pick, step) if isinstance(step, Send) else step for step in spread(pick, usual, world)]
+
+    return usual + [spoil] * (len(usual) // 2)
 
 
-@st.composite
-def _spoilt_steps(draw: st.DrawFn, usual: st.SearchStrategy[list[Step]]) -> list[Step]:
-    """Steps of a usual history, with one thing wrong in each request."""
-    return [draw(_spoilt(step)) if isinstance(step, Send) else step for step in draw(usual)]
-
-
-@st.composite
-def _spoilt(draw: st.DrawFn, send: Send) -> Send:
+def _spoilt(pick: Pick, send: Send) -> Send:
+    """The request with one thing wrong."""
     choices = ["drop a field"] if send.ext else []
     choices += ["unreadable number"] if any(name in send.ext for name in _NUMBERS) else []
     if send.code in _BODY_CODES:
         choices += ["no body", "cut body", "other body", "null in body", "version"]
     if not choices:
         return send
-    choice = draw(st.sampled_from(choices))
+    choice = pick(choices)
     ext = dict(send.ext)
     if choice == "drop a field":
         # A registration without brokerName or brokerAddr leaves a null in the tables for ever, and where the exceptions
-        # that it causes later stop is a matter of hash order. tests/model/test_examples.py has one of each.
+        # that it causes later stop is a matter of hash order. tests/examples has one of each.
         kept = {"brokerName", "brokerAddr"} if send.registers else set()
-        del ext[draw(st.sampled_from(sorted(set(ext) - kept)))]
+        del ext[pick(sorted(set(ext) - kept))]
         return replace(send, ext=ext)
     if choice == "unreadable number":
-        ext[draw(st.sampled_from([name for name in _NUMBERS if name in ext]))] = draw(st.sampled_from(_UNREADABLE))
+        ext[pick([name for name in _NUMBERS if name in ext])] = pick(_UNREADABLE)
         return replace(send, ext=ext, binary=False)
     if choice == "version":
-        return replace(send, version=draw(st.sampled_from((-1, 612, 613, 9999))))
-    if choice == "no body":
-        return replace(send, body="")
-    if choice == "cut body" and isinstance(send.body, str) and len(send.body) > 1:
-        return replace(send, body=send.body[: draw(st.integers(1, len(send.body) - 1))])
-    if choice == "null in body" and isinstance(send.body, str):
-        # Every value that may be null in Java, made null; the keys are those of all three kinds of body.
-        key = draw(st.sampled_from(_NULLABLE))
+        return replace(send, version=pick((-1, 612, 613, 9999)))
+    if isinstance(send.body, str) and choice == "cut body" and len(send.body) > 1:
+        return replace(send, body=send.body[: pick(range(1, len(send.body)))])
+    if isinstance(send.body, str) and choice == "null in body":
+        # A value that may be null in Java, made null; the keys are those of all three kinds of body.
+        key = pick(_NULLABLE)
         return replace(send, body=re.sub(rf'"{key}":(\{{[^{{}}]*\}}|\[\]|\{{)', rf'"{key}":null,"was":\1', send.body))
-    return replace(send, body=draw(st.sampled_from(("not json", "{", "[]", "null", '{"a":', "{}x", "\x00"))))
+    return replace(send, body="" if choice == "no body" else pick(_NO_BODIES))

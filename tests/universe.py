@@ -1,31 +1,28 @@
-"""Which names, addresses and topics the brokers of a generated history may take."""
+"""Which names, addresses and topics the brokers of a generated history may take.
+
+Every choice a generator makes goes through one function, `pick`, which takes one of several options. Hypothesis can be
+behind it, and then histories shrink (`tests.strategies`); or a seeded generator, and then they cost next to nothing
+(`tests.random_histories`). Weights are options that are listed more than once; the first option is the simplest.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from hypothesis import strategies as st
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from tests.histories import ADDRESSES, BROKERS, CLUSTERS, NAMESPACES, NOWHERE, TOPICS
 
 T = TypeVar("T")
 
-# Names and topics in play. The narrow universes make histories in which one group goes through a great deal.
-UNIVERSES = (
-    (BROKERS[:1], (TOPICS[0], TOPICS[5])),
-    (BROKERS[:2], TOPICS[:3]),
-    (BROKERS, TOPICS),
-)
+RARELY = (False, False, False, True)
+EVENLY = (False, True)
 
 
-def often(usual: T, *rare: T) -> st.SearchStrategy[T]:
-    """Mostly the first value."""
-    return st.sampled_from([usual] * (3 * len(rare)) + list(rare))
+class Pick(Protocol):
+    """Takes one of several options."""
 
-
-def channel_of(identity: dict[str, str]) -> str:
-    """The connection a broker keeps to the NameServer."""
-    return f"{identity['clusterName']}/{identity['brokerAddr']}"
+    def __call__(self, options: Sequence[T]) -> T:
+        """One of them."""
 
 
 class Universe:
@@ -34,12 +31,18 @@ class Universe:
     A broker usually keeps to its own: name decides cluster, name and id decide the address. Now and then it strays.
 
     Attributes:
-        topics: In play.
-        any_broker: A name, sometimes one that never registers; likewise the others.
+        names: Broker names in play.
+        topics: Topics in play.
+        any_broker: Names in play, and one that never registers; likewise the others.
     """
 
     def __init__(
-        self, names: tuple[str, ...], topics: tuple[str, ...], *, shared_addresses: bool, shared_names: bool
+        self,
+        names: tuple[str, ...] = BROKERS,
+        topics: tuple[str, ...] = TOPICS,
+        *,
+        shared_addresses: bool = True,
+        shared_names: bool = True,
     ) -> None:
         """Narrow the universe.
 
@@ -51,42 +54,50 @@ class Universe:
         """
         self.names, self.topics = names, topics
         self._shared_addresses, self._shared_names = shared_addresses, shared_names
-        self.any_topic = st.sampled_from((*topics, *topics, NOWHERE[2]))
-        self.any_broker = st.sampled_from((*names, *names, NOWHERE[1]))
-        self.any_cluster = st.sampled_from((*CLUSTERS, *CLUSTERS, NOWHERE[0]))
-        self.any_namespace = st.sampled_from((*NAMESPACES, *NAMESPACES, NOWHERE[3]))
-        self.any_key = st.sampled_from((*topics[:2], NOWHERE[2]))
-
-    def identity(self) -> st.SearchStrategy[dict[str, str]]:
-        """The four header fields that say who a broker is."""
-        return _identities(self.names, self._shared_addresses, self._shared_names)
+        self.any_topic = (*topics, *topics, NOWHERE[2])
+        self.any_broker = (*names, *names, NOWHERE[1])
+        self.any_cluster = (*CLUSTERS, *CLUSTERS, NOWHERE[0])
+        self.any_namespace = (*NAMESPACES, *NAMESPACES, NOWHERE[3])
+        self.any_key = (*topics[:2], NOWHERE[2])
 
     def member(self, name: str, broker_id: int) -> dict[str, str]:
         """The four header fields of a broker that keeps to its own."""
-        address = _address(name, broker_id, self._shared_addresses)
-        return {"clusterName": _home(name), "brokerName": name, "brokerAddr": address, "brokerId": str(broker_id)}
+        cluster = CLUSTERS[0] if name in BROKERS[:2] else CLUSTERS[1]
+        address = self._address(name, broker_id)
+        return {"clusterName": cluster, "brokerName": name, "brokerAddr": address, "brokerId": str(broker_id)}
+
+    def identity(self, pick: Pick) -> dict[str, str]:
+        """The four header fields of any broker."""
+        identity = self.member(pick(self.names), pick((0, 0, 0, 1, 1, 2, 3)))
+        if pick(RARELY):
+            identity["brokerAddr"] = self._address(identity["brokerName"], pick((0, 1, 2)))
+        if self._shared_addresses and pick(RARELY):
+            identity["brokerAddr"] = pick(ADDRESSES)
+        if self._shared_names and pick(RARELY):
+            identity["clusterName"] = pick(CLUSTERS)
+        return identity
+
+    def _address(self, name: str, machine: int) -> str:
+        """The address of a broker name's machine."""
+        if self._shared_addresses:
+            return ADDRESSES[(BROKERS.index(name) * 3 + machine) % len(ADDRESSES)]
+        return f"10.0.0.{10 * BROKERS.index(name) + machine + 1}:10911"
 
 
-def _home(name: str) -> str:
-    """The cluster a broker name belongs to."""
-    return CLUSTERS[0] if name in BROKERS[:2] else CLUSTERS[1]
+def universes(*, shared_addresses: bool = True, shared_names: bool = True) -> tuple[Universe, ...]:
+    """From narrow, where one group goes through a great deal, to wide.
+
+    Args:
+        shared_addresses: Whether an address may serve several broker names or clusters.
+        shared_names: Whether a broker name may appear in several clusters.
+    """
+    in_play = ((BROKERS[:1], (TOPICS[0], TOPICS[5])), (BROKERS[:2], TOPICS[:3]), (BROKERS, TOPICS))
+    return tuple(
+        Universe(names, topics, shared_addresses=shared_addresses, shared_names=shared_names)
+        for names, topics in in_play
+    )
 
 
-def _address(name: str, machine: int, shared: bool) -> str:
-    """The address of a broker name's machine."""
-    if shared:
-        return ADDRESSES[(BROKERS.index(name) * 3 + machine) % len(ADDRESSES)]
-    return f"10.0.0.{10 * BROKERS.index(name) + machine + 1}:10911"
-
-
-@st.composite
-def _identities(draw: st.DrawFn, names: tuple[str, ...], shared_addresses: bool, shared_names: bool) -> dict[str, str]:
-    name = draw(st.sampled_from(names))
-    broker_id = draw(st.sampled_from((0, 0, 0, 1, 1, 2, 3)))
-    cluster = _home(name)
-    if shared_names:
-        cluster = draw(often(cluster, cluster, *CLUSTERS))
-    address = _address(name, draw(often(broker_id, 0, 1, 2)), shared_addresses)
-    if shared_addresses:
-        address = draw(often(address, *ADDRESSES))
-    return {"clusterName": cluster, "brokerName": name, "brokerAddr": address, "brokerId": str(broker_id)}
+def channel_of(identity: dict[str, str]) -> str:
+    """The connection a broker keeps to the NameServer."""
+    return f"{identity['clusterName']}/{identity['brokerAddr']}"

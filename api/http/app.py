@@ -6,6 +6,7 @@ handler, and for whatever it raises one of the handlers below. Every error is a 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -44,7 +45,7 @@ from api.http.problems import (
     Problem,
     problem_of,
 )
-from api.http.settings import HttpSettings
+from api.http.settings import HttpSettings, from_environment
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
@@ -117,14 +118,14 @@ def create_app(
     Args:
         gateway: Writes and reads go through it. The application must be served on its event loop.
         history: Answers ``as_of``, ``changes`` and ``epochs``; without it they are 503.
-        settings: Who may write, limits.
+        settings: Who may write, limits. Default: what the environment says (`api.http.settings`).
         answers: The cache of encoded routes, if another door of this process has one.
         metrics: Likewise. What it is given must not observe a gateway yet.
 
     Raises:
-        SetupError: a token is unusable.
+        SetupError: a setting is unusable.
     """
-    settings = settings or HttpSettings()
+    settings = from_environment(os.environ) if settings is None else settings
     if answers is None:
         answers = RouteAnswers(
             support_acting_master=gateway.settings.support_acting_master,

@@ -2,8 +2,9 @@
 
 A reader that follows a lake asks two things again and again: is the next version there, and what did it change. Both
 are answered by one small file of the log, at a price that does not grow with the log. deltalake's
-``update_incremental`` and ``load_cdf`` list the whole ``_delta_log`` folder each time (with 2,600 commits: 5 ms instead of 1), and keep the
-interpreter lock while they plan. Tables as a whole are still read through deltalake.
+``update_incremental`` and ``load_cdf`` list the whole ``_delta_log`` folder each time and keep the interpreter lock
+while they plan (an epoch cost 20 ms of processor time, 32 ms after 2,500 epochs; so it costs 3 ms, then as now).
+Tables as a whole are still read through deltalake.
 
 Source: the Delta transaction protocol, "Change Data Files": a commit with ``cdc`` actions changed exactly what these
 files say; without, its rows are those of the added and removed files that carry dataChange.

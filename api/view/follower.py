@@ -196,10 +196,10 @@ class Follower:
                 wait_s = 0.0 if moved else self._poll_s if self._version is not None else _NO_LAKE_POLL_S
 
     def _failed(self, error: BaseException) -> None:
-        self._errors += 1
-        self._failing = True
         self._last_error = f"{type(error).__name__}: {error}"
         self._last_error_time = self._clock()
+        self._failing = True
+        self._errors += 1  # last: whoever sees the count sees the rest
 
     # --- where routeCommitTable stands ---
 

@@ -29,12 +29,14 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import (
@@ -70,6 +72,7 @@ from schemas.tables import (
 
 _ROUTES_KEPT: Final = 256
 _TABLES_KEPT: Final = 64
+_READERS: Final = 3
 _CHECK_AGAIN_S: Final = 60.0
 """How long a cut that was found readable is taken to stay so: vacuum may run at any time."""
 
@@ -166,17 +169,21 @@ class History:
         epoch, until = self._readable_from
         if epoch and cut.epoch >= epoch and time.monotonic() < until:
             return True
-        for spec in STATE_TABLES:
-            if spec.name not in cut.versions:
-                continue
-            try:
-                files = self._table(spec, cut).file_uris()
-            except Exception:
-                return False
-            if is_local(self._lake_dir) and not all(Path(file).exists() for file in files):
+        with ThreadPoolExecutor(_READERS, "history") as readers:
+            if not all(readers.map(lambda spec: self._has_files(spec, cut), STATE_TABLES)):
                 return False
         self._readable_from = (cut.epoch, time.monotonic() + _CHECK_AGAIN_S)
         return True
+
+    def _has_files(self, spec: Table, cut: Cut) -> bool:
+        """Whether a table can be opened at a cut and its data files are there."""
+        if spec.name not in cut.versions:
+            return True
+        try:
+            files = self._table(spec, cut).file_uris()
+        except (OSError, ValueError, DeltaError):
+            return False
+        return not is_local(self._lake_dir) or all(Path(file).exists() for file in files)
 
     def _vacuumed(self, as_of: str) -> VacuumedError:
         oldest = self.oldest_readable()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
 from typing import Final, TypeVar
@@ -43,6 +44,9 @@ _LARGE_TEXT: Final = ("brokerName", "topic")
 """Columns of topicQueueTable that are kept as codes."""
 
 _ANY_EPOCH: Final = 2**62
+
+_READERS: Final = 3
+"""Opening a table mostly means listing its log: a tenth of a second for 100,000 commits."""
 
 _outcomes_decoder = msgspec.json.Decoder(list[Outcome])
 
@@ -154,15 +158,17 @@ def dataset(table: DeltaTable, lake_dir: str, spec: Table) -> pds.Dataset:
 
 
 def load_changes(lake_dir: str, cut: Cut) -> Changes:
-    """Every row of every state table at a cut, as changes to the empty view."""
+    """Every row of every state table at a cut, as changes to the empty view. Tables are read side by side."""
 
     def read(spec: Table) -> pa.Table | None:
-        if cut.versions.get(spec.name) is None:
+        version = cut.versions.get(spec.name)
+        if version is None:
             return None
-        table = DeltaTable(table_uri(lake_dir, spec), version=cut.versions[spec.name])
-        return dataset(table, lake_dir, spec).to_table()
+        return dataset(DeltaTable(table_uri(lake_dir, spec), version=version), lake_dir, spec).to_table()
 
-    return changes_from(cut, read)
+    with ThreadPoolExecutor(_READERS, "view-load") as readers:
+        rows = dict(zip(STATE_TABLES, readers.map(read, STATE_TABLES), strict=True))
+    return changes_from(cut, rows.pop)
 
 
 def load_view(lake_dir: str, cut: Cut, pause: Callable[[], None] = no_pause) -> RouteView:

@@ -7,12 +7,18 @@ watermark.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
+from urllib.parse import quote
 
 from pipelines.fold.state import At, RouteState
 from pipelines.fold.step import settle_all, step
 from schemas.errors import EventDecodeError
-from schemas.events import decode, routing_key
+from schemas.events import AnyEvent, broker_key, decode, routing_key
+
+MAX_BROKER_NAME_PATH_BYTES: Final = 240
+"""brokerName partitions a table: percent-encoded, it is part of a directory's name. Gateways allow less."""
+
+_BROKER_PREFIX: Final = broker_key("")
 
 
 class Record(Protocol):
@@ -35,6 +41,24 @@ class Record(Protocol):
         """Encoded event."""
 
 
+def read_event(record: Record) -> AnyEvent:
+    """The event of a record.
+
+    Raises:
+        EventDecodeError: there is none that could be folded and stored: the payload does not decode, it stands under
+            another event's key, or it is about a broker group whose name no table can hold.
+    """
+    event = decode(record.payload or b"")
+    key = routing_key(event)
+    if key != record.key:
+        raise EventDecodeError(reason=f"key {record.key!r} does not belong to this event")
+    if key.startswith(_BROKER_PREFIX):
+        length = len(quote(key.removeprefix(_BROKER_PREFIX), safe="", errors="replace"))
+        if not 0 < length <= MAX_BROKER_NAME_PATH_BYTES:
+            raise EventDecodeError(reason=f"a brokerName of {length} bytes, percent-encoded, cannot be stored")
+    return event
+
+
 def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | None = None) -> RouteState:
     """Fold records in order; those that cannot be read are passed over, as the stream does.
 
@@ -45,11 +69,10 @@ def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | 
     """
     for record in records:
         try:
-            event = decode(record.payload or b"")
+            event = read_event(record)
         except EventDecodeError:
             continue
-        if routing_key(event) == record.key:
-            state, _ = step(state, event, At(record.offset, record.event_time_ms))
+        state, _ = step(state, event, At(record.offset, record.event_time_ms))
     if watermark_ms is not None:
         state, _ = settle_all(state, watermark_ms)
     return state

@@ -23,7 +23,11 @@ from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import EventLog
 from pipelines.tables.commits import commit_where, last_commit, to_ms
-from schemas.tables import KV_CONFIG_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
+from schemas.errors import SetupError
+from schemas.events import Resume
+from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
+
+_RESUME = str(Resume.__struct_config__.tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +40,19 @@ class Seed:
 
 
 def read_seed(lake_dir: Path, log: EventLog) -> Seed:
-    """State of the last epoch, from the tables and a few seconds of log; an empty state for an empty lake."""
+    """State of the last epoch, from the tables and a few seconds of log; an empty state for an empty lake.
+
+    Raises:
+        SetupError: the log lacks records that are needed for it.
+    """
     commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name))
     last = last_commit(commits)
     if last is None:
         return Seed(RouteState(), 0, 0)
-    exact = commit_where(commits, pc.field("livenessOffset") == pc.field("logOffset")) or last
-    state = read_state(lake_dir, exact)
-    records = _between(log, exact["logOffset"] + 1, last["logOffset"])
-    state = replay(state, records, watermark_ms=to_ms(last["watermark"]))
+    exact = commit_where(commits, pc.field("livenessOffset") == pc.field("logOffset"))
+    # None is exact only in the first moments of a lake: then the log is whole, and short.
+    state, first = (read_state(lake_dir, exact), exact["logOffset"] + 1) if exact is not None else (RouteState(), 0)
+    state = replay(state, _between(log, first, last["logOffset"]), watermark_ms=to_ms(last["watermark"]))
     return Seed(state, last["logOffset"] + 1, last["epoch"])
 
 
@@ -63,14 +71,27 @@ def read_state(lake_dir: Path, commit: dict[str, Any]) -> RouteState:
             by_group[row["brokerName"]][table.name].append(row)
     groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
     now_ms = to_ms(commit["eventTime"])
-    return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=0)
+    resumed_ms = _last_resume_ms(lake_dir, versions[ROUTE_CHANGE_TABLE.name])
+    return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=resumed_ms)
+
+
+def _last_resume_ms(lake_dir: Path, version: int) -> int:
+    """Event time of the last RESUME; each has a row in routeChangeTable."""
+    changes = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name), version=version).to_pyarrow_dataset()
+    times = changes.to_table(columns=["eventTime"], filter=pc.field("command") == _RESUME)["eventTime"]
+    latest = pc.max(times).as_py()
+    return 0 if latest is None else to_ms(latest)
 
 
 def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:
     while first <= last:
         records = log.read(first)
-        if not records:
-            return
+        if not records or records[0].offset > max(first, 1):
+            raise SetupError(
+                f"the event log lacks records from offset {first} on; up to offset {last} they are needed to bring the "
+                "state in the tables up to date. Restore the log from a backup, or start with a new data directory.",
+                first_missing=first,
+            )
         for record in records:
             if record.offset > last:
                 return

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 
 from pipelines.batch import Batch
+from pipelines.shards import shard_keys
 from pipelines.tables.arrow import DELETE, INSERT, OP, arrow_schema, command_rows, operation_schema
 from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.ddl import open_lake
@@ -65,10 +66,11 @@ class LakeWriter:
         self.tables: dict[str, DeltaTable] = open_lake(lake_dir, retention_days=retention_days)
         self._liveness_interval_s = liveness_interval_s
         self._shards = shards
-        self._whole: set[int] = set()
         self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
         self._flushed_at = 0.0
         commit = last_commit(self.tables[ROUTE_COMMIT_TABLE.name])
+        # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
+        self._whole: set[int] = set() if commit else set(shard_keys(shards))
         self.epoch = commit["epoch"] if commit else 0
         self._offset = commit["logOffset"] if commit else -1
         self._liveness_offset = commit["livenessOffset"] if commit else -1

@@ -6,6 +6,7 @@ This is what entitles the model to judge the product. One real NameServer serves
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.differential.duel import Duel, SharedDuel, TooSlow
+from tests.differential.duel import Disagreement, Duel, SharedDuel, TooSlow
 from tests.examples.all import EXAMPLES
 from tests.histories import Advance, Step
-from tests.malformed import malformed_histories
+from tests.malformed import generators_with_malformed
 from tests.model.codes import (
     ALL_CODES,
     BROKER_HEARTBEAT,
@@ -33,6 +34,7 @@ from tests.model.codes import (
 )
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
+from tests.random_histories import random_histories, shrunk
 from tests.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm
@@ -71,6 +73,14 @@ class Arena:
             self.duel = self._fresh()
             raise
         self.steps_agreed += len(history)
+
+    def agrees(self, history: list[Step], settings: Settings) -> bool:
+        """Whether the model and the server agree on a history."""
+        try:
+            self.play(history, settings)
+        except Disagreement:
+            return False
+        return True
 
     def close(self) -> None:
         """Stop the server."""
@@ -164,7 +174,8 @@ def test_silence(arena: Arena, request: pytest.FixtureRequest) -> None:
 @pytest.mark.timeout(1800)
 def test_malformed_requests(arena: Arena, request: pytest.FixtureRequest) -> None:
     """What no stock peer sends: the tables may end half-changed, and both half-changed alike."""
-    _play_many(arena, request, malformed_histories(), few=10, many=300)
+    histories = strategies.histories(generators=generators_with_malformed(), timeouts_ms=(60_000,))
+    _play_many(arena, request, histories, few=10, many=300)
 
 
 @pytest.mark.timeout(1800)
@@ -195,3 +206,20 @@ def test_histories_at_the_same_time(request: pytest.FixtureRequest) -> None:
 
         agree()
     print(f"{steps} steps agreed")
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_many_steps(arena: Arena) -> None:
+    """At least 20,000 steps of every code, lost connections among them, new ones in every run."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    before = arena.steps_agreed
+    for settings, history in random_histories(seed, timeouts_ms=(60_000,), closes=True):
+        try:
+            arena.play(history, settings)
+        except Disagreement as error:
+            shorter = shrunk(history, lambda shorter: not arena.agrees(shorter, settings))
+            raise AssertionError(f"seed {seed}, {settings}:\n" + "\n".join(map(repr, shorter))) from error
+        if arena.steps_agreed - before >= 20_000:
+            break
+    print(f"{arena.steps_agreed - before} steps agreed")

@@ -37,7 +37,7 @@ class Expected:
             self._last_ms = record.event_time_ms
             try:
                 event = decode(record.payload)
-                if routing_key(event) != record.key:
+                if routing_key(event) != record.key or record.key == "b:":
                     raise EventDecodeError
             except EventDecodeError:
                 self.unreadable.append((record.offset, record.key))

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.fold.replay import replay
+from pipelines.fold.state import RouteState
 from pipelines.log.base import LogRecord
 from schemas.broker import DataVersion, QueueRow
 from schemas.events import AnyEvent, encode, routing_key
@@ -33,7 +35,7 @@ def test_any_event_is_folded(events: list[AnyEvent], size: int, step_ms: int) ->
         query.run(records[start : start + size])
     query.run([])
     agree(query.lake, Expected(records).settle())
-    assert query.lake.quarantine == []
+    assert all(key == "b:" for _, key in query.lake.quarantine)
 
 
 @settings(max_examples=300)
@@ -63,6 +65,23 @@ def test_a_number_that_no_column_holds_is_put_aside(event: AnyEvent) -> None:
     query.run(written([(0, make.register("x:1", name="b")), (0, event), (0, make.register("y:1", name="y"))]))
     assert [offset for offset, _ in query.lake.quarantine] == [2]
     assert {key[0] for key in query.lake.tables["brokerAddrTable"]} == {"b", "y"}
+
+
+@pytest.mark.parametrize("name", ["", "x" * 241, "%" * 81, "é" * 41])
+def test_a_broker_name_that_no_directory_can_bear_is_put_aside(name: str) -> None:
+    query = Query(2)
+    records = written([(0, make.register(name=name)), (0, make.wipe(name)), (0, make.register("y:1", name="y"))])
+    query.run(records)
+    assert [offset for offset, _ in query.lake.quarantine] == [1, 2]
+    assert {key[0] for key in query.lake.tables["brokerAddrTable"]} == {"y"}
+    assert set(replay(RouteState(), records).groups) == {"y"}
+
+
+@pytest.mark.parametrize("name", ["x" * 240, "%" * 80, "é" * 40, "\n", "\x00"])
+def test_any_other_name_is_folded(name: str) -> None:
+    query = Query(2)
+    query.run(written([(0, make.register(name=name))]))
+    assert {key[0] for key in query.lake.tables["brokerAddrTable"]} == {name}
 
 
 def test_the_longest_timeout_is_for_ever() -> None:

@@ -46,8 +46,8 @@ def state_tables(lake_dir: Path, commit: dict[str, Any] | None = None) -> Tables
 
 
 def last_epoch_tables(lake_dir: Path) -> Tables:
-    """The state tables at the last epoch."""
-    return state_tables(lake_dir, commits(lake_dir)[-1])
+    """The state tables at the last epoch; as they are now if there was none yet."""
+    return state_tables(lake_dir, next(reversed(commits(lake_dir)), None))
 
 
 def without_heartbeats(tables: Tables) -> Tables:

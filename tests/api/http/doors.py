@@ -71,7 +71,7 @@ class Door:
         settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 60.0, **settings}
         self.gateway = Gateway(GatewaySettings(lake_dir=self.lake_dir, **settings), self.log)
         self.loop.run(self.gateway.start())
-        self.app: HttpApp = create_app(self.gateway, History(self.lake_dir), settings=http)
+        self.app: HttpApp = create_app(self.gateway, History(self.lake_dir), settings=http or HttpSettings())
         self._clients: dict[tuple[str, int], httpx.AsyncClient] = {}
 
     def close(self) -> None:

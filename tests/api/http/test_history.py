@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from api.http.app import create_app
+from api.http.settings import HttpSettings
 from api.http.shapes import ChangesShape, EpochsShape, RouteShape
 from tests.api.http.doors import Door, broker, problem
 
@@ -149,7 +150,7 @@ def test_nothing_committed_yet(still: Door) -> None:
 
 
 def test_a_gateway_without_history(still: Door) -> None:
-    app = create_app(still.gateway)
+    app = create_app(still.gateway, settings=HttpSettings())
     other = Door.__new__(Door)
     other.__dict__.update(still.__dict__, app=app, _clients={})
     found = problem(other.get("/v1/epochs"), 503, "system-busy")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.view.answers import RouteAnswers, encode_topic_list
@@ -192,7 +192,6 @@ switches: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 @given(st.lists(changes_of_tables, min_size=1, max_size=5), st.lists(switches, min_size=1, max_size=2), st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_cached_answers_equal_the_plain_encoder(
     epochs: list[TableChanges], variants: list[dict[str, Any]], tiny: bool
 ) -> None:

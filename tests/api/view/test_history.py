@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,7 @@ def test_a_cut_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: 
 def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
     writer.commit(complete_rows(EVERY_FIELD))
     writer.commit(
-        complete_rows({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): queue(4), ("broker-a", "o'ther"): queue()}})
+        complete_rows({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): queue(4), ("broker-a", "o'th\\er"): queue()}})
     )
     writer.commit(complete_rows({"brokerAddrTable": {("b'4\" x/1%=ü",): group(acting=True, _1="s1")}}))
     writer.commit({"topicQueueTable": {("broker-a", "orders"): None}})
@@ -250,7 +251,7 @@ def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
     history = History(writer.path)
     for commit in read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path)):
         view = load_view(str(writer.path), commit.cut)
-        for topic in ("orders", "o'ther", "unknown"):
+        for topic in ("orders", "o'th\\er", "unknown"):
             for switch in (False, True):
                 expected = pick_up_topic_route(view, topic, support_acting_master=switch, order_message_enable=switch)
                 if expected is None:
@@ -433,3 +434,22 @@ def test_new_changes_show_after_the_next_epoch(told: History, writer: LakeWriter
     writer.commit({}, history=[change("REGISTER_BROKER", offset=140, after=queue())])
     page = told.changes("orders", after=newest.after)
     assert short(page.changes) == [("REGISTER_BROKER", 140, 0), ("DELETE_TOPIC_IN_NAMESRV", 131, -1)]
+
+
+def test_many_threads_at_once(writer: LakeWriter) -> None:
+    for number in range(1, 6):
+        commit_row(writer, number, history=[change("REGISTER_BROKER", offset=number, after=queue())])
+    history = History(writer.path)
+
+    def ask(number: int) -> tuple[int, int, int]:
+        epoch = 1 + number % 5
+        route = history.route("orders", str(epoch)).route
+        return route.queue_datas[0].read_queue_nums, len(history.changes("orders").changes), history.epochs()[0].epoch
+
+    with ThreadPoolExecutor(8) as threads:
+        running = [threads.submit(ask, number) for number in range(40)]
+        commit_row(writer, 6)
+        found = [future.result() for future in running]
+    assert [nums for nums, _, _ in found] == [1 + number % 5 for number in range(40)]
+    assert {count for _, count, _ in found} == {5}
+    assert {newest for _, _, newest in found} <= {5, 6}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.view import advance
@@ -69,7 +69,6 @@ def complete_rows(tables: TableChanges) -> TableChanges:
 
 
 @given(st.lists(changes_of_tables, max_size=6))
-@settings(max_examples=150, deadline=None)
 def test_a_view_that_was_changed_step_by_step_equals_a_full_scan(epochs: list[TableChanges]) -> None:
     view, state = RouteView.empty(), {spec.name: Rows() for spec in STATE_TABLES}
     seen = []
@@ -84,7 +83,6 @@ def test_a_view_that_was_changed_step_by_step_equals_a_full_scan(epochs: list[Ta
 
 
 @given(changes_of_tables, changes_of_tables)
-@settings(max_examples=100, deadline=None)
 def test_what_did_not_change_stays_the_same_object(first: TableChanges, second: TableChanges) -> None:
     before = view_of(complete(first))
     after = apply(before, complete(second))
