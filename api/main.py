@@ -13,6 +13,7 @@ from api.http.app import create_app
 from api.http.server import serve_http
 from api.remoting.handlers import NameServerHandler
 from api.remoting.server import RemotingServer
+from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.children import on_parent_exit
 from pipelines.log.base import open_log
@@ -35,6 +36,10 @@ def run_gateway(settings: GatewaySettings, log_url: str, *, http: Address, remot
     return uvloop.run(_run(settings, log_url, http, remoting))
 
 
+def void(_: object) -> None:
+    """Drop a value."""
+
+
 def _text(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
 
@@ -44,19 +49,26 @@ async def _run(settings: GatewaySettings, log_url: str, http: Address, remoting:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    on_parent_exit(lambda: loop.call_soon_threadsafe(stop.set))
+    on_parent_exit(lambda: void(loop.call_soon_threadsafe(stop.set)))
 
     event_log = await asyncio.to_thread(open_log, log_url)
     try:
         gateway = Gateway(settings, event_log)
         await gateway.start()
-        handler = NameServerHandler(gateway)
+        answers = RouteAnswers(
+            support_acting_master=settings.support_acting_master,
+            order_message_enable=settings.order_message_enable,
+        )
+        handler = NameServerHandler(gateway, answers)
         server = RemotingServer(handler)
         try:
             await server.start(*remoting)
-            app = create_app(gateway, History(str(settings.lake_dir)))
-            http_task = asyncio.create_task(serve_http(app, *http, stop=stop))
-            log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
+            app = create_app(gateway, History(str(settings.lake_dir)), answers=answers)
+
+            def bound(_port: int) -> None:
+                log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
+
+            http_task = asyncio.create_task(serve_http(app, *http, stop=stop, on_bound=bound))
             stopped = asyncio.create_task(stop.wait())
             await asyncio.wait({http_task, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stop.set()

@@ -9,7 +9,8 @@ process of its own:
 - answers: hot, encoded anew, after a swap;
 - history: the route of a topic ``--epochs`` epochs ago, first and repeated, and its changes.
 
-Where other things run on the machine, the processor times tell more. Prints one line a figure; ``--json FILE`` writes them as well.
+Where other things run on the machine, the processor times tell more. Prints one line a figure; ``--json FILE`` writes
+them as well.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from deltalake import DeltaTable, write_deltalake
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.history import History
-from api.view.lean import keep_pandas_out
 from api.view.loader import latest_commit, load_view
 from api.view.rows import Changes, Cut
 from schemas.errors import VacuumedError
@@ -219,7 +219,6 @@ def newest_cut(lake: Path) -> Cut:
 
 def measure_load(lake: Path, topics: int, groups: int) -> Figures:
     """From nothing to a view."""
-    keep_pandas_out()
     before = resident_mb()
     began, worked = time.perf_counter(), time.process_time()
     view = load_view(str(lake), newest_cut(lake))

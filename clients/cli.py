@@ -151,6 +151,9 @@ def gateway(
     gateway_id: GatewayId = "",
 ) -> None:
     """Run a gateway alone: it answers from the tables and writes to the event log."""
+    from api.view.lean import keep_pandas_out
+
+    keep_pandas_out()
     from api.gateway import GatewaySettings
     from api.main import run_gateway
 
@@ -191,6 +194,7 @@ def fold(
         lake_dir=(data_dir / "lake").resolve(),
         checkpoint_dir=(data_dir / "checkpoints" / "fold").resolve(),
         log_url=log_url(data_dir, log),
+        scratch_dir=(data_dir / "scratch").resolve(),
         shards=shards,
         trigger_ms=trigger_ms,
         liveness_interval_s=liveness_interval_s,
@@ -217,6 +221,16 @@ def check() -> None:
     raise typer.Exit(run_checks())
 
 
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Which of them; all without a name.")] = None,
+) -> None:
+    """Run the benchmarks in benchmarks/."""
+    from deploy.developer import run_benchmarks
+
+    raise typer.Exit(run_benchmarks(names or []))
+
+
 def _writable(data_dir: Path) -> None:
     """Make the data directory. Raises SetupError when it cannot be written."""
     try:
@@ -226,7 +240,8 @@ def _writable(data_dir: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise SetupError(
-            f"cannot write to the data directory {data_dir}: {error.strerror}. Choose another --data-dir or change its owner."
+            f"cannot write to the data directory {data_dir}: {error.strerror}. "
+            "Choose another --data-dir or change its owner."
         ) from error
 
 

@@ -54,6 +54,7 @@ class FoldSettings:
     lake_dir: Path
     checkpoint_dir: Path
     log_url: str
+    scratch_dir: Path
     shards: int = 2
     trigger_ms: int = 0
     liveness_interval_s: float = 10.0
@@ -73,6 +74,7 @@ def spark_session(settings: FoldSettings) -> SparkSession:
         driver_memory=settings.driver_memory,
         shards=settings.shards,
         kafka=settings.log_url.startswith("kafka:"),
+        scratch_dir=settings.scratch_dir,
     )
 
 

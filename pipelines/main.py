@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import threading
-from typing import Final
 
 import structlog
 from pyspark.sql import SparkSession
@@ -17,8 +16,6 @@ from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.tables.ddl import check_format, lock_lake
 
 log = structlog.get_logger("routelake.fold")
-
-_JVM_STOP_S: Final = 5.0
 
 
 def run_fold(settings: FoldSettings) -> int:
@@ -36,6 +33,7 @@ def run_fold(settings: FoldSettings) -> int:
     on_parent_exit(stop.set)
     check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)
+    shutil.rmtree(settings.scratch_dir, ignore_errors=True)
     spark: SparkSession | None = None
     try:
         spark = spark_session(settings)
@@ -58,17 +56,15 @@ def end_jvm(spark: SparkSession) -> None:
     """End Spark's JVM without waiting for a batch under way: it is repeated at the next start.
 
     The query is not stopped first: that interrupts the batch at a random place and only prints what was interrupted.
+    What the JVM leaves in its scratch folder goes at the next start (FoldSettings.scratch_dir).
     """
-    process = spark.sparkContext._gateway.proc
-    spark.sparkContext.setLogLevel("OFF")
-    # What its threads print about the lost connection from here on is no news to anybody.
+    gateway = spark.sparkContext._gateway
+    # What this process's threads print about the lost connection from here on is no news to anybody.
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    process.terminate()
-    try:
-        process.wait(_JVM_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    if gateway is not None:
+        gateway.proc.kill()
+        gateway.proc.wait()
 
 
 def exit_now(code: int) -> None:

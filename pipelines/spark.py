@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -30,7 +31,13 @@ _OPTIONS = {
 
 
 def session(
-    name: str, *, driver_memory: str = "1g", shards: int = 2, kafka: bool = False, delta: bool = False
+    name: str,
+    *,
+    driver_memory: str = "1g",
+    shards: int = 2,
+    kafka: bool = False,
+    delta: bool = False,
+    scratch_dir: Path | None = None,
 ) -> SparkSession:
     """A local session.
 
@@ -40,6 +47,7 @@ def session(
         shards: shuffle partitions, one task each.
         kafka: with the Kafka connector.
         delta: with Delta Lake's SQL, for readers.
+        scratch_dir: where the JVM keeps temporary files; None for the system's place.
     """
     # Workers run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -49,6 +57,8 @@ def session(
     for key, value in _OPTIONS.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.driver.memory", driver_memory).config("spark.sql.shuffle.partitions", str(shards))
+    if scratch_dir is not None:
+        builder = builder.config("spark.local.dir", str(scratch_dir))
     if jars:
         builder = builder.config("spark.jars", ",".join(map(str, jars)))
     if delta:

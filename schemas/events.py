@@ -59,7 +59,7 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
     already known to be applied; an empty dict is a registration without topics.
 
     ``delete_absent_topics`` is the gateway's deleteTopicWithBrokerRegistration at the time of receipt.
-    ``heartbeat_timeout_millis`` and ``enable_acting_master`` keep "absent" apart from every value, because the rules do.
+    ``heartbeat_timeout_millis`` and ``enable_acting_master`` keep "absent" apart, because the rules do.
     """
 
     cluster_name: str

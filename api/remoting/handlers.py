@@ -47,10 +47,10 @@ Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 class NameServerHandler:
     """Answers requests on behalf of one gateway. Lives on the gateway's event loop."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, answers: RouteAnswers | None = None) -> None:
         self._gateway = gateway
         self._settings = gateway.settings
-        self._answers = RouteAnswers(
+        self._answers = answers or RouteAnswers(
             support_acting_master=self._settings.support_acting_master,
             order_message_enable=self._settings.order_message_enable,
         )

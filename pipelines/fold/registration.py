@@ -29,7 +29,7 @@ from pipelines.fold.state import (
     replace,
     without,
 )
-from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, DataVersion, QueueRow
+from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, QueueRow
 from schemas.events import RegisterBroker
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
 

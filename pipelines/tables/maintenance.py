@@ -81,7 +81,10 @@ class Maintenance:
         for declared in ALL_TABLES:
             name, table = declared.name, self._tables[declared.name]
             for partition in self._crowded(table, declared.partition_by):
-                yield f"compact {name} {partition}", partial(table.optimize.compact, partition_filters=partition or None)
+                yield (
+                    f"compact {name} {partition}",
+                    partial(table.optimize.compact, partition_filters=partition or None),
+                )
             yield f"vacuum {name}", partial(table.vacuum, self._retention_hours, dry_run=False)
             yield f"clean up log of {name}", table.cleanup_metadata
 

@@ -19,13 +19,14 @@ from deltalake import DeltaTable
 
 from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState
-from pipelines.log.base import open_log
+from pipelines.log.base import LogRecord, open_log
 from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.seed import read_state
 from schemas.events import RegisterBroker, decode
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
 from tests.e2e.test_routelake import registration
-from tests.support.routelake import Routelake, wait_until
+from tests.support.java import wait_until
+from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -102,7 +103,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
 
     log = open_log(f"sqlite://{server.data_dir / 'events.db'}")
     try:
-        records = []
+        records: list[LogRecord] = []
         while found := log.read(records[-1].offset + 1 if records else 0):
             records += found
     finally:

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.e2e import scenario
-from tests.support.routelake import Routelake, wait_until
+from tests.support.java import wait_until
+from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
