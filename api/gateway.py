@@ -49,7 +49,7 @@ class GatewaySettings:
 
     gateway_id: str
     lake_dir: Path
-    visible_wait_s: float = 3.0
+    visible_wait_s: float = 2.0
     clock_interval_s: float = 1.0
     gap_s: float = 5.0
     poll_s: float = 0.02

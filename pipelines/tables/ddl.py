@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,8 @@ from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 _LAKE_FILE = "lake.json"
 _LOCK_FILE = "fold.lock"
+_ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
+"""delta-rs takes %20 in a path for a space when it looks for the table again."""
 
 _TYPES: dict[str, PrimitiveType | MapType | ArrayType] = {
     "string": PrimitiveType("string"),
@@ -47,9 +50,7 @@ def lock_lake(lake_dir: Path) -> IO[str]:
         lake_dir.mkdir(parents=True, exist_ok=True)
         lock = (lake_dir / _LOCK_FILE).open("a+", encoding="utf-8")
     except OSError as error:
-        raise SetupError(
-            f"cannot write to {lake_dir}: {error.strerror}. Choose another --data-dir or change its owner."
-        ) from error
+        raise _cannot_write(lake_dir, error.strerror) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -74,10 +75,18 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
         retention_days: how long history stays readable; written into the table properties when a table is created.
 
     Raises:
-        SetupError: the folder holds a lake of a newer format, or something else stands in a table's place.
+        SetupError: the folder cannot be written or used, holds a lake of a newer format, or something else stands in a
+            table's place.
     """
+    if _ESCAPED.search(str(lake_dir.absolute())):
+        raise SetupError(
+            f"{lake_dir}: Delta tables cannot be under a path with %20 or the like. Choose another --data-dir."
+        )
     check_format(lake_dir)
-    lake_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        lake_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(lake_dir, error.strerror) from error
     tables = {table.name: _open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
     marker = lake_dir / _LAKE_FILE
     if not marker.exists():
@@ -124,6 +133,8 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
                 raise SetupError(
                     f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir."
                 )
+            if not os.access(path.parent, os.W_OK):
+                raise _cannot_write(path.parent, "Permission denied")
             opened = DeltaTable.create(
                 str(path),
                 schema=delta_schema(table),
@@ -141,10 +152,17 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
             )
     except (DeltaError, OSError) as error:
         raise SetupError(f"the table {path} cannot be opened: {error}") from error
-    names = [field.name for field in opened.schema().fields]
-    if names != list(table.column_names):
+    found, declared = opened.schema().fields, delta_schema(table).fields
+    names = [field.name for field in found]
+    odd = [field.name for field, ours in zip(found, declared, strict=False) if field.type != ours.type]
+    if names != list(table.column_names) or odd:
+        expected = list(table.column_names)
+        problem = f"other types in columns {odd}" if names == expected else f"columns {names}, expected {expected}"
         raise SetupError(
-            f"{path} has columns {names}, expected {list(table.column_names)}. "
-            "Somebody changed it, or it is not a routelake table: restore it from a backup."
+            f"{path} has {problem}. Somebody changed it, or it is not a routelake table: restore it from a backup."
         )
     return opened
+
+
+def _cannot_write(lake_dir: Path, why: str | None) -> SetupError:
+    return SetupError(f"cannot write to {lake_dir}: {why}. Choose another --data-dir or change its owner.")

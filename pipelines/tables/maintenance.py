@@ -43,10 +43,12 @@ class Maintenance:
         self._sweep: Iterator[tuple[str, Work]] = iter(())
         self._swept_at = time.monotonic()
         self._trimmed_at = time.monotonic()
+        self._folded_before = -1
 
     def step(self, writer: LakeWriter) -> None:
         """Do the next due piece of work, if any. A failure is logged and tried again later: it loses nothing."""
         due = self._due(writer)
+        self._folded_before = writer.log_offset
         if due is None:
             return
         what, work = due
@@ -60,22 +62,27 @@ class Maintenance:
 
     def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
         for name, table in self._tables.items():
-            if table.version() - self._checkpointed[name] >= CHECKPOINT_EVERY_COMMITS:
+            # At multiples of a version, so that a process that often starts anew checkpoints as well.
+            if table.version() // CHECKPOINT_EVERY_COMMITS > self._checkpointed[name] // CHECKPOINT_EVERY_COMMITS:
                 self._checkpointed[name] = table.version()
                 return f"checkpoint {name}", table.create_checkpoint
         now = time.monotonic()
         if now - self._trimmed_at >= TRIM_INTERVAL_S:
             self._trimmed_at = now
-            return "trim event log", lambda: self._trim(writer)
+            return "trim event log", partial(self._trim, min(writer.liveness_offset, self._folded_before) + 1)
         if now - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = now
             self._sweep = self._sweep_work()
         return next(self._sweep, None)
 
-    def _trim(self, writer: LakeWriter) -> int:
-        """Drop old records that every committed epoch has folded; never one that a seed might need."""
+    def _trim(self, before_offset: int) -> int:
+        """Drop old records that every committed epoch has folded.
+
+        Never one that a seed might need, nor one of the batch under way: Spark reads it again if the process dies
+        before the batch is in the checkpoint.
+        """
         older_than_ms = time.time_ns() // 1_000_000 - self._log_retention_ms
-        return self._event_log.trim(writer.liveness_offset + 1, older_than_ms)
+        return self._event_log.trim(before_offset, older_than_ms)
 
     def _sweep_work(self) -> Iterator[tuple[str, Work]]:
         for declared in ALL_TABLES:
@@ -85,7 +92,8 @@ class Maintenance:
                     f"compact {name} {partition}",
                     partial(table.optimize.compact, partition_filters=partition or None),
                 )
-            yield f"vacuum {name}", partial(table.vacuum, self._retention_hours, dry_run=False)
+            # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
+            yield f"vacuum {name}", partial(table.vacuum, self._retention_hours, dry_run=False, full=True)
             yield f"clean up log of {name}", table.cleanup_metadata
 
     @staticmethod

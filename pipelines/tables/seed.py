@@ -22,7 +22,7 @@ from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import EventLog
-from pipelines.tables.commits import commit_where, last_commit, to_ms
+from pipelines.tables.commits import commit_where, last_commit, native_dataset, to_ms
 from schemas.errors import SetupError
 from schemas.events import Resume
 from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
@@ -63,7 +63,7 @@ def read_state(lake_dir: Path, commit: dict[str, Any]) -> RouteState:
     kv: list[dict[str, Any]] = []
     for table in STATE_TABLES:
         opened = DeltaTable(str(lake_dir / table.name), version=versions[table.name])
-        rows = pa.table(opened.to_pyarrow_table()).to_pylist()
+        rows = pa.table(native_dataset(opened).to_table()).to_pylist()
         if table is KV_CONFIG_TABLE:
             kv = rows
             continue
@@ -77,7 +77,7 @@ def read_state(lake_dir: Path, commit: dict[str, Any]) -> RouteState:
 
 def _last_resume_ms(lake_dir: Path, version: int) -> int:
     """Event time of the last RESUME; each has a row in routeChangeTable."""
-    changes = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name), version=version).to_pyarrow_dataset()
+    changes = native_dataset(DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name), version=version))
     times = changes.to_table(columns=["eventTime"], filter=pc.field("command") == _RESUME)["eventTime"]
     latest = pc.max(times).as_py()
     return 0 if latest is None else to_ms(latest)

@@ -69,6 +69,7 @@ class LakeWriter:
         self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
         self._flushed_at = 0.0
         commit = last_commit(self.tables[ROUTE_COMMIT_TABLE.name])
+        check_versions(lake_dir, self.tables, commit)
         # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
         self._whole: set[int] = set() if commit else set(shard_keys(shards))
         self.epoch = commit["epoch"] if commit else 0
@@ -213,6 +214,22 @@ def _done(table: DeltaTable, query_id: str, batch_id: int) -> bool:
     return version is not None and version >= batch_id
 
 
+def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: Mapping[str, Any] | None) -> None:
+    """Refuse a lake that lost a table, or got one back from an older backup.
+
+    Raises:
+        SetupError: the last epoch names a version that its table does not have yet.
+    """
+    if commit is None:
+        return
+    for name, needed in commit["versions"]:
+        if name in tables and (found := tables[name].version()) < needed:
+            raise SetupError(
+                f"{lake_dir / name} is at version {found}, but epoch {commit['epoch']} needs version {needed}: "
+                "it was lost or restored alone. Restore the whole lake from one backup."
+            )
+
+
 def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
     """Before a new checkpoint starts: put tables that ran ahead of the last epoch back to it.
 
@@ -220,6 +237,7 @@ def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
         SetupError: the last epoch's versions cannot be read any more.
     """
     commit = last_commit(tables[ROUTE_COMMIT_TABLE.name])
+    check_versions(lake_dir, tables, commit)
     versions = dict(commit["versions"]) if commit else {}
     for name, table in tables.items():
         if name == ROUTE_COMMIT_TABLE.name:

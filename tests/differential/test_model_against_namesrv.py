@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, Phase, given
@@ -74,13 +75,13 @@ class Arena:
             raise
         self.steps_agreed += len(history)
 
-    def agrees(self, history: list[Step], settings: Settings) -> bool:
-        """Whether the model and the server agree on a history."""
+    def disagrees(self, settings: Settings, history: list[Step]) -> bool:
+        """Whether the model and the server disagree on a history."""
         try:
             self.play(history, settings)
         except Disagreement:
-            return False
-        return True
+            return True
+        return False
 
     def close(self) -> None:
         """Stop the server."""
@@ -218,7 +219,7 @@ def test_many_steps(arena: Arena) -> None:
         try:
             arena.play(history, settings)
         except Disagreement as error:
-            shorter = shrunk(history, lambda shorter: not arena.agrees(shorter, settings))
+            shorter = shrunk(history, partial(arena.disagrees, settings))
             raise AssertionError(f"seed {seed}, {settings}:\n" + "\n".join(map(repr, shorter))) from error
         if arena.steps_agreed - before >= 20_000:
             break

@@ -125,4 +125,4 @@ def test_every_code(duel: Duel, request: pytest.FixtureRequest) -> None:
 @pytest.mark.timeout(1800)
 def test_lost_connections(duel: Duel, request: pytest.FixtureRequest) -> None:
     """A lost connection unregisters what was bound to it."""
-    _play_many(duel, request, few=1, many=150, request_codes=codes.MAIN_CODES, closes=True)
+    _play_many(duel, request, few=2, many=150, request_codes=codes.MAIN_CODES, closes=True)

@@ -232,7 +232,7 @@ def check_freeze_and_thaw(namesrv_addr: str, broker: StockBroker, patience: Pati
 
 def check_orderly_shutdown(namesrv_addr: str, broker: StockBroker, patience: Patience) -> None:
     """A broker that shuts down in order unregisters itself."""
-    broker.terminate()
+    broker.terminate(wait=False)
     eventually(lambda: route(namesrv_addr, "orders") is None, patience.disconnect, "no route after shutdown")
 
 

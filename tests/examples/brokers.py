@@ -214,6 +214,19 @@ UNREGISTRATION = {
             route(T1, row(A, perm=4)),
         ],
     ),
+    "unregistering_for_another_cluster_leaves_the_live_row": Example(
+        "The group goes, its stale live row stays: later the version is equal, and yet the rows, being absent, come.",
+        [
+            register(A, ADDR1),
+            unregister(A, ADDR1, cluster=C2),
+            route(T1),
+            live(ADDR1, version()),
+            clusters({C1: [A]}),
+            register(A, ADDR2, topics=[]),
+            register(A, ADDR1),
+            route(T1, row(A), brokers=[broker(A, id0=ADDR1)]),
+        ],
+    ),
     "unregistering_goes_by_address": Example(
         "The id in the request only decides about the notification.",
         [register(A, ADDR1, 0), register(A, ADDR2, 1), unregister(A, ADDR1, 1), group(A, id1=ADDR2)],

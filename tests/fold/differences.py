@@ -42,7 +42,9 @@ class DeliberateModel(NameServerModel):
     def _unregister(self, key: BrokerAddrInfo) -> bool:
         found = self.tables.groups_of(key)
         if not found:
-            others = any(other != key and other.broker_addr == key.broker_addr for other in self.tables.broker_live_table)
+            others = any(
+                other != key and other.broker_addr == key.broker_addr for other in self.tables.broker_live_table
+            )
             found = [
                 (data, broker_id)
                 for data in self.tables.broker_addr_table.values()

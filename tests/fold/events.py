@@ -70,7 +70,9 @@ def register(
     )
 
 
-def unregister(addr: str = "a0:1", broker_id: int | None = 0, *, name: str = "b", cluster: str = "c") -> UnregisterBroker:
+def unregister(
+    addr: str = "a0:1", broker_id: int | None = 0, *, name: str = "b", cluster: str = "c"
+) -> UnregisterBroker:
     return UnregisterBroker(
         actor=actor(), cluster_name=cluster, broker_name=name, broker_addr=addr, broker_id=broker_id
     )

@@ -205,14 +205,18 @@ def tables_of(state: RouteState, settings: Settings) -> route_tables.RouteTables
             if entry.offset > offsets.get((topic, bname), -1):
                 offsets[topic, bname] = entry.offset
                 info = msgspec.structs.asdict(entry.mapping)
-                tables.topic_queue_mapping_info_table.setdefault(topic, {})[bname] = bodies.TopicQueueMappingInfo(**info)
+                tables.topic_queue_mapping_info_table.setdefault(topic, {})[bname] = bodies.TopicQueueMappingInfo(
+                    **info
+                )
     return tables
 
 
 def comparable(tables: route_tables.RouteTables) -> dict[str, Any]:
     """All six tables as plain values, without connections."""
     return {
-        "topicQueueTable": {topic: {n: vars(q) for n, q in rows.items()} for topic, rows in tables.topic_queue_table.items()},
+        "topicQueueTable": {
+            topic: {n: vars(q) for n, q in rows.items()} for topic, rows in tables.topic_queue_table.items()
+        },
         "brokerAddrTable": {name: vars(data) for name, data in tables.broker_addr_table.items()},
         "clusterAddrTable": {cluster: set(names) for cluster, names in tables.cluster_addr_table.items()},
         "brokerLiveTable": {key: {**vars(live), "channel": None} for key, live in tables.broker_live_table.items()},

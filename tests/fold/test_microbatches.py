@@ -125,7 +125,9 @@ def test_a_heartbeat_loads_no_topics() -> None:
 
 
 def test_two_gateways_that_start_together_in_different_batches() -> None:
-    records = written([(0, make.register(heartbeat_timeout_millis=3_000)), (0, Gap(70_000, gateways=2)), (2_900, make.clock())])
+    records = written(
+        [(0, make.register(heartbeat_timeout_millis=3_000)), (0, Gap(70_000, gateways=2)), (2_900, make.clock())]
+    )
     for sizes in ([1], [2], [3], [40]):
         query = Query(2)
         for batch in batches(records, sizes):

@@ -76,7 +76,9 @@ class Comparison:
         assert canonical(request, actual) in allowed, (step, actual, expected)
 
 
-def play_many(request: pytest.FixtureRequest, few: int, deep_steps: int, comparison: Comparison, **narrowed: Any) -> None:
+def play_many(
+    request: pytest.FixtureRequest, few: int, deep_steps: int, comparison: Comparison, **narrowed: Any
+) -> None:
     """So many histories drawn by Hypothesis, ten times as many put together from them; with --deep so many steps."""
     deep = request.config.getoption("--deep")
     started = time.monotonic()

@@ -27,7 +27,11 @@ def log_of(events: list[AnyEvent], step_ms: int = 1) -> list[LogRecord]:
 
 
 @settings(max_examples=300)
-@given(events=st.lists(any_events, min_size=1, max_size=8), size=st.integers(1, 8), step_ms=st.sampled_from((0, 1, 200_000)))
+@given(
+    events=st.lists(any_events, min_size=1, max_size=8),
+    size=st.integers(1, 8),
+    step_ms=st.sampled_from((0, 1, 200_000)),
+)
 def test_any_event_is_folded(events: list[AnyEvent], size: int, step_ms: int) -> None:
     records = log_of(events, step_ms)
     query = Query(2)
@@ -87,7 +91,9 @@ def test_any_other_name_is_folded(name: str) -> None:
 def test_the_longest_timeout_is_for_ever() -> None:
     """In RocketMQ the sum overflows, and the broker is gone with the next scan."""
     query = Query(1)
-    records = written([(0, make.register(heartbeat_timeout_millis=2**63 - 1)), (10**9, make.heartbeat()), (10**9, make.clock())])
+    records = written(
+        [(0, make.register(heartbeat_timeout_millis=2**63 - 1)), (10**9, make.heartbeat()), (10**9, make.clock())]
+    )
     for record in records:
         query.run([record])
     assert ("b", "c", "a0:1") in query.lake.tables["brokerLiveTable"]

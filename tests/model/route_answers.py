@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.model.bodies import TopicQueueMappingInfo
 from tests.model.headers import NullPointer
-from tests.model.route_tables import MASTER_ID, PERM_WRITE, BrokerData, QueueData, RouteTables, broker_addr_info
+from tests.model.route_tables import RouteTables
+from tests.model.tables import MASTER_ID, PERM_WRITE, BrokerData, QueueData, broker_addr_info
 
 SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 FLAG_UNIT = 1

@@ -9,139 +9,38 @@ as right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 from tests.model.bodies import DataVersion, Registration, TopicConfig, TopicQueueMappingInfo
 from tests.model.headers import NullPointer
 from tests.model.settings import Settings
+from tests.model.tables import (
+    DEFAULT_BROKER_CHANNEL_EXPIRED_TIME,
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    BrokerAddrInfo,
+    BrokerData,
+    BrokerLiveInfo,
+    ConcurrentTable,
+    Notification,
+    QueueData,
+    RegisterBrokerResult,
+    UnRegisterBroker,
+    broker_addr_info,
+    not_null,
+    state_version,
+)
 
-MASTER_ID = 0
-PERM_WRITE = 2
-PERM_READ = 4
-DEFAULT_BROKER_CHANNEL_EXPIRED_TIME = 120_000
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class ConcurrentTable(dict[K, V], Generic[K, V]):
-    """java.util.concurrent.ConcurrentHashMap: like a dict, but a null key is an error."""
-
-    def find(self, key: K) -> V | None:
-        """`get`."""
-        if key is None:
-            raise NullPointer
-        return self.get(key)
-
-    def remove(self, key: K) -> V | None:
-        """`remove`."""
-        if key is None:
-            raise NullPointer
-        return self.pop(key, None)
-
-    def store(self, key: K, value: V) -> V | None:
-        """`put`; returns what was there."""
-        if key is None:
-            raise NullPointer
-        before = self.get(key)
-        self[key] = value
-        return before
-
-
-class BrokerAddrInfo(NamedTuple):
-    """Key of the live and filter server tables."""
-
-    cluster_name: str
-    broker_addr: str
-
-
-def broker_addr_info(cluster_name: str | None, broker_addr: str | None) -> BrokerAddrInfo:
-    """BrokerAddrInfo and the hashCode that every use of it begins with."""
-    if cluster_name is None or broker_addr is None:
-        raise NullPointer
-    return BrokerAddrInfo(cluster_name, broker_addr)
-
-
-def _not_null(value: V | None) -> V:
-    """A dereference."""
-    if value is None:
-        raise NullPointer
-    return value
-
-
-def _state_version(data_version: DataVersion | None) -> int:
-    """DataVersion.getStateVersion."""
-    return _not_null(data_version).state_version
-
-
-@dataclass
-class QueueData:
-    """One broker's row of a topic."""
-
-    broker_name: str | None
-    read_queue_nums: int = 0
-    write_queue_nums: int = 0
-    perm: int = 0
-    topic_sys_flag: int = 0
-
-
-@dataclass
-class BrokerData:
-    """One broker group."""
-
-    cluster: str
-    broker_name: str
-    broker_addrs: dict[int, str | None] = field(default_factory=dict)
-    zone_name: str | None = None
-    enable_acting_master: bool = False
-
-
-@dataclass
-class BrokerLiveInfo:
-    """One address that registered."""
-
-    last_update_timestamp: int
-    heartbeat_timeout_millis: int
-    data_version: DataVersion | None
-    channel: Any
-    ha_server_addr: str | None
-
-
-class UnRegisterBroker(NamedTuple):
-    """UnRegisterBrokerRequestHeader."""
-
-    broker_name: str | None
-    broker_addr: str | None
-    cluster_name: str | None
-    broker_id: int | None
-
-
-@dataclass(frozen=True)
-class Notification:
-    """One NOTIFY_MIN_BROKER_ID_CHANGE (905) that goes to a broker, oneway.
-
-    Attributes:
-        to: The address it goes to.
-        min_broker_id: The smallest id now.
-        min_broker_addr: Its address.
-        offline_broker_addr: On removal: who went.
-        ha_broker_addr: On registration: the newcomer's HA address.
-    """
-
-    to: str | None
-    min_broker_id: int
-    min_broker_addr: str | None
-    offline_broker_addr: str | None
-    ha_broker_addr: str | None
-
-
-@dataclass
-class RegisterBrokerResult:
-    """Header fields of the answer to REGISTER_BROKER."""
-
-    ha_server_addr: str | None = None
-    master_addr: str | None = None
+__all__ = [
+    "BrokerAddrInfo",
+    "BrokerData",
+    "BrokerLiveInfo",
+    "Notification",
+    "QueueData",
+    "RouteTables",
+    "UnRegisterBroker",
+]
 
 
 class RouteTables:
@@ -296,13 +195,11 @@ class RouteTables:
         old_broker_addr = addrs.get(broker_id)
         if old_broker_addr is not None and old_broker_addr != broker_addr:
             old_live = self.broker_live_table.find(broker_addr_info(cluster_name, old_broker_addr))
-            if old_live is not None and _state_version(old_live.data_version) > _state_version(
-                registration.data_version
-            ):
+            if old_live is not None and state_version(old_live.data_version) > state_version(registration.data_version):
                 self.broker_live_table.remove(broker_addr_info(cluster_name, broker_addr))
                 return False
         # 7
-        if broker_id not in addrs and len(_not_null(registration.topic_config_table)) == 1:
+        if broker_id not in addrs and len(not_null(registration.topic_config_table)) == 1:
             return True
         # 8
         old_addr = addrs.get(broker_id)
@@ -369,7 +266,7 @@ class RouteTables:
         broker_name = broker_data.broker_name
         version = registration.data_version
         # 10
-        if self.settings.delete_topic_with_broker_registration and not _not_null(mappings):
+        if self.settings.delete_topic_with_broker_registration and not not_null(mappings):
             for topic in [topic for topic, rows in self.topic_queue_table.items() if broker_name in rows]:
                 if topic not in table:
                     rows = self.topic_queue_table[topic]
@@ -386,7 +283,7 @@ class RouteTables:
                 self._create_and_update_queue_data(broker_name, topic_config)
         # 12
         if self.is_broker_topic_config_changed(cluster_name, broker_addr, version) or register_first:
-            for topic, mapping in _not_null(mappings).items():
+            for topic, mapping in not_null(mappings).items():
                 self.topic_queue_mapping_info_table.setdefault(topic, {})[mapping.bname] = mapping
 
     def is_broker_topic_config_changed(

@@ -5,10 +5,12 @@ Everything is read anew from disk with delta-rs, as any other reader would: noth
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from schemas.tables import BROKER_LIVE_TABLE, QUARANTINE_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
@@ -22,7 +24,9 @@ _HEARTBEAT_COLUMNS = ("lastUpdateTimestamp", "lastUpdateOffset", "expireTimestam
 def rows(lake_dir: Path, name: str, version: int | None = None) -> list[dict[str, Any]]:
     """All rows of a table, columns by name."""
     table = DeltaTable(str(lake_dir / name), version=version)
-    found: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).to_pylist()
+    # A native file system: with delta-rs's own, an interpreter that ends right after a read may abort.
+    files = pafs.SubTreeFileSystem(str(lake_dir / name), pafs.LocalFileSystem())
+    found: list[dict[str, Any]] = pa.table(table.to_pyarrow_dataset(filesystem=files).to_table()).to_pylist()
     return found
 
 
@@ -73,7 +77,7 @@ def check_epochs(lake_dir: Path) -> None:
     """Epochs are 1, 2, 3, ... without gaps; offsets, times and versions never go back; the history names them."""
     found = commits(lake_dir)
     assert [row["epoch"] for row in found] == list(range(1, len(found) + 1))
-    for earlier, later in zip(found, found[1:], strict=False):
+    for earlier, later in itertools.pairwise(found):
         assert earlier["logOffset"] <= later["logOffset"]
         assert earlier["livenessOffset"] <= later["livenessOffset"] <= later["logOffset"]
         assert earlier["eventTime"] <= later["eventTime"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -216,9 +217,16 @@ class StockBroker(_Stock):
         """Let it go on."""
         self.process.sigcont()
 
-    def terminate(self) -> None:
-        """Shut it down in order, so that it unregisters itself."""
-        self.process.terminate()
+    def terminate(self, *, wait: bool = True) -> None:
+        """Shut it down in order. It unregisters itself first; what follows takes ten seconds and more.
+
+        Args:
+            wait: Whether to wait until it has ended.
+        """
+        if wait:
+            self.process.terminate()
+        else:
+            self.process.signal(signal.SIGTERM)
 
 
 def mqadmin(

@@ -45,7 +45,7 @@ class Routelake:
         """Folder of the tables."""
         return self.data_dir / "lake"
 
-    def start(self, wait_ready_s: float | None = 90.0) -> Routelake:
+    def start(self, wait_ready_s: float | None = 180.0) -> Routelake:
         """Start it and, unless None, wait until it says it is ready."""
         ports = (
             []
@@ -69,7 +69,7 @@ class Routelake:
             self.wait_ready(wait_ready_s)
         return self
 
-    def wait_ready(self, timeout_s: float = 90.0) -> None:
+    def wait_ready(self, timeout_s: float = 180.0) -> None:
         """Wait for /readyz."""
 
         def ready() -> bool:

@@ -1,0 +1,160 @@
+"""The streaming query: events from the log become tables, exactly as the pure fold says, through stops and losses."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.log.base import LogRecord
+from tests.fold import events as make
+from tests.fold.expected import Expected
+from tests.fold.logs import ASSORTMENT, STEPS_MS, written
+from tests.fold.microbatches import ordered
+from tests.spark.harness import Stage
+from tests.support import lakes
+
+pytestmark = pytest.mark.jvm
+
+
+def random_log(seed: int, length: int) -> list[LogRecord]:
+    rng = random.Random(seed)
+    return written([(rng.choice(STEPS_MS), rng.choice(ASSORTMENT)) for _ in range(length)])
+
+
+def tables_are_right(lake_dir: Path, records: list[LogRecord]) -> None:
+    """Every table at the last epoch is what the pure fold makes of the log; nothing is there twice, nothing missing."""
+    last = lakes.commits(lake_dir)[-1]
+    folded = [record for record in records if record.offset <= last["logOffset"]]
+    expected = Expected(folded).settle(round(last["watermark"].timestamp() * 1000))
+    assert lakes.last_epoch_tables(lake_dir) == expected.tables()
+    history = lakes.history(lake_dir)
+    assert ordered(row for row in history if row["seq"] >= 0) == expected.history()
+    commands = sorted((row["offset"], row["command"], row["outcome"]) for row in history if row["seq"] < 0)
+    assert commands == sorted((offset, command, outcome) for offset, command, outcome, *_ in expected.outcomes)
+    assert [row["offset"] for row in lakes.quarantine(lake_dir)] == [offset for offset, _ in expected.unreadable]
+    lakes.check_epochs(lake_dir)
+
+
+def test_events_become_tables(stage: Stage) -> None:
+    records = random_log(1, 300)
+    stage.write(records[:100])
+    stage.start()
+    stage.wait(100)
+    for record in records[100:110]:
+        stage.write([record])
+    stage.wait(stage.write(records[110:]))
+    stage.wait_idle()
+    tables_are_right(stage.lake_dir, stage.records())
+    assert stage.records() == records
+    assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+
+
+def test_it_goes_on_from_its_checkpoint(stage: Stage) -> None:
+    records = random_log(2, 120)
+    for start in range(0, 120, 40):
+        stage.start()
+        stage.wait(stage.write(records[start : start + 40]))
+        stage.stop()
+        tables_are_right(stage.lake_dir, stage.records())
+    assert {commit["queryId"] for commit in lakes.commits(stage.lake_dir)} == {
+        lakes.commits(stage.lake_dir)[0]["queryId"]
+    }
+
+
+def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
+    """State comes back from the tables, with heartbeats that were not committed yet from the log."""
+    stage = stages("lazy", liveness_interval_s=3600.0)
+    records = random_log(3, 160)
+    for start in range(0, 160, 40):
+        shutil.rmtree(stage.checkpoint_dir, ignore_errors=True)
+        stage.start()
+        stage.wait(stage.write(records[start : start + 40]))
+        stage.stop()
+        tables_are_right(stage.lake_dir, stage.records())
+    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
+
+
+def test_the_number_of_shards_can_be_changed_with_the_checkpoint(stages: Callable[..., Stage]) -> None:
+    records = random_log(4, 80)
+    stage = stages("shards", shards=2)
+    stage.start()
+    stage.wait(stage.write(records[:40]))
+    stage.stop()
+    shutil.rmtree(stage.checkpoint_dir)
+    other = Stage(stage.spark, stage.lake_dir.parent, shards=1)
+    stage.spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        other.start()
+        other.wait(other.write(records[40:]))
+        tables_are_right(stage.lake_dir, stage.records())
+    finally:
+        other.close()
+        stage.spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def test_brokers_expire_when_nothing_but_the_clock_moves(stage: Stage) -> None:
+    stage.start()
+    offset = stage.append(
+        make.register(heartbeat_timeout_millis=3_000),
+        make.register("x:1", name="x", heartbeat_timeout_millis=60_000),
+    )
+    stage.wait(offset)
+    stage.wait(stage.append(make.clock(), after_ms=3_000))
+    assert {key[0] for key in lakes.state_tables(stage.lake_dir)["brokerAddrTable"]} == {"b", "x"}
+    stage.wait(stage.append(make.clock(), after_ms=1_000))
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"x"}
+    stage.wait(stage.append(make.clock(), after_ms=60_000))
+    assert lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"] == {}
+    tables_are_right(stage.lake_dir, stage.records())
+    expired = {row["brokerName"]: row for row in lakes.history(stage.lake_dir) if row["command"] == "BROKER_EXPIRED"}
+    assert round(expired["b"]["eventTime"].timestamp() * 1000) == stage.records()[0].event_time_ms + 3_000
+
+
+def test_a_silent_broker_expires_by_timer_while_others_talk(stage: Stage) -> None:
+    """No CLOCK event is written while there is other traffic; its own shard hears nothing at all."""
+    stage.start()
+    stage.append(make.register(heartbeat_timeout_millis=3_000))
+    stage.wait(stage.append(make.put("n", "k", "0")))
+    stage.wait(stage.append(make.put("n", "k", "1"), after_ms=10_000))
+    stage.wait(stage.append(make.put("n", "k", "2")))
+    stage.wait_idle()
+    stage.wait(stage.append(make.put("n", "k", "3")))
+    assert lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"] == {}
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def test_equal_event_times_are_not_late(stage: Stage) -> None:
+    """After a clock that stepped back, the log stamps the same time for a long while."""
+    stage.start()
+    for number in range(6):
+        stage.wait(stage.append(make.put("n", f"k{number}"), after_ms=0))
+    tables_are_right(stage.lake_dir, stage.records())
+    assert len(lakes.state_tables(stage.lake_dir)["kvConfigTable"]) == 6
+
+
+def test_timeouts_at_the_ends_of_their_type(stage: Stage) -> None:
+    """Timers in the past, and in the year 9999."""
+    stage.start()
+    timeouts = (0, -1, -(2**63), 2**63 - 1, 2**53)
+    events = [
+        make.register(f"{number}:1", name=f"b{number}", heartbeat_timeout_millis=timeout)
+        for number, timeout in enumerate(timeouts)
+    ]
+    stage.wait(stage.append(*events))
+    stage.wait(stage.append(make.clock(), make.put("n", "k")))
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b3", "b4"}
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def test_records_nobody_can_read_are_put_aside(stage: Stage) -> None:
+    stage.start()
+    stage.log.append([("b:b", b"garbage"), ("*", b""), ("kv", b"\x01torn"), ("", b"\x02"), ("b:☃", b"\xff")])
+    offset = stage.append(make.register())
+    stage.wait(offset)
+    assert [row["offset"] for row in lakes.quarantine(stage.lake_dir)] == [1, 2, 3, 4, 5]
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b"}
+    tables_are_right(stage.lake_dir, stage.records())
