@@ -123,7 +123,7 @@ def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
         return after
     addrs = {broker_id: held for broker_id, held in group.broker_addrs.items() if held != addr}
     if not addrs:
-        return replace(
+        gone = replace(
             after,
             known=False,
             cluster=None,
@@ -133,6 +133,8 @@ def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
             enable_acting_master=False,
             topics=TopicTable({}),
         )
+        # A live row that stays (the same address in another cluster) must not vouch for topics that went.
+        return without_digests(gone)
     if len(addrs) != len(group.broker_addrs):
         after = replace(after, broker_addrs=addrs)
     if group.enable_acting_master and min(addrs) > MASTER_ID:

@@ -31,8 +31,13 @@ class Stage:
         self.checkpoint_dir = directory / "checkpoint"
         path = directory / "events.db"
         self.log = SqliteLog(path, clock=lambda: self.now_ms)
-        options = {"log_url": f"sqlite://{path}", "liveness_interval_s": 0.0, **settings}
-        self.settings = FoldSettings(self.lake_dir, self.checkpoint_dir, **options)
+        self.settings = FoldSettings(
+            lake_dir=self.lake_dir,
+            checkpoint_dir=self.checkpoint_dir,
+            log_url=f"sqlite://{path}",
+            scratch_dir=directory / "scratch",
+            **{"liveness_interval_s": 0.0, **settings},
+        )
         self.query: FoldQuery | None = None
         self.epochs: list[Epoch] = []
         self._moved = threading.Condition()
@@ -82,6 +87,8 @@ class Stage:
                 assert error is None, error
                 assert time.monotonic() < deadline, f"at {self.query.writer.log_offset}, waiting for {offset}"
                 self._moved.wait(0.05)
+        with self.query._committing:  # the writer knows the offset before it has written it
+            pass
 
     def wait_idle(self) -> None:
         """Until the batches that only move the watermark have run as well."""
