@@ -6,7 +6,8 @@ moves do not count: a heartbeat is no change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pipelines.fold.rows import Rows, kv_rows, rows_of
@@ -42,6 +43,9 @@ LIVENESS_COLUMNS: Final = frozenset(
 _LIVE_COUNTED: Final = tuple(
     index for index, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in LIVENESS_COLUMNS
 )
+
+
+_key_of = attrgetter("key")
 
 
 class RowChange(NamedTuple):
@@ -111,18 +115,17 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
     )
 
 
-def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
+def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[RowChange]:
     return _diff_rows(table, rows_of(table, before), rows_of(table, after))
 
 
-def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterator[RowChange]:
-    for key, values in new.items():
-        previous = old.get(key)
-        if previous != values:
-            yield RowChange(table, key, previous, values)
-    for key, values in old.items():
-        if key not in new:
-            yield RowChange(table, key, values, None)
+def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
+    changes = [RowChange(table, key, old.get(key), values) for key, values in new.items() if old.get(key) != values]
+    if old:
+        changes += [RowChange(table, key, values, None) for key, values in old.items() if key not in new]
+        # A state that came back from the tables holds its rows in another order; history must not tell.
+        changes.sort(key=_key_of)
+    return changes
 
 
 def _addr_fields(group: BrokerGroup) -> tuple[object, ...]:

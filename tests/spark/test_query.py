@@ -17,7 +17,7 @@ from tests.fold.microbatches import ordered
 from tests.spark.harness import Stage
 from tests.support import lakes
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]  # unfinished: not proven in the ordinary run yet
 
 
 def random_log(seed: int, length: int) -> list[LogRecord]:
