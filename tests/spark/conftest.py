@@ -17,7 +17,7 @@ from tests.spark.harness import Stage
 def spark() -> Iterator[SparkSession]:
     """The fold's own session, with Delta's SQL for reading what it wrote."""
     running = session("routelake-tests", shards=2, delta=True)
-    running.sparkContext.setLogLevel("ERROR")
+    running.conf.set("spark.databricks.delta.snapshotPartitions", "1")  # the tables are small
     yield running
     running.stop()
 

@@ -17,7 +17,7 @@ from tests.fold.microbatches import ordered
 from tests.spark.harness import Stage
 from tests.support import lakes
 
-pytestmark = [pytest.mark.jvm, pytest.mark.deep]  # unfinished: not proven in the ordinary run yet
+pytestmark = pytest.mark.jvm
 
 
 def random_log(seed: int, length: int) -> list[LogRecord]:
@@ -57,7 +57,8 @@ def test_it_goes_on_from_its_checkpoint(stage: Stage) -> None:
     records = random_log(2, 120)
     for start in range(0, 120, 40):
         stage.start()
-        stage.wait(stage.write(records[start : start + 40]))
+        stage.write(records[start : start + 40])
+        stage.wait_idle()
         stage.stop()
         tables_are_right(stage.lake_dir, stage.records())
     assert {commit["queryId"] for commit in lakes.commits(stage.lake_dir)} == {
