@@ -36,7 +36,7 @@ _unpack_start = struct.Struct(">iI").unpack_from
 
 
 class RemotingConnection:
-    """The receiving side of one connection.
+    """The receiving side of one connection: the server's, or with `keep_responses` the client's.
 
     Attributes:
         error: Set once the bytes made no sense; what came before was returned, nothing after it is read.
@@ -47,6 +47,7 @@ class RemotingConnection:
     __slots__ = (
         "_buffer",
         "_frame_limit_bytes",
+        "_keep_responses",
         "_may_have_preamble",
         "_needed",
         "_queries",
@@ -56,14 +57,20 @@ class RemotingConnection:
     )
 
     def __init__(
-        self, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES, queries: RouteQueryCache | None = None
+        self,
+        frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
+        queries: RouteQueryCache | None = None,
+        *,
+        keep_responses: bool = False,
     ) -> None:
         """Start at the first byte.
 
         Args:
             frame_limit_bytes: Largest whole frame.
             queries: Route requests seen on any connection; None for an own one.
+            keep_responses: Return frames with the response bit, too: this side asks.
         """
+        self._keep_responses = keep_responses
         self._frame_limit_bytes = frame_limit_bytes
         self._queries = RouteQueryCache() if queries is None else queries
         self._buffer = bytearray()
@@ -173,7 +180,10 @@ class RemotingConnection:
                 return
         command = decode_header(serialize_type, header, data[body_at:end])
         if command.flag & FLAG_RESPONSE:
-            self.dropped_responses += 1
+            if self._keep_responses:
+                received.append(command)
+            else:
+                self.dropped_responses += 1
             return
         query = self._queries.learn(header, command)
         received.append(command if query is None else (query, b"%d" % command.opaque))
