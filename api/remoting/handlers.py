@@ -140,7 +140,7 @@ class NameServerHandler:
         if reason == SINGLE_TOPIC_REFUSED:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
         if reason == STATE_VERSION_CONFLICT:
-            return response(ext_fields={})
+            return response(ext_fields={}, body=self._order_topic_config())
         if reason == QUARANTINED:
             return response(ResponseCode.SYSTEM_ERROR, f"the registration was put aside, see offset {receipt.offset}")
         if not connection.closed:
@@ -152,11 +152,16 @@ class NameServerHandler:
         view = self._gateway.view
         result = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         fields = {"haServerAddr": result.ha_server_addr, "masterAddr": result.master_addr}
-        table = view.kv_list(ORDER_TOPIC_CONFIG) if self._settings.return_order_topic_config_to_broker else None
         return response(
             ext_fields={name: value for name, value in fields.items() if value is not None},
-            body=b"" if table is None else encode_kv_table(table),
+            body=self._order_topic_config(),
         )
+
+    def _order_topic_config(self) -> bytes:
+        """Body of a registration's answer: the order configuration, if brokers are to have it."""
+        wanted = self._settings.return_order_topic_config_to_broker
+        table = self._gateway.view.kv_list(ORDER_TOPIC_CONFIG) if wanted else None
+        return b"" if table is None else encode_kv_table(table)
 
     async def _unbind(self, connection: Connection, brokers: list[tuple[str, str, str]]) -> None:
         for cluster_name, broker_name, broker_addr in brokers:

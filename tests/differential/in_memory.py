@@ -1,0 +1,156 @@
+"""The gateway, the fold and the view in one process without log, files or threads: every append is visible at once.
+
+What the product does to an event is all here: it is encoded, decoded and folded as in a Spark worker, its row changes
+travel as Arrow tables, and the view advances by them as by a change data feed. The clock is the caller's. Left out are
+the log, Delta and Spark, which other tests drive; so a step costs a millisecond, and histories can be long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from api.gateway import Gateway, GatewaySettings
+from api.remoting.answers import failure
+from api.remoting.frame import RemotingCommand
+from api.remoting.handlers import NameServerHandler
+from api.view.answers import RouteAnswers
+from api.view.columns import GONE
+from api.view.loader import changes_from
+from api.view.rows import EPOCH_START, Cut, Outcome
+from pipelines.batch import Batch, Record, ShardFold, TopicStore
+from pipelines.fold.codec import Shard
+from pipelines.log.base import Appended
+from pipelines.log.memory import MemoryLog
+from pipelines.tables.arrow import DELETE, OP
+from schemas.codes import SerializeType
+from schemas.errors import RoutelakeError
+from schemas.events import Actor, AnyEvent, Clock, encode, routing_key
+from schemas.tables import BROKER_LIVE_TABLE, Table
+from tests.model.settings import Settings
+from tests.model.wire import Request, Response
+
+ACTOR = Actor(gateway="memory", via="gateway", peer=None)
+
+
+class InstantGateway(Gateway):
+    """The product's gateway, whose appends are folded before they return."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings, MemoryLog())
+        self._loop = asyncio.get_running_loop()
+        self.now_ms = 1_000_000
+        self._topics: dict[str, bytes] = {}
+        self._shard = Shard()
+        self._offset = 0
+        self._watermark_ms = 0
+
+    async def append(self, event: AnyEvent) -> Appended:
+        """Fold it now."""
+        self._offset += 1
+        record = Record(self._offset, self.now_ms, routing_key(event), encode(event))
+        store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
+        fold = ShardFold(0, self._shard, store, "run", self._watermark_ms)
+        fold.apply(record)
+        fold.settle(self.now_ms)
+        self._shard = fold.finish()
+        self._watermark_ms = self.now_ms
+        self._show(Batch.merge(fold.emit()))
+        return Appended(self._offset, self.now_ms)
+
+    def _show(self, batch: Batch) -> None:
+        time = EPOCH_START + timedelta(milliseconds=self.now_ms)
+        cut = Cut(self._view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
+        parts = {**batch.operations, BROKER_LIVE_TABLE.name: batch.live}
+
+        def read(table: Table) -> pa.Table | None:
+            found = parts.get(table.name)
+            if not found:
+                return None
+            rows = pa.concat_tables(found)
+            return rows.drop_columns([OP]).append_column(GONE, pc.equal(rows[OP], DELETE))
+
+        assert not batch.quarantine, batch.quarantine[0].to_pylist()
+        outcomes = [
+            Outcome(entry["offset"], entry["outcome"], entry["reason"], entry["result"]) for entry in batch.outcomes
+        ]
+        self._on_view(self._view.apply(changes_from(cut, read)), outcomes)
+
+
+class InMemoryNameServer:
+    """The handler of the remoting door over an `InstantGateway`, asked in the words of the oracle.
+
+    Args:
+        settings: NamesrvConfig's switches.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        chosen = GatewaySettings(
+            gateway_id="memory",
+            lake_dir=Path("/nonexistent"),
+            support_acting_master=settings.support_acting_master,
+            order_message_enable=settings.order_message_enable,
+            return_order_topic_config_to_broker=settings.return_order_topic_config_to_broker,
+            delete_topic_with_broker_registration=settings.delete_topic_with_broker_registration,
+            enable_all_topic_list=settings.enable_all_topic_list,
+            enable_topic_list=settings.enable_topic_list,
+        )
+        self.gateway = InstantGateway(chosen)
+        self.handler = NameServerHandler(
+            self.gateway,
+            RouteAnswers(
+                support_acting_master=settings.support_acting_master,
+                order_message_enable=settings.order_message_enable,
+            ),
+        )
+        self._connections: dict[str, Any] = {}
+        self._serial = 0
+
+    async def handle(self, request: Request, now_ms: int, channel: str, *, binary: bool = False) -> Response:
+        """Answer one request at a time."""
+        self.gateway.now_ms = now_ms
+        command = RemotingCommand(
+            request.code,
+            dict(request.ext),
+            request.body,
+            version=request.version,
+            serialize_type=SerializeType.ROCKETMQ if binary else SerializeType.JSON,
+        )
+        try:
+            answer = await self.handler.handle(command, self._connection(channel))
+        except RoutelakeError as error:
+            answer = failure(error)
+        return Response(answer.code, answer.ext_fields, answer.body, answer.remark)
+
+    async def close_channel(self, channel: str, now_ms: int) -> None:
+        """A connection is lost."""
+        self.gateway.now_ms = now_ms
+        connection = self._connections.pop(channel, None)
+        if connection is not None:
+            connection.closed = True
+            self.handler.on_close(connection)
+            while self.handler._closing:
+                await asyncio.gather(*self.handler._closing)
+
+    async def advance(self, now_ms: int) -> None:
+        """What gateways write when time passes and nothing else comes."""
+        self.gateway.now_ms = now_ms
+        await self.gateway.append(Clock(actor=ACTOR))
+
+    def _connection(self, channel: str) -> Any:
+        if channel not in self._connections:
+            self._serial += 1
+            self._connections[channel] = SimpleNamespace(
+                id=f"{channel}#{self._serial}", peer="10.9.9.9:1234", closed=False, proxied_peer=None
+            )
+        return self._connections[channel]
+
+
+def void(_: object) -> None:
+    """Drop a value."""

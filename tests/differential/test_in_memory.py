@@ -1,0 +1,122 @@
+"""What the remoting door answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
+
+The clock is virtual, so that brokers fall silent for minutes and connections are lost between two requests. What
+routelake does otherwise on purpose is in `tests.fold.differences`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from functools import partial
+
+import pytest
+
+from tests.differential.duel import audit_requests
+from tests.differential.in_memory import InMemoryNameServer
+from tests.fold.differences import DeliberateModel
+from tests.histories import Advance, CloseChannel, Send, Step
+from tests.model import codes
+from tests.model.settings import Settings
+from tests.model.wire import Request, canonical
+from tests.random_histories import random_histories, shrunk
+
+REQUEST_CODES = frozenset(codes.ALL_CODES) - {codes.UPDATE_NAMESRV_CONFIG, codes.GET_NAMESRV_CONFIG}
+START_MS = 1_000_000
+ORDINARY_STEPS, DEEP_STEPS = 1_500, 300_000
+
+
+class Disagreement(AssertionError):
+    """An answer the model does not allow."""
+
+
+async def play(history: list[Step], settings: Settings) -> int:
+    """Play one history, and read everything after it; returns the number of answers compared."""
+    model, server = DeliberateModel(copy.copy(settings)), InMemoryNameServer(settings)
+    now_ms, compared = START_MS, 0
+
+    async def compare(request: Request, channel: str, *, binary: bool = False) -> None:
+        nonlocal compared
+        model.tick(now_ms)
+        expected = model.handle(request, now_ms, channel)
+        allowed = [canonical(request, answer) for answer in (expected, *model.also_allowed)]
+        actual = canonical(request, await server.handle(request, now_ms, channel, binary=binary))
+        if actual not in allowed:
+            raise Disagreement(f"{request}\nroutelake: {actual}\nmodel: {allowed}")
+        compared += 1
+
+    for step in history:
+        now_ms += 1
+        if isinstance(step, Advance):
+            now_ms += step.ms
+            model.tick(now_ms)
+            await server.advance(now_ms)
+        elif isinstance(step, CloseChannel):
+            model.tick(now_ms)
+            model.lose_connection(step.channel)
+            await server.close_channel(step.channel, now_ms)
+        else:
+            await compare(step.request(), step.channel, binary=step.binary)
+    now_ms += 1
+    await server.advance(now_ms)
+    for request in audit_requests():
+        if request.code in REQUEST_CODES and request.code != codes.QUERY_DATA_VERSION:
+            await compare(request, "admin")
+    return compared
+
+
+def disagrees(settings: Settings, history: list[Step]) -> bool:
+    try:
+        asyncio.run(play(history, settings))
+    except Disagreement:
+        return True
+    return False
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(
+    ("timeouts_ms", "advances_ms", "closes"),
+    [((60_000,), (), False), ((3_000, 6_000), (1_000, 3_000, 130_000), True)],
+    ids=["requests", "silence and lost connections"],
+)
+def test_answers(
+    request: pytest.FixtureRequest, timeouts_ms: tuple[int, ...], advances_ms: tuple[int, ...], closes: bool
+) -> None:
+    deep = request.config.getoption("--deep")
+    seed = random.SystemRandom().randrange(1 << 32) if deep else 1
+    steps = compared = 0
+    for settings, history in random_histories(
+        seed,
+        REQUEST_CODES,
+        shared_addresses=False,
+        timeouts_ms=timeouts_ms,
+        advances_ms=advances_ms,
+        closes=closes,
+    ):
+        try:
+            compared += asyncio.run(play(history, settings))
+        except Disagreement as error:
+            shorter = shrunk(history, partial(disagrees, settings))
+            played = "\n".join(map(repr, shorter))
+            raise AssertionError(f"{error}\nseed {seed}, {settings}, shrunk to:\n{played}") from error
+        steps += len(history)
+        if steps >= (DEEP_STEPS if deep else ORDINARY_STEPS):
+            break
+    print(f"{steps} steps agreed, {compared} answers compared")
+
+
+def test_a_wrong_answer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail: a model that forgets one topic is told apart."""
+    history: list[Step] = []
+    for settings, found in random_histories(1, REQUEST_CODES, shared_addresses=False, timeouts_ms=(60_000,)):
+        history, chosen = found, settings
+        break
+    real = DeliberateModel.get_broker_cluster_info
+    monkeypatch.setattr(
+        DeliberateModel,
+        "get_broker_cluster_info",
+        lambda self, asked: real(self, asked) if not self.tables.broker_addr_table else real(DeliberateModel(), asked),
+    )
+    assert any(isinstance(step, Send) for step in history)
+    assert disagrees(chosen, history)
