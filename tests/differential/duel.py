@@ -310,8 +310,12 @@ class SharedDuel(Duel):
             steps: The history.
             settings: What the server was started with.
         """
-        self.model = NameServerModel(settings)
+        self.model = self._fresh_model(settings)
         super().play(steps)
+
+    def _fresh_model(self, settings: Settings | None) -> NameServerModel:
+        """A NameServer that knows nothing yet."""
+        return NameServerModel(settings)
 
     def _form(self, request: Request, answer: Response) -> dict[str, Any]:
         """Only what bears this history's number."""

@@ -14,6 +14,8 @@ Each is a numbered row of docs/known-differences.md. A history compared with thi
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from tests.model.namesrv import NameServerModel
 from tests.model.route_tables import BrokerAddrInfo, UnRegisterBroker
 
@@ -32,7 +34,7 @@ class DeliberateModel(NameServerModel):
                 self.tables.broker_live_table.pop(key, None)
                 self.tables.filter_server_table.pop(key, None)
 
-    def lose_connection(self, channel: str) -> None:
+    def lose_connection(self, channel: Hashable) -> None:
         """Unregister every broker bound to a connection; one whose address was superseded only loses the binding."""
         for key, live in list(self.tables.broker_live_table.items()):
             if live.channel == channel:
