@@ -3,9 +3,9 @@
 One thread owns the event log. While an append is on its way to disk the next events queue up, and go down together.
 It also keeps the log's time honest:
 
-* nothing for a second: a CLOCK event, so that event time moves when every broker is silent;
-* nothing for much longer (this process was stopped, suspended or cut off): a RESUME event before anything else, so
-  that the time in which nobody listened counts against no broker.
+* every second a CLOCK event, so that brokers expire when their time has come, whoever else is talking;
+* nothing written for much longer (this process was stopped, suspended or cut off): a RESUME event before anything else,
+  so that the time in which nobody listened counts against no broker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LogWriter:
     Args:
         event_log: the log; owned by the caller, who closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
-        clock_interval_s: silence after which a CLOCK event is written.
+        clock_interval_s: time between CLOCK events.
         gap_s: silence after which a RESUME event is due.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
@@ -63,6 +63,7 @@ class LogWriter:
         self._wake = threading.Condition()
         self._stopping = False
         self._last_append_s: float | None = None
+        self._next_clock_s = 0.0
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
 
@@ -79,6 +80,7 @@ class LogWriter:
         """
         offset = self._log.append([self._resume()])[0].offset
         self._last_append_s = time.time()
+        self._next_clock_s = time.monotonic() + self._clock_interval_s
         self._thread.start()
         return offset
 
@@ -109,15 +111,15 @@ class LogWriter:
         while True:
             with self._wake:
                 if not self._queue and not self._stopping:
-                    self._wake.wait(self._clock_interval_s)
+                    self._wake.wait(max(0.0, self._next_clock_s - time.monotonic()))
                 if self._stopping and not self._queue:
                     return
                 group = self._take()
-            silent_s = time.time() - (self._last_append_s or 0)
+            if time.monotonic() >= self._next_clock_s:
+                self._next_clock_s = time.monotonic() + self._clock_interval_s
+                group.append((*_encoded(Clock(actor=self._actor)), None))
             if group:
-                self._append(group, gap=silent_s > self._gap_s)
-            elif silent_s >= self._clock_interval_s:
-                self._append([(*_encoded(Clock(actor=self._actor)), None)], gap=silent_s > self._gap_s)
+                self._append(group, gap=time.time() - (self._last_append_s or 0) > self._gap_s)
 
     def _take(self) -> list[Entry]:
         group: list[Entry] = []

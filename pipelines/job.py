@@ -176,6 +176,15 @@ class FoldQuery:
         temporary.write_text(json.dumps(status), encoding="utf-8")
         temporary.replace(target)
 
+    def dropped_as_late(self) -> int:
+        """Records of the last batch that Spark dropped because their event time lay before the watermark.
+
+        Anything but 0 means that the log's clock went back: nothing must be folded on top of what is missing.
+        """
+        progress = self.query.lastProgress
+        operators = progress["stateOperators"] if progress else []
+        return sum(int(operator["numRowsDroppedByWatermark"]) for operator in operators)
+
     def hold(self, timeout_s: float = 8.0) -> bool:
         """Wait for a commit under way and let no further one begin: the process may end now."""
         return self._committing.acquire(timeout=timeout_s)
@@ -190,10 +199,11 @@ def _watermark_delay(log_url: str) -> str:
     """How far event time may go back without Spark dropping the record as late.
 
     Spark drops what is not later than the watermark. SQLite stamps event times that never decrease, so one millisecond
-    keeps equal ones. Kafka's LogAppendTime is the clock of the partition's leader, which may step back at a fail-over.
-    Expiry does not wait for it: CLOCK events settle every group as they pass.
+    keeps equal ones. Kafka's LogAppendTime is the clock of the partition's leader, which may step back at a fail-over;
+    `dropped_as_late` tells when it went back further than this. Expiry does not wait for it: CLOCK events settle every
+    group as they pass.
     """
-    return "1 minute" if log_url.startswith("kafka:") else "1 millisecond"
+    return "10 minutes" if log_url.startswith("kafka:") else "1 millisecond"
 
 
 def by_shard(records: DataFrame, shards: int) -> DataFrame:

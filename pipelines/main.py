@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 
 import structlog
 from pyspark.sql import SparkSession
@@ -16,6 +17,9 @@ from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.tables.ddl import check_format, lock_lake
 
 log = structlog.get_logger("routelake.fold")
+
+_LOOK_S = 2.0
+"""How often the query is asked whether it dropped records."""
 
 
 def run_fold(settings: FoldSettings) -> int:
@@ -38,11 +42,22 @@ def run_fold(settings: FoldSettings) -> int:
     try:
         spark = spark_session(settings)
         query = FoldQuery(spark, settings, None)
+        next_look_s = 0.0
         log.info("folding", log=settings.log_url, lake=str(settings.lake_dir), epoch=query.writer.epoch)
         while not stop.wait(0.2):
             if not query.query.isActive:
                 log.error("the streaming query ended", error=str(query.query.exception()))
                 return 1
+            if time.monotonic() >= next_look_s:
+                next_look_s = time.monotonic() + _LOOK_S
+                if dropped := query.dropped_as_late():
+                    query.hold()
+                    log.error(
+                        "the clock of the event log went back: records were not folded",
+                        records=dropped,
+                        advice="see docs/operations.md, 'The stream stands still'",
+                    )
+                    return 1
         query.hold()
         log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
         return 0

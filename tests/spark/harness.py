@@ -29,12 +29,12 @@ class Stage:
         self.now_ms = START_MS
         self.lake_dir = directory / "lake"
         self.checkpoint_dir = directory / "checkpoint"
-        path = directory / "events.db"
-        self.log = SqliteLog(path, clock=lambda: self.now_ms)
+        self.log_path = directory / "events.db"
+        self.log = SqliteLog(self.log_path, clock=lambda: self.now_ms)
         self.settings = FoldSettings(
             lake_dir=self.lake_dir,
             checkpoint_dir=self.checkpoint_dir,
-            log_url=f"sqlite://{path}",
+            log_url=f"sqlite://{self.log_path}",
             scratch_dir=directory / "scratch",
             **{"liveness_interval_s": 0.0, **settings},
         )

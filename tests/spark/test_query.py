@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipelines.log.base import LogRecord
+from schemas.events import encode, routing_key
 from tests.fold import events as make
 from tests.fold.expected import Expected
 from tests.fold.logs import ASSORTMENT, STEPS_MS, written
 from tests.fold.microbatches import ordered
 from tests.spark.harness import Stage
 from tests.support import lakes
+from tests.support.java import wait_until
 
 pytestmark = pytest.mark.jvm
 
@@ -135,6 +138,24 @@ def test_equal_event_times_are_not_late(stage: Stage) -> None:
         stage.wait(stage.append(make.put("n", f"k{number}"), after_ms=0))
     tables_are_right(stage.lake_dir, stage.records())
     assert len(lakes.state_tables(stage.lake_dir)["kvConfigTable"]) == 6
+
+
+def test_records_that_spark_drops_as_late_are_noticed(stage: Stage) -> None:
+    """Only a log that breaks its promise has such; Kafka's may, when its partition moves to a machine that lags."""
+    stage.start()
+    stage.wait(stage.append(make.put("n", "k", "1")))
+    stage.wait(stage.append(make.put("n", "k", "2"), after_ms=60_000))
+    stage.wait_idle()
+    assert stage.query is not None
+    assert stage.query.dropped_as_late() == 0
+    event = make.put("n", "k", "3")
+    with sqlite3.connect(stage.log_path) as connection:
+        connection.execute(
+            "INSERT INTO event (event_time_ms, key, payload) VALUES (?, ?, ?)",
+            (stage.now_ms - 30_000, routing_key(event), encode(event)),
+        )
+    connection.close()
+    wait_until(lambda: stage.query is not None and stage.query.dropped_as_late() > 0, 60, "the drop to be noticed")
 
 
 def test_timeouts_at_the_ends_of_their_type(stage: Stage) -> None:
