@@ -1,7 +1,7 @@
 """Numbers of the remoting protocol: request and response codes, languages, releases, header types.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode,
-SerializeType; org.apache.rocketmq.common.MQVersion. Only what a NameServer meets is here.
+SerializeType; org.apache.rocketmq.common.MQVersion. Only what a NameServer or a broker's topics meet is here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,17 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a peer asks of a NameServer; 905 is what a NameServer asks of a broker."""
+    """What a peer asks of a NameServer or of a broker; 905 is what a NameServer asks of a broker."""
 
+    SEND_MESSAGE = 10
+    UPDATE_AND_CREATE_TOPIC = 17
+    UPDATE_AND_CREATE_TOPIC_LIST = 18
+    GET_ALL_TOPIC_CONFIG = 21
+    GET_BROKER_CONFIG = 26
+    GET_BROKER_RUNTIME_INFO = 28
+    HEART_BEAT = 34
+    UNREGISTER_CLIENT = 35
+    CONSUMER_SEND_MSG_BACK = 36
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
     DELETE_KV_CONFIG = 102
@@ -22,33 +31,40 @@ class RequestCode(IntEnum):
     GET_BROKER_CLUSTER_INFO = 106
     WIPE_WRITE_PERM_OF_BROKER = 205
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+    DELETE_TOPIC_IN_BROKER = 215
     DELETE_TOPIC_IN_NAMESRV = 216
     REGISTER_TOPIC_IN_NAMESRV = 217
     GET_KVLIST_BY_NAMESPACE = 219
     GET_TOPICS_BY_CLUSTER = 224
     GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305
+    SEND_MESSAGE_V2 = 310
     GET_UNIT_TOPIC_LIST = 311
     GET_HAS_UNIT_SUB_TOPIC_LIST = 312
     GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
     UPDATE_NAMESRV_CONFIG = 318
     GET_NAMESRV_CONFIG = 319
+    SEND_BATCH_MESSAGE = 320
     QUERY_DATA_VERSION = 322
     ADD_WRITE_PERM_OF_BROKER = 327
+    GET_TOPIC_CONFIG = 351
     GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
     NOTIFY_MIN_BROKER_ID_CHANGE = 905
 
 
 class ResponseCode(IntEnum):
-    """What a NameServer answers (ResponseCode and RemotingSysResponseCode)."""
+    """What a NameServer or a broker answers (ResponseCode and RemotingSysResponseCode)."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
     SYSTEM_BUSY = 2
     REQUEST_CODE_NOT_SUPPORTED = 3
+    SERVICE_NOT_AVAILABLE = 14
     NO_PERMISSION = 16
     TOPIC_NOT_EXIST = 17
     QUERY_NOT_FOUND = 22
+    INVALID_PARAMETER = 29
     GO_AWAY = 1500
 
 
