@@ -18,13 +18,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from api.log_writer import LogWriter
+from api.settings.gateway import GatewaySettings, with_stored
+from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
@@ -41,24 +42,6 @@ _PRUNE_WAITERS: Final = 1_000
 """From here on, waiters that have given up are dropped before another is added."""
 _BIG_REGISTRATION_TOPICS: Final = 500
 """From here on, encoding takes long enough to be done off the event loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
-    """Settings of one gateway process. Times in seconds unless named otherwise."""
-
-    gateway_id: str
-    lake_dir: Path
-    visible_wait_s: float = 2.0
-    clock_interval_s: float = 1.0
-    gap_s: float = 5.0
-    poll_s: float = 0.02
-    support_acting_master: bool = False
-    order_message_enable: bool = False
-    return_order_topic_config_to_broker: bool = True
-    delete_topic_with_broker_registration: bool = False
-    enable_all_topic_list: bool = True
-    enable_topic_list: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +73,9 @@ class Gateway:
 
     def __init__(self, settings: GatewaySettings, event_log: EventLog) -> None:
         self.settings = settings
+        self._started_with = settings
+        self._followers: list[Callable[[GatewaySettings], None]] = []
+        self._gate_opens_s = 0.0
         self._writer = LogWriter(
             event_log, settings.gateway_id, clock_interval_s=settings.clock_interval_s, gap_s=settings.gap_s
         )
@@ -116,6 +102,9 @@ class Gateway:
         """
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._first_view)
+        self._take_settings()
+        if self.settings.need_wait_for_service and not self._view.groups:
+            self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
         self.started_offset = await asyncio.to_thread(self._writer.start)
         self._status_task = asyncio.create_task(self._watch_fold())
 
@@ -153,6 +142,27 @@ class Gateway:
         if status is not None and self._view.epoch >= status.epoch:
             return max(self._view.log_offset, status.log_offset)
         return self._view.log_offset
+
+    # --- settings ---
+
+    @property
+    def is_ready_for_service(self) -> bool:
+        """Whether routes are answered (NamesrvConfig.needWaitForService, waitSecondsForService).
+
+        A NameServer that starts knows nothing and may be told to wait for the brokers' registrations. A gateway waits
+        only if the lake holds no broker when it starts; otherwise the routes are there.
+        """
+        return not self._gate_opens_s or time.monotonic() >= self._gate_opens_s
+
+    def follow_settings(self, apply: Callable[[GatewaySettings], None]) -> None:
+        """Call back with the settings: now, and whenever UPDATE_NAMESRV_CONFIG changed one."""
+        self._followers.append(apply)
+        apply(self.settings)
+
+    def _take_settings(self) -> None:
+        self.settings = with_stored(self._started_with, self._view.namesrv_config)
+        for apply in self._followers:
+            apply(self.settings)
 
     # --- writes ---
 
@@ -244,7 +254,9 @@ class Gateway:
         self._loop.call_soon_threadsafe(self._on_view, view, outcomes)
 
     def _on_view(self, view: RouteView, outcomes: list[Outcome]) -> None:
-        self._view = view
+        previous, self._view = self._view, view
+        if view.namesrv_config != previous.namesrv_config:
+            self._take_settings()
         for outcome in outcomes:
             self._outcomes[outcome.offset] = outcome
         while len(self._outcomes) > _OUTCOMES_KEPT:
@@ -281,6 +293,15 @@ class Gateway:
             self._waiting.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._waiting.wait(), 0.5)
+
+
+def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:
+    """Let encoded answers follow the switches they depend on."""
+    gateway.follow_settings(
+        lambda settings: answers.switch(
+            support_acting_master=settings.support_acting_master, order_message_enable=settings.order_message_enable
+        )
+    )
 
 
 def reflected(view: RouteView, event: RegisterBroker) -> bool:
@@ -347,4 +368,4 @@ async def _bounded(future: asyncio.Future[bool], timeout_s: float) -> bool:
         return False
 
 
-__all__ = ["Gateway", "GatewaySettings", "Receipt", "UnavailableError", "reflected"]
+__all__ = ["Gateway", "GatewaySettings", "Receipt", "UnavailableError", "follow_switches", "reflected"]

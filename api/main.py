@@ -12,7 +12,7 @@ from api.gateway import Gateway, GatewaySettings
 from api.http.app import create_app
 from api.http.server import serve_http
 from api.remoting.handlers import NameServerHandler
-from api.remoting.server import RemotingServer
+from api.remoting.server import RemotingServer, RemotingSettings
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.children import on_parent_exit
@@ -26,14 +26,21 @@ DRAIN_S = 8.0
 """How long requests in flight may take after a stop."""
 
 
-def run_gateway(settings: GatewaySettings, log_url: str, *, http: Address, remoting: Address) -> int:
+def run_gateway(
+    settings: GatewaySettings,
+    log_url: str,
+    *,
+    http: Address,
+    remoting: Address,
+    bounds: RemotingSettings | None = None,
+) -> int:
     """Run a gateway until SIGTERM, SIGINT or the parent's end; returns 0 after a stop.
 
     Raises:
         SetupError: a port is in use, or the log or the lake cannot be used as it is.
         UnavailableError: the log cannot be reached.
     """
-    return uvloop.run(_run(settings, log_url, http, remoting))
+    return uvloop.run(_run(settings, log_url, http, remoting, bounds))
 
 
 def void(_: object) -> None:
@@ -44,7 +51,9 @@ def _text(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-async def _run(settings: GatewaySettings, log_url: str, http: Address, remoting: Address) -> int:
+async def _run(
+    settings: GatewaySettings, log_url: str, http: Address, remoting: Address, bounds: RemotingSettings | None
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,12 +64,9 @@ async def _run(settings: GatewaySettings, log_url: str, http: Address, remoting:
     try:
         gateway = Gateway(settings, event_log)
         await gateway.start()
-        answers = RouteAnswers(
-            support_acting_master=settings.support_acting_master,
-            order_message_enable=settings.order_message_enable,
-        )
+        answers = RouteAnswers()
         handler = NameServerHandler(gateway, answers)
-        server = RemotingServer(handler)
+        server = RemotingServer(handler, bounds)
         try:
             await server.start(*remoting)
             app = create_app(gateway, History(str(settings.lake_dir)), answers=answers)

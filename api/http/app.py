@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from api.gateway import Gateway
+from api.gateway import Gateway, follow_switches
 from api.http import (
     routes_admin,
     routes_brokers,
@@ -126,11 +126,8 @@ def create_app(
         SetupError: a setting is unusable.
     """
     settings = from_environment(os.environ) if settings is None else settings
-    if answers is None:
-        answers = RouteAnswers(
-            support_acting_master=gateway.settings.support_acting_master,
-            order_message_enable=gateway.settings.order_message_enable,
-        )
+    answers = answers or RouteAnswers()
+    follow_switches(gateway, answers)
     metrics = metrics or Metrics()
     metrics.observe(gateway)
     door = Door(

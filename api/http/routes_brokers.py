@@ -14,8 +14,8 @@ from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterB
 from api.http.problems import REFUSED
 from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
 from api.http.writes import APPLIED, UNCHANGED, read_body, receipt_answer, verdict
-from api.view.snapshot import ORDER_TOPIC_CONFIG
 from schemas.events import RegisterBroker
+from schemas.kv import ORDER_TOPIC_CONFIG
 
 router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
 

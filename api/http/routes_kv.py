@@ -21,6 +21,7 @@ from api.http.routes_topics import IfNoneMatch, checked_name
 from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import ACCEPTED, read_body, receipt_answer, verdict
 from schemas.events import DeleteKvConfig, PutKvConfig
+from schemas.kv import is_reserved
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
 
@@ -79,7 +80,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """
     door = door_of(request)
     actor = door.guard.writer(request)
-    checked_name(_name_problem(namespace), "namespace")
+    checked_name(_namespace_problem(namespace), "namespace")
     checked_name(_name_problem(key), "key")
     event, _ = await read_body(
         request,
@@ -101,8 +102,9 @@ async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Respons
     """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
     door = door_of(request)
     actor = door.guard.writer(request)
-    if key not in door.gateway.view.kv.get(namespace, ()):  # whatever the wire let in can be deleted
-        checked_name(_name_problem(namespace), "namespace")
+    if is_reserved(namespace) or key not in door.gateway.view.kv.get(namespace, ()):
+        # ... otherwise whatever the wire let in can be deleted.
+        checked_name(_namespace_problem(namespace), "namespace")
         checked_name(_name_problem(key), "key")
     receipt = await _command(door, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
     return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
@@ -113,6 +115,10 @@ async def _command(door: Door, event: PutKvConfig | DeleteKvConfig) -> Receipt:
     receipt = await door.gateway.command(event)
     door.metrics.kv_latency.observe(time.perf_counter() - began)
     return receipt
+
+
+def _namespace_problem(namespace: str) -> str | None:
+    return "holds settings, which are no KV entries" if is_reserved(namespace) else _name_problem(namespace)
 
 
 def _name_problem(name: str) -> str | None:

@@ -59,6 +59,7 @@ from schemas.events import (
     WipeWritePerm,
     topic_config_digest,
 )
+from schemas.kv import is_reserved
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
@@ -305,11 +306,19 @@ def _add_write_perm(command: RemotingCommand, receipt: Receipt) -> AnyEvent | No
     return None if broker_name is None else AddWritePerm(actor=receipt.actor, broker_name=broker_name)
 
 
+def _check_open(namespace: str) -> None:
+    if is_reserved(namespace):
+        raise RefusedError(
+            f"namespace {namespace} holds settings: UPDATE_NAMESRV_CONFIG changes them", code=ResponseCode.NO_PERMISSION
+        )
+
+
 def _put_kv_config(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
     """100, DefaultRequestProcessor.putKVConfig."""
     namespace, key = command.ext("namespace"), command.ext("key")
     if namespace is None or key is None:
         raise RefusedError("namespace or key is null")
+    _check_open(namespace)
     return PutKvConfig(
         actor=receipt.actor,
         namespace=check_name("namespace", namespace),
@@ -323,6 +332,7 @@ def _delete_kv_config(command: RemotingCommand, receipt: Receipt) -> AnyEvent | 
     namespace, key = _existing(_name, command.ext("namespace")), _existing(_name, command.ext("key"))
     if namespace is None or key is None:
         return None
+    _check_open(namespace)
     return DeleteKvConfig(actor=receipt.actor, namespace=namespace, key=key)
 
 

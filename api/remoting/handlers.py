@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from api.gateway import Gateway, Receipt
-from api.remoting import commands
+from api.gateway import Gateway, Receipt, follow_switches
+from api.remoting import commands, config_commands
 from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
@@ -27,10 +27,19 @@ from api.remoting.registration import decode_data_version
 from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery, route_query
 from api.view.answers import RouteAnswers
-from api.view.snapshot import ORDER_TOPIC_CONFIG
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
-from schemas.events import Actor, AnyEvent, Channel, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
+from schemas.events import (
+    Actor,
+    AnyEvent,
+    Channel,
+    ChannelClosed,
+    PutKvConfig,
+    RegisterBroker,
+    RegisterTopic,
+    UnregisterBroker,
+)
+from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import QUARANTINED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
 
@@ -49,11 +58,8 @@ class NameServerHandler:
 
     def __init__(self, gateway: Gateway, answers: RouteAnswers | None = None) -> None:
         self._gateway = gateway
-        self._settings = gateway.settings
-        self._answers = answers or RouteAnswers(
-            support_acting_master=self._settings.support_acting_master,
-            order_message_enable=self._settings.order_message_enable,
-        )
+        self._answers = answers or RouteAnswers()
+        follow_switches(gateway, self._answers)
         self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
@@ -78,6 +84,8 @@ class NameServerHandler:
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._get_unit_topic_list,
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._get_unit_topic_list,
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_list,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self._get_config,
             RequestCode.QUERY_DATA_VERSION: self._query_data_version,
             RequestCode.GET_BROKER_MEMBER_GROUP: self._get_broker_member_group,
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
@@ -87,6 +95,8 @@ class NameServerHandler:
 
     def fast_route(self, query: RouteQuery) -> ReplyTemplate:
         """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded; the same object while the answer is the same."""
+        if not self._gateway.is_ready_for_service:
+            return ReplyTemplate(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
         body = (
             None
             if query.topic is None
@@ -159,7 +169,7 @@ class NameServerHandler:
 
     def _order_topic_config(self) -> bytes:
         """Body of a registration's answer: the order configuration, if brokers are to have it."""
-        wanted = self._settings.return_order_topic_config_to_broker
+        wanted = self._gateway.settings.return_order_topic_config_to_broker
         table = self._gateway.view.kv_list(ORDER_TOPIC_CONFIG) if wanted else None
         return b"" if table is None else encode_kv_table(table)
 
@@ -170,7 +180,7 @@ class NameServerHandler:
                 cluster_name=cluster_name,
                 broker_name=broker_name,
                 broker_addr=broker_addr,
-                channel=Channel(self._settings.gateway_id, connection.id),
+                channel=Channel(self._gateway.settings.gateway_id, connection.id),
             )
             try:
                 await self._gateway.append(event)
@@ -217,7 +227,7 @@ class NameServerHandler:
         return self.fast_route(route_query(command)).command
 
     async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        if not self._settings.enable_all_topic_list:
+        if not self._gateway.settings.enable_all_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         return response(body=self._answers.all_topics(self._gateway.view))
 
@@ -249,7 +259,7 @@ class NameServerHandler:
         return response()
 
     async def _get_topics_by_cluster(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        if not self._settings.enable_topic_list:
+        if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         topics = self._gateway.view.topics_by_cluster(command.ext("cluster") or "")
         return response(body=encode_topic_list(topics))
@@ -259,7 +269,7 @@ class NameServerHandler:
         return response(body=encode_topic_list(found.topics, found.broker_addr))
 
     async def _get_unit_topic_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        if not self._settings.enable_topic_list:
+        if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         view = self._gateway.view
         if command.code == RequestCode.GET_UNIT_TOPIC_LIST:
@@ -286,6 +296,24 @@ class NameServerHandler:
             return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
         return response(body=encode_kv_table(table))
 
+    # --- configuration of the NameServer ---
+
+    async def _get_config(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        return response(body=config_commands.encode_config(self._gateway.settings))
+
+    async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        try:
+            switches = config_commands.read_update(command.body, self._gateway.settings)
+        except commands.RefusedError as error:
+            log.warning("UPDATE_NAMESRV_CONFIG refused", peer=connection.peer, reason=str(error))
+            raise
+        actor = self._actor(connection)
+        for name, value in switches.items():
+            text = config_commands.to_text(value)
+            log.warning("the configuration is changed", key=name, value=text, peer=connection.peer)
+            await self._gateway.command(PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=name, value=text))
+        return response()
+
     # --- shared ---
 
     async def _command(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -299,14 +327,14 @@ class NameServerHandler:
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
-        channel = Channel(self._settings.gateway_id, connection.id)
+        channel = Channel(self._gateway.settings.gateway_id, connection.id)
         event = commands.to_event(command, self._actor(connection), channel, now_ms=time.time_ns() // 1_000_000)
-        if self._settings.delete_topic_with_broker_registration and isinstance(event, RegisterBroker):
+        if self._gateway.settings.delete_topic_with_broker_registration and isinstance(event, RegisterBroker):
             return msgspec.structs.replace(event, delete_absent_topics=True)
         return event
 
     def _actor(self, connection: Connection) -> Actor:
-        return Actor(gateway=self._settings.gateway_id, via="remoting", peer=connection.peer)
+        return Actor(gateway=self._gateway.settings.gateway_id, via="remoting", peer=connection.peer)
 
 
 def topic_not_exist(topic: str | None) -> RemotingCommand:

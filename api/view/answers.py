@@ -136,6 +136,11 @@ class RouteAnswers:
         self._serial = 0
         self._hot: dict[tuple[bool, bool, bool], dict[str, bytes]] = {}
 
+    def switch(self, *, support_acting_master: bool, order_message_enable: bool) -> None:
+        """Set both switches."""
+        self.support_acting_master = support_acting_master
+        self.order_message_enable = order_message_enable
+
     @property
     def held_bytes(self) -> int:
         """How much is kept."""

@@ -12,8 +12,8 @@ import msgspec
 from deltalake import DeltaTable
 
 from api.view import query
-from api.view.snapshot import ORDER_TOPIC_CONFIG
 from schemas.errors import BadRequestError
+from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     FILTER_SERVER_TABLE,

@@ -55,9 +55,10 @@ from api.view.loader import changes_from
 from api.view.pickup import pick_up_topic_route
 from api.view.query import names, select, text, texts
 from api.view.rows import Cut
-from api.view.snapshot import ORDER_TOPIC_CONFIG, RouteView
+from api.view.snapshot import RouteView
 from schemas.codes import ResponseCode
 from schemas.errors import BadRequestError, FutureEpochError, NotFoundError, UnavailableError, VacuumedError
+from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.route import TopicRouteData
 from schemas.tables import (
     BROKER_ADDR_TABLE,

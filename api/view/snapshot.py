@@ -22,9 +22,7 @@ from typing import Final, NamedTuple
 from api.view import advance
 from api.view.rows import NO_CUT, Changes, Cut, LiveRow, TopicRows
 from schemas.broker import MASTER_ID, QueueRow, TopicQueueMappingInfo
-
-ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
-"""NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG."""
+from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, is_reserved
 
 _FLAG_UNIT: Final = 1
 _FLAG_UNIT_SUB: Final = 2
@@ -230,12 +228,17 @@ class RouteView:
 
     def kv_get(self, namespace: str, key: str) -> str | None:
         """KVConfigManager.getKVConfig."""
-        return self.kv.get(namespace, {}).get(key)
+        return None if is_reserved(namespace) else self.kv.get(namespace, {}).get(key)
 
     def kv_list(self, namespace: str) -> dict[str, str] | None:
         """KVConfigManager.getKVListByNamespace; None for a namespace that was never put into."""
-        table = self.kv.get(namespace)
+        table = None if is_reserved(namespace) else self.kv.get(namespace)
         return None if table is None else {key: value for key, value in table.items() if value is not None}
+
+    @property
+    def namesrv_config(self) -> Mapping[str, str | None]:
+        """What UPDATE_NAMESRV_CONFIG has set."""
+        return self.kv.get(NAMESRV_CONFIG, {})
 
     def order_topic_conf(self, topic: str) -> str | None:
         """Order configuration of a topic (step 6 of a route answer, where the switch allows it)."""

@@ -1,0 +1,77 @@
+r"""GET_NAMESRV_CONFIG (319) and UPDATE_NAMESRV_CONFIG (318): what they show and what they let through. No I/O.
+
+318 of a stock NameServer writes a file of the sender's choosing into the server's file system unless a black list names
+the key (CVE-2023-37582). Here it is off unless the gateway was started with it, changes an allow-list of switches only
+(`api.settings.keys.LIVE_KEYS`), and writes no file: each change is a PUT_KV_CONFIG event in a namespace of its own, so
+it is on the log with its sender, in routeChangeTable, and in force at every gateway of that log, also after a restart.
+
+====================================  ==============================================================================
+body                                  answer
+====================================  ==============================================================================
+(any, while it is off)                NO_PERMISSION
+none                                  OK, nothing happens
+a malformed ``\uxxxx``  escape        SYSTEM_ERROR "string2Properties error"
+a black-listed key among others       NO_PERMISSION "Can not update config in black list.", nothing is changed
+a key that only a start can set       NO_PERMISSION, nothing is changed (RocketMQ: OK)
+an unknown key                        OK, that key changes nothing
+====================================  ==============================================================================
+
+Sources (5.5.0): DefaultRequestProcessor.updateConfig, getConfig, org.apache.rocketmq.remoting.Configuration.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.remoting.commands import RefusedError
+from api.settings.gateway import GatewaySettings
+from api.settings.keys import KEYS, LIVE_KEYS, Use, parse_boolean
+from api.settings.properties import PropertiesError, parse_body
+from schemas.codes import ResponseCode
+
+BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+"""DefaultRequestProcessor.initConfigBlackList; NamesrvConfig.configBlackList adds to it."""
+
+
+def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool]:
+    """The switches that a 318 sets.
+
+    Raises:
+        RefusedError: It is off, or what it asks for is not possible; nothing of it may be applied.
+    """
+    if not settings.allow_config_update:
+        raise RefusedError(
+            "UPDATE_NAMESRV_CONFIG is off here. Start the gateway with --allow-config-update to allow it.",
+            code=ResponseCode.NO_PERMISSION,
+        )
+    try:
+        wanted = parse_body(body)
+    except PropertiesError as error:
+        raise RefusedError("string2Properties error") from error
+    forbidden = BLACK_LIST | set(settings.config_black_list.split(";"))
+    if not forbidden.isdisjoint(wanted):
+        raise RefusedError("Can not update config in black list.", code=ResponseCode.NO_PERMISSION)
+    fixed = sorted(name for name in wanted if name in KEYS and name not in LIVE_KEYS)
+    if fixed:
+        raise RefusedError(
+            f"{', '.join(fixed)}: fixed while the gateway runs. What can be changed: {', '.join(sorted(LIVE_KEYS))}",
+            code=ResponseCode.NO_PERMISSION,
+        )
+    return {name: parse_boolean(value) for name, value in wanted.items() if name in LIVE_KEYS}
+
+
+def encode_config(settings: GatewaySettings) -> bytes:
+    """The body of a 319: the keys that mean something here, sorted, as ``key=value`` lines.
+
+    Neither paths nor black lists are shown, nor what belongs to a JVM.
+    """
+    shown = dict(settings.shown_properties)
+    for key in KEYS.values():
+        if key.use in (Use.LIVE, Use.START) and key.name not in BLACK_LIST and hasattr(settings, key.field):
+            shown[key.name] = to_text(getattr(settings, key.field))
+    return "".join(f"{name}={value}\n" for name, value in sorted(shown.items())).encode()
+
+
+def to_text(value: object) -> str:
+    """As Java writes it: true and false in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""RocketMQ's NameServer settings: their file format, their keys, and what each means here."""

@@ -1,0 +1,54 @@
+"""Settings of a gateway: those it was started with, under those that UPDATE_NAMESRV_CONFIG has stored since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from api.settings.keys import LIVE_KEYS, parse_boolean
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Settings of one gateway process. Times in seconds unless named otherwise.
+
+    From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
+    ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
+    gateways at once. ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
+    """
+
+    gateway_id: str
+    lake_dir: Path
+    visible_wait_s: float = 2.0
+    clock_interval_s: float = 1.0
+    gap_s: float = 5.0
+    poll_s: float = 0.02
+    support_acting_master: bool = False
+    order_message_enable: bool = False
+    return_order_topic_config_to_broker: bool = True
+    delete_topic_with_broker_registration: bool = False
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+    notify_min_broker_id_changed: bool = False
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: int = 45
+    config_black_list: str = ""
+    allow_config_update: bool = False
+    shown_properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> GatewaySettings:
+    """The settings a gateway was started with, under those that UPDATE_NAMESRV_CONFIG has stored since.
+
+    Args:
+        settings: At the start.
+        stored: {key: value} of the namespace NAMESRV_CONFIG; what is no live key is left alone.
+    """
+    live: dict[str, Any] = {
+        LIVE_KEYS[name].field: parse_boolean(value)
+        for name, value in stored.items()
+        if name in LIVE_KEYS and value is not None
+    }
+    return replace(settings, **live) if live else settings

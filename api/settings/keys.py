@@ -1,0 +1,142 @@
+"""Every key that a namesrv.properties may hold, and what it means here. Pure.
+
+A stock NameServer hands the file to NamesrvConfig, NettyServerConfig and NettyClientConfig, and to ControllerConfig and
+JraftConfig if it also runs the controller. Each setter of these classes is a key (MixAll.properties2Object); the test
+`tests/settings/test_keys.py` holds this list against the 5.5.0 jars. What becomes of a key:
+
+========  ==============================================================================================================
+use       what happens
+========  ==============================================================================================================
+LIVE      takes effect; UPDATE_NAMESRV_CONFIG may change it, for all gateways at once
+START     takes effect at the start of a gateway
+REFUSED   set to true, it asks for something that is not here: the start is refused
+IGNORED   thread pools, buffers and files of a JVM: named in one warning
+========  ==============================================================================================================
+
+needWaitForService and waitSecondsForService are START although the stock server reads them live: after the first
+seconds of a process a change could only do harm (a gate that never opens).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from schemas.codes import MAX_INT, MIN_INT
+
+
+class Use(StrEnum):
+    """What becomes of a key."""
+
+    LIVE = "live"
+    START = "start"
+    REFUSED = "refused"
+    IGNORED = "ignored"
+
+
+class Key(NamedTuple):
+    """One key. ``kind`` is boolean, int or String, as its Java setter takes it; ``field`` its name in Python."""
+
+    name: str
+    kind: str
+    use: Use
+    field: str = ""
+
+
+def _key(name: str, kind: str, use: Use) -> Key:
+    return Key(name, kind, use, re.sub(r"[A-Z]", lambda found: "_" + found[0].lower(), name))
+
+
+_LIVE: Final = (
+    "supportActingMaster",
+    "orderMessageEnable",
+    "returnOrderTopicConfigToBroker",
+    "deleteTopicWithBrokerRegistration",
+    "enableAllTopicList",
+    "enableTopicList",
+    "notifyMinBrokerIdChanged",
+)
+
+_START: Final = {
+    "needWaitForService": "boolean",
+    "waitSecondsForService": "int",
+    "bindAddress": "String",
+    "listenPort": "int",
+    "serverChannelMaxIdleTimeSeconds": "int",
+    "serverSocketBacklog": "int",
+    "configBlackList": "String",
+}
+
+REFUSED: Final = {
+    "clusterTest": "with it a NameServer asks another environment for topics it does not know, and answers nothing "
+    "else; routelake has no such mode",
+    "enableControllerInNamesrv": "routelake is no controller; run RocketMQ's own (mqcontroller), and leave this out",
+}
+"""Key to why ``true`` is refused."""
+
+_IGNORED: Final = (
+    # NamesrvConfig; there is no scan: brokers expire at their deadline
+    "rocketmqHome", "configStorePath", "kvConfigPath", "productEnvName", "clientRequestThreadPoolNums",
+    "defaultThreadPoolNums", "clientRequestThreadPoolQueueCapacity", "defaultThreadPoolQueueCapacity",
+    "scanNotActiveBrokerInterval", "unRegisterBrokerQueueCapacity",
+    # NettyServerConfig; requests in flight are always finished at a stop
+    "serverWorkerThreads", "serverCallbackExecutorThreads", "serverSelectorThreads", "serverOnewaySemaphoreValue",
+    "serverAsyncSemaphoreValue", "serverSocketSndBufSize", "serverSocketRcvBufSize", "writeBufferHighWaterMark",
+    "writeBufferLowWaterMark", "serverNettyWorkerGroupEnable", "serverPooledByteBufAllocatorEnable",
+    "enableShutdownGracefully", "shutdownWaitTimeSeconds", "useEpollNativeSelector",
+    # NettyClientConfig
+    "clientWorkerThreads", "clientCallbackExecutorThreads", "clientOnewaySemaphoreValue", "clientAsyncSemaphoreValue",
+    "connectTimeoutMillis", "channelNotActiveInterval", "scanAvailableNameSrv", "clientChannelMaxIdleTimeSeconds",
+    "clientSocketSndBufSize", "clientSocketRcvBufSize", "clientPooledByteBufAllocatorEnable",
+    "clientCloseSocketIfTimeout", "useTLS", "socksProxyConfig", "disableCallbackExecutor", "disableNettyWorkerGroup",
+    "maxReconnectIntervalTimeSeconds", "enableReconnectForGoAway",
+    # ControllerConfig
+    "jraftConfig", "controllerType", "controllerThreadPoolNums", "controllerRequestThreadPoolQueueCapacity",
+    "controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId", "mappedFileSize",
+    "controllerStorePath", "electMasterMaxRetryCount", "enableElectUncleanMaster", "processReadEvent",
+    "notifyBrokerRoleChanged", "scanInactiveMasterInterval", "metricsExporterType", "metricsGrpcExporterTarget",
+    "metricsGrpcExporterHeader", "metricGrpcExporterTimeOutInMills", "metricGrpcExporterIntervalInMills",
+    "metricLoggingExporterIntervalInMills", "metricsPromExporterPort", "metricsPromExporterHost", "metricsLabel",
+    "metricsInDelta",
+    # JraftConfig
+    "jRaftElectionTimeoutMs", "jRaftScanWaitTimeoutMs", "jRaftSnapshotIntervalSecs", "jRaftGroupId", "jRaftServerId",
+    "jRaftInitConf", "jRaftControllerRPCAddr",
+)  # fmt: skip
+
+KEYS: Final = {
+    key.name: key
+    for key in (
+        *(_key(name, "boolean", Use.LIVE) for name in _LIVE),
+        *(_key(name, kind, Use.START) for name, kind in _START.items()),
+        *(_key(name, "boolean", Use.REFUSED) for name in REFUSED),
+        *(_key(name, "", Use.IGNORED) for name in _IGNORED),
+    )
+}
+"""By name."""
+
+LIVE_KEYS: Final = {key.name: key for key in KEYS.values() if key.use is Use.LIVE}
+"""What UPDATE_NAMESRV_CONFIG may change."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+
+def parse_boolean(text: str) -> bool:
+    """Boolean.parseBoolean: "true" in any letter case, and nothing else; ``TRUE`` with a blank after it is false."""
+    return text.lower() == "true"
+
+
+def parse_int(text: str) -> int | None:
+    """Integer.parseInt: None for what is no int, blanks around it included."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if MIN_INT <= number <= MAX_INT else None
+
+
+def nearest(name: str) -> str | None:
+    """The key most like a name that is none; None when nothing comes near."""
+    lowered = {key.lower(): key for key in KEYS}
+    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return lowered[found[0]] if found else None

@@ -1,0 +1,118 @@
+"""What a namesrv.properties says, checked. Pure but for `read`, which reads the file.
+
+The file is accepted as it is: values mean what they mean to a stock NameServer, down to ``TRUE`` with a blank behind
+it, which is false (said in a warning). Where the stock server would go on in silence with something that nobody can
+have wanted, the start is refused: an unknown key, a number that is none, one key with two values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from api.settings.keys import KEYS, REFUSED, Key, Use, nearest, parse_boolean, parse_int
+from api.settings.properties import PropertiesError, Property, parse_file
+from schemas.errors import SetupError
+
+Value = bool | int | str
+
+
+class NamesrvProperties(msgspec.Struct, frozen=True):
+    """The keys that take effect, and what there is to warn of.
+
+    Attributes:
+        values: Key to value, keys of use LIVE and START only.
+        warnings: Sentences for the operator.
+    """
+
+    values: dict[str, Value] = msgspec.field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Value]:
+        """The values by their names in Python."""
+        return {KEYS[name].field: value for name, value in self.values.items()}
+
+
+def read(path: Path) -> NamesrvProperties:
+    """Read and check a file.
+
+    Raises:
+        SetupError: It cannot be read, or not be accepted; the message names the line and what to do.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SetupError(
+            f"--config {path}: {error.strerror or error}. Name a RocketMQ namesrv.properties, or leave the option out."
+        ) from error
+    try:
+        return check(parse_file(data), str(path))
+    except PropertiesError as error:
+        raise SetupError(f"{path}: {error}.") from error
+
+
+def check(entries: list[Property], source: str) -> NamesrvProperties:
+    """Decide about every entry of a file.
+
+    Args:
+        entries: As parsed.
+        source: The file's name, for messages.
+
+    Raises:
+        SetupError: As `read`.
+    """
+    last: dict[str, Property] = {}
+    for entry in entries:
+        known = last.get(entry.key)
+        if known is not None and known.value != entry.value:
+            raise SetupError(
+                f"{source}: {entry.key} is {known.value!r} in line {known.line} and {entry.value!r} in line "
+                f"{entry.line}: remove one (RocketMQ takes the last)."
+            )
+        last[entry.key] = entry
+    values: dict[str, Value] = {}
+    warnings: list[str] = []
+    ignored: list[str] = []
+    for entry in last.values():
+        key = KEYS.get(entry.key)
+        if key is None:
+            raise _unknown(entry, source)
+        if key.use is Use.IGNORED:
+            ignored.append(entry.key)
+            continue
+        value = _value(key, entry, source, warnings)
+        if key.use is not Use.REFUSED:
+            values[entry.key] = value
+        elif value:
+            raise SetupError(f"{source}, line {entry.line}: {entry.key}=true is not possible: {REFUSED[entry.key]}.")
+    if ignored:
+        warnings.append(f"{source}: these keys have no meaning here and are ignored: {', '.join(sorted(ignored))}")
+    return NamesrvProperties(values, tuple(warnings))
+
+
+def _unknown(entry: Property, source: str) -> SetupError:
+    name = nearest(entry.key)
+    hint = f"Did you mean {name}?" if name else "RocketMQ's NameServer knows no such key."
+    return SetupError(f"{source}, line {entry.line}: unknown key {entry.key!r}. {hint}")
+
+
+def _value(key: Key, entry: Property, source: str, warnings: list[str]) -> Value:
+    """The value as MixAll.properties2Object takes it."""
+    if key.kind == "boolean":
+        value = parse_boolean(entry.value)
+        if not value and entry.value.lower() != "false":
+            warnings.append(
+                f"{source}, line {entry.line}: {key.name}={entry.value!r} counts as false, as in RocketMQ: "
+                "only the word true, without blanks after it, is true"
+            )
+        return value
+    if key.kind == "String":
+        return entry.value.strip()
+    number = parse_int(entry.value)
+    if number is None or number < 0 or (key.name == "listenPort" and number > 65535):
+        raise SetupError(
+            f"{source}, line {entry.line}: {key.name}={entry.value!r} is not usable: expected a number"
+            f"{' from 0 to 65535' if key.name == 'listenPort' else ', 0 or more'}, without blanks after it."
+        )
+    return number

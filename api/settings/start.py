@@ -1,0 +1,56 @@
+"""What a gateway is started with: the file's keys applied to the settings of each part. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any, Final
+
+import msgspec
+
+from api.remoting.channel import RemotingSettings
+from api.settings.gateway import GatewaySettings
+from api.settings.namesrv import NamesrvProperties
+
+_MIB: Final = 1024 * 1024
+
+Address = tuple[str, int]
+
+
+def listen_address(properties: NamesrvProperties, default: Address) -> Address:
+    """Where to listen when neither command line nor environment says so.
+
+    A file without bindAddress does not open the door to the network, as it does in RocketMQ: who wants that says so.
+    """
+    host = str(properties.values.get("bindAddress") or default[0])
+    port = properties.values.get("listenPort", default[1])
+    return host, int(port)
+
+
+def gateway_settings(
+    settings: GatewaySettings, properties: NamesrvProperties, remoting: RemotingSettings, listen: Address
+) -> GatewaySettings:
+    """The settings with NamesrvConfig's keys of the file, and what GET_NAMESRV_CONFIG shows of the server."""
+    known = {field.name for field in fields(GatewaySettings)}
+    given: dict[str, Any] = {name: value for name, value in properties.fields().items() if name in known}
+    idle_s = remoting.idle_timeout_s
+    shown = {
+        "bindAddress": listen[0],
+        "listenPort": str(listen[1]),
+        "serverChannelMaxIdleTimeSeconds": "0" if math.isinf(idle_s) else str(int(idle_s)),
+        "serverSocketBacklog": str(remoting.backlog),
+    }
+    return replace(settings, **given, shown_properties=shown)
+
+
+def remoting_settings(properties: NamesrvProperties, frame_limit_mib: int) -> RemotingSettings:
+    """NettyServerConfig's keys of the file, and the frame limit, which is a JVM property in RocketMQ.
+
+    serverChannelMaxIdleTimeSeconds 0 means that silence is no reason to close, as in Netty's IdleStateHandler.
+    """
+    settings = RemotingSettings(frame_limit_bytes=frame_limit_mib * _MIB)
+    idle_s = properties.values.get("serverChannelMaxIdleTimeSeconds")
+    if idle_s is not None:
+        settings = msgspec.structs.replace(settings, idle_timeout_s=float(idle_s) or math.inf)
+    backlog = properties.values.get("serverSocketBacklog")
+    return settings if backlog is None else msgspec.structs.replace(settings, backlog=int(backlog))
