@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from clients.broker import cli as broker_cli
 from deploy.logs import configure
 from schemas.errors import RoutelakeError, SetupError
 
@@ -252,6 +253,9 @@ def _guarded(run: object) -> int:
     except RoutelakeError as error:
         print(f"routelake: {error}", file=sys.stderr)
         return 2 if isinstance(error, SetupError) else 1
+
+
+broker_cli.register(app)
 
 
 def main() -> None:

@@ -1,0 +1,272 @@
+"""What a broker answers: mqadmin's topic commands, and of messages as much as concerns topics.
+
+A broker agent keeps no messages. A message that would be taken creates its topic where it may, and is then refused with
+SERVICE_NOT_AVAILABLE; one that would be refused is refused with RocketMQ's code and remark.
+
+Sources (5.5.0): org.apache.rocketmq.broker.processor.AdminBrokerProcessor, SendMessageProcessor, ClientManageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
+from api.remoting.channel import Connection
+from api.remoting.commands import RefusedError
+from api.remoting.frame import RemotingCommand
+from api.remoting.reply import ReplyTemplate, response
+from api.remoting.route_query import RouteQuery
+from clients.broker import attributes
+from clients.broker.registration import NO_MAPPINGS
+from clients.broker.runtime import runtime_info
+from clients.broker.sending import int_field, parse_send_request
+from clients.broker.topic_config import TopicConfig, decode_topic_list, encode_entries, encode_topic_config
+from clients.broker.topics import FLAG_UNIT_SUB, RETRY_QUEUE_NUMS
+from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX, group_remark, topic_remark
+from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
+from schemas.codes import MAX_INT, RequestCode, ResponseCode
+from schemas.errors import BadRequestError
+
+if TYPE_CHECKING:
+    from clients.broker.agent import BrokerAgent
+
+_data_version = msgspec.json.Decoder(DataVersion)
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class _Subscription(msgspec.Struct, rename="camel"):
+    topic: str = ""
+
+
+class _Consumer(msgspec.Struct, rename="camel"):
+    group_name: str = ""
+    unit_mode: bool = False
+    subscription_data_set: list[_Subscription] = msgspec.field(default_factory=list)
+
+
+class _Heartbeat(msgspec.Struct, rename="camel"):
+    consumer_data_set: list[_Consumer] = msgspec.field(default_factory=list)
+
+
+_heartbeat = msgspec.json.Decoder(_Heartbeat)
+
+
+class BrokerHandler:
+    """Answers what is asked of one broker."""
+
+    def __init__(self, agent: BrokerAgent) -> None:
+        """For this broker."""
+        self._agent = agent
+        self._answers: dict[int, Callable[[RemotingCommand, str], Awaitable[RemotingCommand]]] = {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self._update_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self._update_topic_list,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self._delete_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self._all_topic_config,
+            RequestCode.GET_TOPIC_CONFIG: self._topic_config,
+            RequestCode.GET_BROKER_CONFIG: self._broker_config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
+            RequestCode.HEART_BEAT: self._client_heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self._unregister_client,
+            RequestCode.SEND_MESSAGE: self._send,
+            RequestCode.SEND_MESSAGE_V2: self._send,
+            RequestCode.SEND_BATCH_MESSAGE: self._send,
+            RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
+        }
+
+    # --- api.remoting.channel.Handler ---
+
+    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
+        """A broker has no routes."""
+        return None
+
+    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """See `Handler.handle`."""
+        answer = self._answers.get(command.code)
+        return not_supported(command.code) if answer is None else await answer(command, connection.peer)
+
+    def on_connect(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def on_close(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    # --- topics ---
+
+    async def _update_topic(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        topic = command.ext("topic") or ""
+        self._check_name(topic)
+        filter_type = command.ext("topicFilterType") or ""
+        if filter_type not in _FILTER_TYPES:
+            raise RefusedError(f"topicFilterType = [{filter_type}] value invalid")
+        edited = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=_int(command, "readQueueNums"),
+            write_queue_nums=_int(command, "writeQueueNums"),
+            perm=_int(command, "perm"),
+            topic_filter_type="MULTI_TAG" if filter_type == "MULTI_TAG" else "SINGLE_TAG",
+            topic_sys_flag=_int(command, "topicSysFlag") if command.ext("topicSysFlag") else 0,
+            order=(command.ext("order") or "").lower() == "true",
+            attributes=attributes.parse_edits(command.ext("attributes")),
+        )
+        self._check_settings(edited)
+        if edited != self._agent.topics.table.get(topic):
+            await self._agent.update_topics([edited])
+        return response()
+
+    async def _update_topic_list(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        """As in RocketMQ, one unchanged topic means that nothing is applied."""
+        edited = decode_topic_list(command.body)
+        for topic in edited:
+            self._check_name(topic.topic_name)
+            self._check_settings(topic)
+            if topic == self._agent.topics.table.get(topic.topic_name):
+                return response()
+        if edited:
+            await self._agent.update_topics(edited)
+        return response()
+
+    def _check_name(self, topic: str) -> None:
+        """Raises RefusedError: Nobody may make or change a topic of this name."""
+        remark = topic_remark(topic) or self._system_topic_remark(topic)
+        if remark is not None:
+            raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+
+    def _check_settings(self, topic: TopicConfig) -> None:
+        """Raises RefusedError: It can be no topic here. RocketMQ lets queue numbers below 1 through."""
+        remark = None
+        is_mixed = topic.attributes.get(f"+{attributes.MESSAGE_TYPE}") == attributes.MIXED
+        if is_mixed and not self._agent.config.enable_mixed_message_type:
+            remark = "MIXED message type is not supported."
+        elif min(topic.read_queue_nums, topic.write_queue_nums) < 1:
+            remark = (
+                f"The specified topic: {topic.topic_name}, readQueueNums {topic.read_queue_nums} and writeQueueNums "
+                f"{topic.write_queue_nums} must both be at least 1; take a permission away to stop reading or writing"
+            )
+        if remark is not None:
+            raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+
+    def _system_topic_remark(self, topic: str) -> str | None:
+        if self._agent.config.validate_system_topic_when_update_topic and self._agent.topics.is_system_topic(topic):
+            return f"The topic[{topic}] is conflict with system topic."
+        return None
+
+    async def _delete_topic(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        topic = command.ext("topic") or ""
+        remark = self._system_topic_remark(topic) if topic.strip() else "The specified topic is blank."
+        if remark is not None:
+            raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+        await self._agent.delete_topics([topic])
+        return response()
+
+    async def _all_topic_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        """In pages of splitMetadataSize for who asks for pages, all at once for who does not."""
+        topics, config = self._agent.topics, self._agent.config
+        table = topics.table
+        asked = [command.ext(name) for name in ("dataVersion", "topicSeq", "maxTopicNum")]
+        if config.enable_split_metadata and any(value is not None for value in asked):
+            first = _int(command, "topicSeq")
+            most = _int(command, "maxTopicNum") if command.ext("maxTopicNum") is not None else MAX_INT
+            known = _version_of(asked[0])
+            table = topics.sub_table(known, first, min(most, config.split_metadata_size))
+        version = topics.data_version
+        body = (
+            b'{"dataVersion":%b,"mappingDataVersion":%b,"topicConfigTable":{%b},'
+            b'"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}'
+        ) % (encode_data_version(version), NO_MAPPINGS % version.timestamp, encode_entries(table))
+        return response(ext_fields={"totalTopicNum": str(len(topics.table))}, body=body)
+
+    async def _topic_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        topic = command.ext("topic")
+        found = self._agent.topics.table.get(topic or "")
+        if found is None:
+            raise RefusedError(f"No topic in this broker. topic: {topic}", code=ResponseCode.TOPIC_NOT_EXIST)
+        return response(body=encode_topic_config(found))
+
+    # --- the broker itself ---
+
+    async def _broker_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        version = encode_data_version(DataVersion(0, self._agent.started_ms, 0)).decode()
+        return response(ext_fields={"version": version}, body=self._agent.config.properties().encode())
+
+    async def _runtime_info(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        agent = self._agent
+        facts = runtime_info(
+            is_master=agent.config.broker_id == MASTER_ID,
+            started_ms=agent.started_ms,
+            topics=len(agent.topics.table),
+            master_addr=agent.master_addr,
+        )
+        return response(body=encode_kv_table(facts))
+
+    async def _system_topics(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        return response(body=encode_topic_list(sorted(self._agent.topics.system_topics)))
+
+    # --- clients ---
+
+    async def _client_heartbeat(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        """A consumer group gets its retry topic. Groups are not kept: nobody consumes here."""
+        try:
+            consumers = _heartbeat.decode(command.body).consumer_data_set if command.body else []
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"the body is no HeartbeatData: {error}") from error
+        for consumer in consumers:
+            _check_group(consumer.group_name)
+            await self._agent.needed_topic(
+                RETRY_GROUP_TOPIC_PREFIX + consumer.group_name,
+                RETRY_QUEUE_NUMS,
+                is_order=any(self._agent.topics.is_order_topic(data.topic) for data in consumer.subscription_data_set),
+                topic_sys_flag=FLAG_UNIT_SUB if consumer.unit_mode else 0,
+            )
+        return response()
+
+    async def _unregister_client(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        return response(ext_fields={})
+
+    async def _send(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        topic = await self._agent.topic_for_send(parse_send_request(command), peer)
+        raise RefusedError(
+            f"topic[{topic.topic_name}] exists, but this is a routelake broker agent: it keeps no messages",
+            code=ResponseCode.SERVICE_NOT_AVAILABLE,
+        )
+
+    async def _send_back(self, command: RemotingCommand, peer: str) -> RemotingCommand:
+        """Creates the retry topic, and then finds no message: a broker without that message answers the same."""
+        if not self._agent.config.broker_permission & PERM_WRITE:
+            raise RefusedError(
+                f"the broker[{self._agent.config.broker_ip1}] sending message is forbidden",
+                code=ResponseCode.NO_PERMISSION,
+            )
+        group = command.ext("group") or ""
+        _check_group(group)
+        is_unit = (command.ext("unitMode") or "").lower() == "true"
+        topic = RETRY_GROUP_TOPIC_PREFIX + group
+        found = await self._agent.needed_topic(topic, RETRY_QUEUE_NUMS, topic_sys_flag=FLAG_UNIT_SUB if is_unit else 0)
+        if found is None:
+            raise RefusedError(f"topic[{topic}] not exist")
+        if not found.perm & PERM_WRITE:
+            raise RefusedError(f"the topic[{topic}] sending message is forbidden", code=ResponseCode.NO_PERMISSION)
+        raise RefusedError(f"look message by offset failed, {command.ext('offset')}")
+
+
+def _check_group(group: str) -> None:
+    remark = group_remark(group)
+    if remark is not None:
+        raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
+
+
+def _int(command: RemotingCommand, name: str) -> int:
+    return int_field(command.ext(name), name)
+
+
+def _version_of(text: str | None) -> DataVersion | None:
+    """Raises RefusedError: It is no version."""
+    if text is None or not text.strip():
+        return None
+    try:
+        return _data_version.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"the field dataVersion is none: {error}") from None

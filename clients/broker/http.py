@@ -1,0 +1,154 @@
+"""Registering over routelake's HTTP door (docs/http-api.md) instead of the remoting protocol.
+
+It has no counterpart of QUERY_DATA_VERSION and REGISTER_TOPIC_IN_NAMESRV: a registration that says what is known
+already is a heartbeat there, so it is simply sent; one topic goes as a registration with that topic alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Sequence
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from api.remoting.answers import encode_data_version
+from api.remoting.frame import RemotingCommand
+from clients.broker.config import BrokerConfig
+from clients.broker.nameservers import COMMAND_TIMEOUT_S
+from clients.broker.registration import RegisterBrokerResult, Registration, incremental
+from clients.broker.topic_config import TopicConfig
+from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
+from schemas.broker import DataVersion
+from schemas.codes import ResponseCode
+from schemas.errors import SetupError
+
+_OK: Final = (200, 202)
+_encode = msgspec.json.Encoder().encode
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    order_topic_conf: dict[str, str] | None = None
+    code: int | None = None
+    detail: str | None = None
+    title: str | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+class HttpNameServer:
+    """routelake over HTTP. Requests run on threads, one connection each."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        """Connects when it is asked.
+
+        Args:
+            url: http://host:port or https://host:port.
+            token: Sent as a bearer token, if any.
+
+        Raises:
+            SetupError: It is no such URL.
+        """
+        try:
+            parts = urlsplit(url)
+            self._host, self._port = parts.hostname, parts.port
+        except ValueError as error:
+            raise SetupError(f"{url!r} is no NameServer: {error}") from error
+        if parts.scheme not in ("http", "https") or not self._host or parts.path not in ("", "/") or parts.query:
+            raise SetupError(f"{url!r} is no NameServer: expected http://HOST:PORT")
+        self.address = url.rstrip("/")
+        self._is_tls = parts.scheme == "https"
+        self._headers = {"content-type": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+
+    async def register(
+        self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
+    ) -> RegisterBrokerResult:
+        """See `NameServer`."""
+        result = RegisterBrokerResult()
+        for part in parts:
+            answer = await self._post("register", _register_body(config, part), timeout_s)
+            result = RegisterBrokerResult(
+                answer.master_addr, answer.ha_server_addr, tuple(answer.order_topic_conf or ())
+            )
+        return result
+
+    async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
+        """See `NameServer`."""
+        part = incremental(config, [topic], data_version)
+        await self._post("register", _register_body(config, part), COMMAND_TIMEOUT_S)
+
+    async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
+        """See `NameServer`."""
+        return True
+
+    async def heartbeat(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> None:
+        """See `NameServer`."""
+        await self._post("heartbeat", _encode(_identity(config)), timeout_s)
+
+    async def unregister(self, config: BrokerConfig) -> None:
+        """See `NameServer`."""
+        await self._post("unregister", _encode({**_identity(config), "brokerId": config.broker_id}), COMMAND_TIMEOUT_S)
+
+    async def _post(self, what: str, body: bytes, timeout_s: float) -> _Answer:
+        return await asyncio.to_thread(self._exchange, what, body, timeout_s)
+
+    def _exchange(self, what: str, body: bytes, timeout_s: float) -> _Answer:
+        """One request on a connection of its own. Raises ClientError."""
+        kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
+        connection = kind(cast("str", self._host), self._port, timeout=timeout_s)
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise ConnectError(self.address, f"no connection: {error}") from error
+            try:
+                connection.request("POST", f"/v1/brokers/{what}", body, self._headers)
+                response = connection.getresponse()
+                status, content = response.status, response.read()
+            except TimeoutError:
+                raise AnswerTimeoutError(self.address, f"no answer to {what} within {timeout_s:g} s") from None
+            except (OSError, http.client.HTTPException) as error:
+                raise ConnectionLostError(self.address, f"connection lost: {error}") from error
+        finally:
+            connection.close()
+        try:
+            answer = _answer.decode(content)
+        except (ValueError, RecursionError):
+            answer = _Answer(detail=f"HTTP {status}: {content[:200]!r}")
+        if status not in _OK:
+            remark = answer.detail or answer.title or f"HTTP {status}"
+            code = ResponseCode.SYSTEM_ERROR if answer.code is None else answer.code
+            raise AnswerError(self.address, RemotingCommand(code, remark=remark))
+        return answer
+
+
+def _identity(config: BrokerConfig) -> dict[str, object]:
+    return {
+        "clusterName": config.broker_cluster_name,
+        "brokerName": config.broker_name,
+        "brokerAddr": config.broker_addr,
+    }
+
+
+def _register_body(config: BrokerConfig, part: Registration) -> bytes:
+    head = {
+        **_identity(config),
+        "brokerId": config.broker_id,
+        "haServerAddr": config.ha_server_addr,
+        "enableActingMaster": config.enable_slave_acting_master,
+        "filterServerList": [],
+    }
+    if config.heartbeat_timeout_ms is not None:
+        head["heartbeatTimeoutMillis"] = config.heartbeat_timeout_ms
+    return b'%b,"topicConfigSerializeWrapper":{"dataVersion":%b,"topicConfigTable":{%b}}}' % (
+        _encode(head)[:-1],
+        encode_data_version(part.data_version),
+        part.entries,
+    )

@@ -1,0 +1,169 @@
+"""The NameServers that a broker registers with, asked all at a time; each gives a result of its own.
+
+Source (5.5.0): org.apache.rocketmq.broker.out.BrokerOuterAPI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from clients.broker.config import BrokerConfig
+from clients.broker.registration import (
+    RegisterBrokerResult,
+    Registration,
+    heartbeat_request,
+    needs_registration,
+    query_data_version_request,
+    register_request,
+    register_result,
+    register_topic_request,
+    unregister_request,
+)
+from clients.broker.topic_config import TopicConfig
+from clients.errors import ClientError, ConnectError, ConnectionLostError
+from clients.remoting import RemotingClient
+from schemas.broker import DataVersion
+from schemas.errors import RoutelakeError
+
+T = TypeVar("T")
+
+COMMAND_TIMEOUT_S: Final = 3.0
+"""Of 104 and 217 (registerSingleTopicAll, unregisterBroker)."""
+ATTEMPTS: Final = 3
+"""A connection that cannot be made or breaks is tried again at once; registrations are facts and may be repeated."""
+PAUSE_S: Final = 0.1
+"""Before the second attempt; doubled before each further one."""
+
+
+class NameServer(Protocol):
+    """One NameServer, over either door. Every method may raise a RoutelakeError."""
+
+    address: str
+
+    async def register(
+        self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
+    ) -> RegisterBrokerResult:
+        """Send each part in turn; the last answer counts."""
+
+    async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
+        """Tell of one topic."""
+
+    async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
+        """Whether it does not know this version."""
+
+    async def heartbeat(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> None:
+        """Say that the broker is alive; nobody waits for an answer."""
+
+    async def unregister(self, config: BrokerConfig) -> None:
+        """Take the broker out."""
+
+
+class RemotingNameServer:
+    """A NameServer, stock or routelake, over the remoting protocol."""
+
+    def __init__(self, address: str, client: RemotingClient) -> None:
+        """Connects when it is first asked.
+
+        Args:
+            address: host:port.
+            client: Stays the caller's.
+        """
+        self.address = address
+        self._client = client
+
+    async def register(
+        self, config: BrokerConfig, parts: Sequence[Registration], timeout_s: float
+    ) -> RegisterBrokerResult:
+        """See `NameServer`."""
+        result = RegisterBrokerResult()
+        for part in parts:
+            answer = await self._client.call(self.address, register_request(config, part), timeout_s)
+            result = register_result(answer)
+        return result
+
+    async def register_topic(self, config: BrokerConfig, topic: TopicConfig, data_version: DataVersion) -> None:
+        """See `NameServer`; 217 carries no version."""
+        await self._client.call(self.address, register_topic_request(config, topic), COMMAND_TIMEOUT_S)
+
+    async def needs_registration(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> bool:
+        """See `NameServer`."""
+        request = query_data_version_request(config, data_version)
+        return needs_registration(await self._client.ask(self.address, request, timeout_s), data_version)
+
+    async def heartbeat(self, config: BrokerConfig, data_version: DataVersion, timeout_s: float) -> None:
+        """See `NameServer`."""
+        if config.compatible_with_old_name_srv:
+            request = query_data_version_request(config, data_version)
+        else:
+            request = heartbeat_request(config)
+        async with asyncio.timeout(timeout_s):
+            await self._client.send_oneway(self.address, request)
+
+    async def unregister(self, config: BrokerConfig) -> None:
+        """See `NameServer`."""
+        await self._client.call(self.address, unregister_request(config), COMMAND_TIMEOUT_S)
+
+
+class ServerResult(msgspec.Struct, Generic[T]):
+    """What one NameServer said.
+
+    Attributes:
+        address: Which.
+        value: Its answer; None when there is an error.
+        error: Why there is none.
+        finished: When, by `time.monotonic`.
+        attempts: How often it was asked.
+    """
+
+    address: str
+    value: T | None
+    error: RoutelakeError | None
+    finished: float
+    attempts: int
+
+
+async def ask_all(
+    servers: Iterable[NameServer], ask: Callable[[NameServer], Awaitable[T]], deadline_s: float
+) -> list[ServerResult[T]]:
+    """Ask every NameServer, at the same time.
+
+    Args:
+        servers: Whom.
+        ask: What; repeated when the connection fails, so it must bear repetition.
+        deadline_s: Nobody is waited for any longer.
+
+    Returns:
+        One result each, in the order of the servers.
+    """
+    return list(await asyncio.gather(*(_ask(server, ask, deadline_s) for server in servers)))
+
+
+async def _ask(server: NameServer, ask: Callable[[NameServer], Awaitable[T]], deadline_s: float) -> ServerResult[T]:
+    attempts = 0
+    error: RoutelakeError | None = None
+    try:
+        async with asyncio.timeout(deadline_s):
+            while attempts < ATTEMPTS:
+                if attempts:
+                    await asyncio.sleep(PAUSE_S * 2 ** (attempts - 1))
+                attempts += 1
+                try:
+                    return ServerResult(server.address, await ask(server), None, time.monotonic(), attempts)
+                except (ConnectError, ConnectionLostError) as lost:
+                    error = lost
+    except TimeoutError:
+        error = error or ClientError(server.address, f"no answer within {deadline_s:g} s")
+    except RoutelakeError as other:
+        error = other
+    return ServerResult(server.address, None, error, time.monotonic(), attempts)
+
+
+def first(results: Iterable[ServerResult[T]]) -> T | None:
+    """The answer that came first, which alone decides (BrokerController.handleRegisterBrokerResult)."""
+    answered = [result for result in results if result.error is None]
+    return min(answered, key=lambda result: result.finished).value if answered else None

@@ -1,0 +1,259 @@
+"""What a broker sends to NameServers, as requests of the remoting protocol; and what they answer. No I/O, no clock.
+
+=========================  ====================================================================================
+103 REGISTER_BROKER        the broker and all its topics (`full`), or only changed ones (`incremental`)
+217 REGISTER_TOPIC_...     one topic's queues (`register_topic`), with enableSingleTopicRegister
+322 QUERY_DATA_VERSION     has anything changed? Counts as a heartbeat, too
+904 BROKER_HEARTBEAT       still alive
+104 UNREGISTER_BROKER      gone for good
+=========================  ====================================================================================
+
+A broker whose own permission lacks read or write registers topics with no more than that. As in RocketMQ, the full form
+then forgets topicSysFlag, order and attributes, the incremental form keeps topicSysFlag.
+
+Sources (5.5.0): org.apache.rocketmq.broker.out.BrokerOuterAPI, org.apache.rocketmq.broker.BrokerController
+(registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll), RegisterBrokerBody.encode.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import msgspec
+
+from api.remoting.answers import encode_data_version
+from api.remoting.frame import RemotingCommand
+from clients.broker.config import BrokerConfig
+from clients.broker.topic_config import READ_WRITE, TopicConfig, TopicTable, encode_entries
+from schemas.broker import DataVersion
+from schemas.codes import RequestCode, ResponseCode
+from schemas.errors import BadRequestError
+
+_INT = struct.Struct(">i")
+_encode = msgspec.json.Encoder().encode
+NO_MAPPINGS = b'{"counter":0,"stateVersion":0,"timestamp":%d}'
+"""DataVersion of static topic mappings, which a broker agent has none of."""
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """One registration, before it is known over which door it goes.
+
+    Attributes:
+        data_version: Of the whole table, also when only a part is sent.
+        entries: The members of the topicConfigTable object, without the braces.
+        lines: The same as text lines, for a compressed body; None for a plain one.
+    """
+
+    data_version: DataVersion
+    entries: bytes
+    lines: list[bytes] | None = None
+
+
+class RegisterBrokerResult(msgspec.Struct, frozen=True):
+    """What a NameServer answered: its master, for a slave, and the topics with an order configuration."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    order_topics: tuple[str, ...] = ()
+
+
+# --- which topics, with which permission ---
+
+
+def full(config: BrokerConfig, table: TopicTable) -> list[Registration]:
+    """Everything, in one registration or, with enableSplitRegistration, in several (registerBrokerAll)."""
+    topics: Iterable[TopicConfig] = table.topic_config_table.values()
+    if _restricted(config):
+        allowed = config.broker_permission
+        topics = [
+            TopicConfig(
+                topic_name=topic.topic_name,
+                read_queue_nums=topic.read_queue_nums,
+                write_queue_nums=topic.write_queue_nums,
+                perm=topic.perm & allowed,
+            )
+            for topic in topics
+        ]
+    if not config.enable_split_registration:
+        return [_registration(config, topics, table.data_version)]
+    parts = [_registration(config, part, table.data_version) for part in _parts(topics, config.split_registration_size)]
+    # RocketMQ always sends the rest, too, also when nothing is left of it
+    if len(table.topic_config_table) % config.split_registration_size == 0:
+        parts.append(_registration(config, (), table.data_version))
+    return parts
+
+
+def incremental(config: BrokerConfig, changed: Iterable[TopicConfig], data_version: DataVersion) -> Registration:
+    """Only what has changed (registerIncrementBrokerData)."""
+    if _restricted(config):
+        allowed = config.broker_permission
+        changed = [
+            TopicConfig(
+                topic_name=topic.topic_name,
+                read_queue_nums=topic.read_queue_nums,
+                write_queue_nums=topic.write_queue_nums,
+                perm=topic.perm & allowed,
+                topic_sys_flag=topic.topic_sys_flag,
+            )
+            for topic in changed
+        ]
+    return _registration(config, changed, data_version)
+
+
+def _restricted(config: BrokerConfig) -> bool:
+    return config.broker_permission & READ_WRITE != READ_WRITE
+
+
+def _parts(topics: Iterable[TopicConfig], size: int) -> Iterator[list[TopicConfig]]:
+    rest = iter(topics)
+    while part := list(islice(rest, size)):
+        yield part
+
+
+def _registration(config: BrokerConfig, topics: Iterable[TopicConfig], data_version: DataVersion) -> Registration:
+    table = {topic.topic_name: topic for topic in topics}
+    lines = [_line(topic) for topic in table.values()] if config.compressed_register else None
+    return Registration(data_version, encode_entries(table), lines)
+
+
+def _line(topic: TopicConfig) -> bytes:
+    """TopicConfig.encode: neither flags nor order travel in it."""
+    words = (
+        f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} {topic.topic_filter_type} "
+    )
+    return words.encode() + _encode(topic.attributes)
+
+
+# --- requests ---
+
+
+def register_request(config: BrokerConfig, registration: Registration) -> RemotingCommand:
+    """REGISTER_BROKER (BrokerOuterAPI.registerBrokerAll).
+
+    A compressed body says so in its header; RocketMQ 5.x forgets to, which no NameServer can read.
+    """
+    compressed = registration.lines is not None
+    body = _compressed_body(registration) if compressed else plain_body(registration.data_version, registration.entries)
+    fields = identity(config)
+    fields["bodyCrc32"] = str(zlib.crc32(body) & 0x7FFFFFFF)
+    fields["compressed"] = "true" if compressed else "false"
+    fields["enableActingMaster"] = "true" if config.enable_slave_acting_master else "false"
+    fields["haServerAddr"] = config.ha_server_addr
+    if config.heartbeat_timeout_ms is not None:
+        fields["heartbeatTimeoutMillis"] = str(config.heartbeat_timeout_ms)
+    return RemotingCommand(RequestCode.REGISTER_BROKER, fields, body)
+
+
+def plain_body(data_version: DataVersion, entries: bytes) -> bytes:
+    """RegisterBrokerBody.encode, plain."""
+    version = encode_data_version(data_version)
+    return b"".join(
+        (
+            b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":',
+            version,
+            b',"mappingDataVersion":',
+            NO_MAPPINGS % data_version.timestamp,
+            b',"topicConfigTable":{',
+            entries,
+            b'},"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}}',
+        )
+    )
+
+
+def _compressed_body(registration: Registration) -> bytes:
+    """RegisterBrokerBody.encode, compressed: version, topic lines, filter servers, mappings, each behind its length."""
+    blocks = [_block(encode_data_version(registration.data_version)), _INT.pack(len(registration.lines or ()))]
+    blocks += [_block(line) for line in registration.lines or ()]
+    blocks += [_block(b"[]"), _INT.pack(0)]
+    return zlib.compress(b"".join(blocks), 9)
+
+
+def _block(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+def register_topic_request(config: BrokerConfig, topic: TopicConfig) -> RemotingCommand:
+    """REGISTER_TOPIC_IN_NAMESRV (BrokerOuterAPI.registerSingleTopicAll)."""
+    perm = topic.perm & config.broker_permission if _restricted(config) else topic.perm
+    queue_data = {
+        "brokerName": config.broker_name,
+        "perm": perm,
+        "readQueueNums": topic.read_queue_nums,
+        "topicSysFlag": topic.topic_sys_flag,
+        "writeQueueNums": topic.write_queue_nums,
+    }
+    body = _encode({"brokerDatas": [], "filterServerTable": {}, "queueDatas": [queue_data]})
+    return RemotingCommand(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": topic.topic_name}, body)
+
+
+def query_data_version_request(config: BrokerConfig, data_version: DataVersion) -> RemotingCommand:
+    """QUERY_DATA_VERSION (BrokerOuterAPI.needRegister; oneway also a heartbeat, sendHeartbeatViaDataVersion)."""
+    return RemotingCommand(RequestCode.QUERY_DATA_VERSION, identity(config), encode_data_version(data_version))
+
+
+def heartbeat_request(config: BrokerConfig) -> RemotingCommand:
+    """BROKER_HEARTBEAT (BrokerOuterAPI.sendHeartbeat); like RocketMQ without brokerId."""
+    fields = identity(config)
+    del fields["brokerId"]
+    return RemotingCommand(RequestCode.BROKER_HEARTBEAT, fields)
+
+
+def unregister_request(config: BrokerConfig) -> RemotingCommand:
+    """UNREGISTER_BROKER (BrokerOuterAPI.unregisterBroker)."""
+    return RemotingCommand(RequestCode.UNREGISTER_BROKER, identity(config))
+
+
+def identity(config: BrokerConfig) -> dict[str, str]:
+    """The four header fields that name a broker."""
+    return {
+        "brokerAddr": config.broker_addr,
+        "brokerId": str(config.broker_id),
+        "brokerName": config.broker_name,
+        "clusterName": config.broker_cluster_name,
+    }
+
+
+# --- answers ---
+
+
+class _KVTable(msgspec.Struct):
+    table: dict[str, str | None] = msgspec.field(default_factory=dict)
+
+
+_kv_table = msgspec.json.Decoder(_KVTable)
+_version = msgspec.json.Decoder(DataVersion)
+
+
+def register_result(answer: RemotingCommand) -> RegisterBrokerResult:
+    """What a successful answer to REGISTER_BROKER says (BrokerOuterAPI.registerBroker).
+
+    Raises:
+        BadRequestError: Its body is no KVTable.
+    """
+    topics: Mapping[str, str | None] = {}
+    if answer.body:
+        try:
+            topics = _kv_table.decode(answer.body).table
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"the answer to REGISTER_BROKER has a body that is no KVTable: {error}") from error
+    return RegisterBrokerResult(answer.ext("masterAddr"), answer.ext("haServerAddr"), tuple(topics))
+
+
+def needs_registration(answer: RemotingCommand, data_version: DataVersion) -> bool:
+    """Whether the answer to QUERY_DATA_VERSION asks for a registration (BrokerOuterAPI.needRegister).
+
+    As in RocketMQ, an answer with an error code does not.
+    """
+    if answer.code != ResponseCode.SUCCESS:
+        return False
+    if answer.body:
+        try:
+            known = _version.decode(answer.body)
+        except (ValueError, RecursionError):
+            return True
+        if known != data_version:
+            return True
+    return answer.ext("changed") != "false"

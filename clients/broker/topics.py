@@ -1,0 +1,292 @@
+"""The topics of one broker: which are built in, when one is created, changed or deleted. No I/O, no clock.
+
+Every change moves the DataVersion, and the caller then persists and registers what `TopicConfigManager` says has
+changed. How a send to an unknown topic creates it::
+
+    topic known? ── yes ──► that one
+         │ no
+    default topic known? ── no ──► nothing
+         │ yes
+    is it TBW102, with autoCreateTopicEnable off? ── yes ──► TBW102 loses its inherit bit for good
+         │
+    does it have the inherit bit? ── no ──► nothing
+         │ yes
+    queues = min(the client's, the default topic's write queues), at least 0; perm = the default's without inherit
+
+RocketMQ does all of this under a lock; here the lock is the caller's (`clients.broker.agent`).
+
+Source (5.5.0): org.apache.rocketmq.broker.topic.TopicConfigManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from clients.broker import attributes, validator
+from clients.broker.config import BrokerConfig
+from clients.broker.topic_config import READ_WRITE, TopicConfig, TopicTable, next_version
+from schemas.broker import PERM_INHERIT, DataVersion
+from schemas.errors import BadRequestError
+
+SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
+BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
+DLQ_NUMS_PER_GROUP: Final = 1
+RETRY_QUEUE_NUMS: Final = 1
+"""Of a consumer group that says nothing else (SubscriptionGroupConfig.retryQueueNums)."""
+TCMT_QUEUE_NUMS: Final = 1
+"""Of TRANS_CHECK_MAX_TIME_TOPIC (DefaultTransactionalMessageCheckListener)."""
+
+FLAG_UNIT: Final = 1
+FLAG_UNIT_SUB: Final = 2
+
+
+class Creation(NamedTuple):
+    """What became of a wish for a topic.
+
+    Attributes:
+        config: The topic; None if there is none.
+        changed: Whether the table changed: persist it.
+        created: Whether the topic is new: register it.
+        refusal: Why there is none, for the log.
+    """
+
+    config: TopicConfig | None
+    changed: bool = False
+    created: bool = False
+    refusal: str = ""
+
+
+def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """The topics that every broker has (TopicConfigManager.init), in RocketMQ's order."""
+    cluster, name = config.broker_cluster_name, config.broker_name
+    inherit = PERM_INHERIT | READ_WRITE
+    topics = [_topic(validator.RMQ_SYS_SELF_TEST_TOPIC, 1)]
+    if config.auto_create_topic_enable:
+        topics.append(_topic(validator.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, inherit))
+    topics += [
+        _topic(validator.RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
+        _topic(cluster, 16, inherit if config.cluster_topic_enable else PERM_INHERIT),
+        _topic(name, 1, inherit if config.broker_topic_enable else PERM_INHERIT),
+        _topic(validator.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
+        _topic(validator.RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
+    ]
+    if config.trace_topic_enable:
+        topics.append(_topic(config.msg_trace_topic_name, 1))
+    topics += [
+        _topic(f"{cluster}_REPLY_TOPIC", 1),
+        _topic(f"rmq_sys_REVIVE_LOG_{cluster}", config.revive_queue_num),
+        _topic(validator.SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT),
+        _topic(validator.RMQ_SYS_TRANS_HALF_TOPIC, 1),
+        _topic(validator.RMQ_SYS_TRANS_OP_HALF_TOPIC, 1),
+        _topic(validator.RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC, 1),
+        _topic(validator.RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC, 1),
+    ]
+    if config.timer_wheel_enable:
+        topics.append(_topic("rmq_sys_wheel_timer", 1))
+    return topics
+
+
+def _topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+class TopicConfigManager:
+    """The topic table of one broker and its version.
+
+    Attributes:
+        table: {topic: TopicConfig}; entries are replaced, never changed in place.
+        data_version: Moves with every change.
+        system_topics: Fixed ones and this broker's built-in ones.
+    """
+
+    def __init__(self, config: BrokerConfig, now_ms: int) -> None:
+        """With the built-in topics."""
+        self._config = config
+        built_in = built_in_topics(config)
+        self.table: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in}
+        self.data_version = DataVersion(0, now_ms, 0)
+        self.system_topics = validator.SYSTEM_TOPICS.union(self.table)
+
+    def load(self, stored: TopicTable) -> None:
+        """Take over what topics.json held: its entries win over built-in ones, its version over the new one."""
+        self.table.update(stored.topic_config_table)
+        self.data_version = stored.data_version
+
+    def snapshot(self) -> TopicTable:
+        """Table and version as they are now."""
+        return TopicTable(self.data_version, dict(self.table))
+
+    def is_system_topic(self, topic: str) -> bool:
+        """TopicValidator.isSystemTopic."""
+        return topic in self.system_topics or topic.startswith(validator.SYSTEM_TOPIC_PREFIX)
+
+    def is_order_topic(self, topic: str) -> bool:
+        """Whether a topic is known and ordered."""
+        found = self.table.get(topic)
+        return found is not None and found.order
+
+    # --- creation ---
+
+    def create_topic_in_send_message(
+        self, topic: str, default_topic: str, client_queue_nums: int, topic_sys_flag: int, now_ms: int
+    ) -> Creation:
+        """A producer sends to a topic that may be unknown (createTopicInSendMessageMethod).
+
+        Args:
+            topic: Has passed `validator.topic_remark`.
+            default_topic: The request's own, TBW102 unless the producer says otherwise.
+            client_queue_nums: The producer's defaultTopicQueueNums.
+            topic_sys_flag: Of a new topic.
+            now_ms: Milliseconds since the epoch.
+        """
+        found = self.table.get(topic)
+        if found is not None:
+            return Creation(found)
+        default = self.table.get(default_topic)
+        if default is None:
+            return Creation(None, refusal=f"the default topic[{default_topic}] not exist")
+        if default_topic == validator.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+            default = self.table[default_topic] = msgspec.structs.replace(default, perm=READ_WRITE)
+        if not default.perm & PERM_INHERIT:
+            return Creation(None, refusal=f"the default topic[{default_topic}] has no perm [{default.perm}]")
+        queues = max(0, min(client_queue_nums, default.write_queue_nums))
+        return self._put_new(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=default.perm & ~PERM_INHERIT,
+                topic_sys_flag=topic_sys_flag,
+                topic_filter_type=default.topic_filter_type,
+            ),
+            now_ms,
+        )
+
+    def create_topic_in_send_message_back(
+        self,
+        topic: str,
+        queue_nums: int,
+        now_ms: int,
+        *,
+        perm: int = READ_WRITE,
+        is_order: bool = False,
+        topic_sys_flag: int = 0,
+    ) -> Creation:
+        """A topic that the broker itself needs (createTopicInSendMessageBackMethod): %RETRY%group, %DLQ%group, half.
+
+        An existing one is kept, except that its order flag is corrected; RocketMQ fails at that if it has attributes.
+        """
+        found = self.table.get(topic)
+        if found is None:
+            config = _topic(topic, queue_nums, perm)
+            return self._put_new(msgspec.structs.replace(config, order=is_order, topic_sys_flag=topic_sys_flag), now_ms)
+        if found.order == is_order:
+            return Creation(found)
+        found = msgspec.structs.replace(found, order=is_order)
+        self._put(found, now_ms)
+        return Creation(found, changed=True)
+
+    def create_topic_of_tran_check_max_time(self, now_ms: int) -> Creation:
+        """Where transactions end that were checked too often (createTopicOfTranCheckMaxTime)."""
+        return self.create_topic_if_absent(
+            _topic(validator.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, TCMT_QUEUE_NUMS), now_ms
+        )
+
+    def create_topic_if_absent(self, config: TopicConfig, now_ms: int) -> Creation:
+        """This topic, unless it exists.
+
+        Raises:
+            BadRequestError: It has no name.
+        """
+        if not config.topic_name:
+            raise BadRequestError("TopicName")
+        found = self.table.get(config.topic_name)
+        return Creation(found) if found is not None else self._put_new(config, now_ms)
+
+    # --- change ---
+
+    def update_topic_configs(self, edited: Iterable[TopicConfig], now_ms: int) -> list[TopicConfig]:
+        """Create topics or replace their settings; all or none (updateTopicConfig, updateTopicConfigList).
+
+        Args:
+            edited: Their `attributes` are edits (`attributes.parse_edits`); without any, existing ones are kept.
+            now_ms: Milliseconds since the epoch.
+
+        Returns:
+            What the topics are now. The version moves once for each.
+
+        Raises:
+            BadRequestError: Edits that do not apply.
+        """
+        changed: list[TopicConfig] = []
+        pending: dict[str, TopicConfig] = {}
+        for config in edited:
+            found = pending.get(config.topic_name) or self.table.get(config.topic_name)
+            current = None if found is None else found.attributes
+            final = msgspec.structs.replace(config, attributes=attributes.alter(current, config.attributes))
+            pending[config.topic_name] = final
+            changed.append(final)
+        for config in changed:
+            self._put(config, now_ms)
+        return changed
+
+    def update_unit_flag(self, topic: str, *, unit: bool, now_ms: int) -> TopicConfig | None:
+        """Set or clear the unit bit of a known topic (updateTopicUnitFlag)."""
+        return self._update_sys_flag(topic, FLAG_UNIT, unit, now_ms)
+
+    def update_unit_sub_flag(self, topic: str, *, has_unit_sub: bool, now_ms: int) -> TopicConfig | None:
+        """Set or clear the unit subscription bit of a known topic (updateTopicUnitSubFlag)."""
+        return self._update_sys_flag(topic, FLAG_UNIT_SUB, has_unit_sub, now_ms)
+
+    def update_order_topics(self, topics: Iterable[str], now_ms: int) -> bool:
+        """Mark known topics as ordered, as the NameServer's ORDER_TOPIC_CONFIG names them (updateOrderTopicConfig).
+
+        Returns:
+            Whether any was not. The flag is never cleared here: 4.x did, 5.x does not.
+        """
+        unmarked = [found for topic in topics if (found := self.table.get(topic)) is not None and not found.order]
+        for found in unmarked:
+            self.table[found.topic_name] = msgspec.structs.replace(found, order=True)
+        if unmarked:
+            self.data_version = next_version(self.data_version, now_ms)
+        return bool(unmarked)
+
+    def delete_topic(self, topic: str, now_ms: int) -> bool:
+        """Forget a topic (deleteTopicConfig). NameServers are not told: they keep the row until 216 or a wipe.
+
+        Returns:
+            Whether it was known.
+        """
+        if self.table.pop(topic, None) is None:
+            return False
+        self.data_version = next_version(self.data_version, now_ms)
+        return True
+
+    def sub_table(self, data_version: DataVersion | None, first: int, most: int) -> dict[str, TopicConfig]:
+        """A page of the table in the order of names (subTopicConfigTable).
+
+        Args:
+            data_version: What the asker's earlier pages belong to; if it is not the present one, it starts over.
+            first: Position of the first topic.
+            most: How many at most.
+        """
+        start = first if data_version == self.data_version else 0
+        return {name: self.table[name] for name in sorted(self.table)[start : start + most]}
+
+    def _update_sys_flag(self, topic: str, flag: int, on: bool, now_ms: int) -> TopicConfig | None:
+        found = self.table.get(topic)
+        if found is None:
+            return None
+        bits = found.topic_sys_flag | flag if on else found.topic_sys_flag & ~flag
+        return self._put(msgspec.structs.replace(found, topic_sys_flag=bits), now_ms)
+
+    def _put_new(self, config: TopicConfig, now_ms: int) -> Creation:
+        return Creation(self._put(config, now_ms), changed=True, created=True)
+
+    def _put(self, config: TopicConfig, now_ms: int) -> TopicConfig:
+        self.table[config.topic_name] = config
+        self.data_version = next_version(self.data_version, now_ms)
+        return config

@@ -1,0 +1,91 @@
+"""Which names topics and groups may have, and which topics are the system's own. No I/O.
+
+Source (5.5.0): org.apache.rocketmq.common.topic.TopicValidator.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
+RMQ_SYS_SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+RMQ_SYS_BENCHMARK_TOPIC: Final = "BenchmarkTest"
+RMQ_SYS_TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+RMQ_SYS_TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+RMQ_SYS_TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+RMQ_SYS_SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+RMQ_SYS_OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+RMQ_SYS_ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
+DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
+
+TOPIC_MAX_LENGTH: Final = 127
+RETRY_OR_DLQ_TOPIC_MAX_LENGTH: Final = 255
+GROUP_MAX_LENGTH: Final = 120
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        AUTO_CREATE_TOPIC_KEY_TOPIC,
+        RMQ_SYS_SCHEDULE_TOPIC,
+        RMQ_SYS_BENCHMARK_TOPIC,
+        RMQ_SYS_TRANS_HALF_TOPIC,
+        RMQ_SYS_TRACE_TOPIC,
+        RMQ_SYS_TRANS_OP_HALF_TOPIC,
+        RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+        RMQ_SYS_SELF_TEST_TOPIC,
+        RMQ_SYS_OFFSET_MOVED_EVENT,
+        RMQ_SYS_ROCKSDB_OFFSET_TOPIC,
+        RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC,
+        RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC,
+    }
+)
+"""Of every broker; each adds its built-in ones to them (`TopicConfigManager.system_topics`)."""
+
+NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
+    {
+        RMQ_SYS_SCHEDULE_TOPIC,
+        RMQ_SYS_TRANS_HALF_TOPIC,
+        RMQ_SYS_TRANS_OP_HALF_TOPIC,
+        RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC,
+        RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC,
+        RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+        RMQ_SYS_SELF_TEST_TOPIC,
+        RMQ_SYS_OFFSET_MOVED_EVENT,
+    }
+)
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def topic_remark(topic: str | None) -> str | None:
+    """Why a topic's name cannot be; None when it can (TopicValidator.validateTopic)."""
+    if topic is None or not topic.strip():
+        return "The specified topic is blank."
+    if not _LEGAL.fullmatch(topic):
+        return f"The specified topic: {topic}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
+        if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
+            return (
+                f"The specified topic is DLQ or Retry topic: {topic}, and it's longer than topic max length: "
+                f"{RETRY_OR_DLQ_TOPIC_MAX_LENGTH}"
+            )
+    elif len(topic) > TOPIC_MAX_LENGTH:
+        return f"The specified topic: {topic}, is longer than topic max length: {TOPIC_MAX_LENGTH}"
+    return None
+
+
+def group_remark(group: str | None) -> str | None:
+    """Why a group's name cannot be; None when it can (TopicValidator.validateGroup)."""
+    if group is None or not group.strip():
+        return "The specified group is blank."
+    if not _LEGAL.fullmatch(group):
+        return f"The specified group: {group}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(group) > GROUP_MAX_LENGTH:
+        return f"The specified group: {group}, is longer than group max length: {GROUP_MAX_LENGTH}"
+    return None
