@@ -1,0 +1,180 @@
+"""BlockingRouteClient: a `RouteClient` for plain threads, on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import structlog
+
+from clients.route.brokers import FindBrokerResult
+from clients.route.caller import Caller
+from clients.route.changes import RouteChange
+from clients.route.client import RouteClient
+from clients.route.queues import MessageQueue, TopicPublishInfo
+from clients.route.settings import RouteSettings
+from schemas.errors import UnavailableError
+from schemas.route import TopicRouteData
+
+T = TypeVar("T")
+
+log = structlog.get_logger("routelake.route")
+
+
+class BlockingRouteClient:
+    """Use it as ``with BlockingRouteClient("10.0.0.1:9876") as client``, from any number of threads.
+
+    Methods are those of `RouteClient` and raise the same errors; after `close` they raise UnavailableError. Each thread
+    has a round robin of its own.
+    """
+
+    def __init__(self, namesrv_addr: str | Sequence[str], settings: RouteSettings | None = None) -> None:
+        """Start the thread; nobody is asked yet.
+
+        Raises:
+            SetupError: An address that is none.
+        """
+        self._client = RouteClient(namesrv_addr, settings)
+        self._local = threading.local()
+        self._closing = threading.Lock()
+        self._closed = False
+        # Listeners get a thread of their own: one may block, or ask this client.
+        self._news = ThreadPoolExecutor(1, thread_name_prefix="route-listeners")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="route-client", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        """This client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See `close`."""
+        self.close()
+
+    def close(self) -> None:
+        """Follow nothing any more, close every connection, end the threads. A second time does nothing."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._news.shutdown(wait=False)
+
+    def route(self, topic: str) -> TopicRouteData:
+        """See `RouteClient.route`."""
+        return self._run(self._client.route(topic))
+
+    def cached_route(self, topic: str) -> TopicRouteData | None:
+        """See `RouteClient.cached_route`."""
+        return self._client.cached_route(topic)
+
+    def update(self, topic: str) -> bool:
+        """See `RouteClient.update`."""
+        return self._run(self._client.update(topic))
+
+    def try_to_find_topic_publish_info(self, topic: str) -> TopicPublishInfo:
+        """See `RouteClient.try_to_find_topic_publish_info`."""
+        return self._run(self._client.try_to_find_topic_publish_info(topic))
+
+    def publish_queues(self, topic: str) -> list[MessageQueue]:
+        """See `RouteClient.publish_queues`."""
+        return self._run(self._client.publish_queues(topic))
+
+    def subscribe_queues(self, topic: str) -> frozenset[MessageQueue]:
+        """See `RouteClient.subscribe_queues`."""
+        return self._run(self._client.subscribe_queues(topic))
+
+    def publish_address(self, queue: MessageQueue) -> str:
+        """See `RouteClient.publish_address`."""
+        return self._run(self._client.publish_address(queue))
+
+    def subscribe_address(
+        self, queue: MessageQueue, broker_id: int = 0, *, only_this_broker: bool = False
+    ) -> FindBrokerResult:
+        """See `RouteClient.subscribe_address`."""
+        return self._run(self._client.subscribe_address(queue, broker_id, only_this_broker=only_this_broker))
+
+    def select(self, topic: str, *, last_broker_name: str | None = None) -> MessageQueue:
+        """This thread's next queue. See `Caller.select`."""
+        return self._run(self._caller().select(topic, last_broker_name=last_broker_name))
+
+    def sent(self, queue: MessageQueue, latency_ms: int, *, isolation: bool = False, reachable: bool = True) -> None:
+        """Tell how a send went. See `Caller.sent`."""
+        caller = self._caller()
+
+        async def tell() -> None:
+            caller.sent(queue, latency_ms, isolation=isolation, reachable=reachable)
+
+        self._run(tell())
+
+    def listen(self, listener: Callable[[RouteChange], None], topic: str | None = None) -> Callable[[], None]:
+        """Call a function with every change, on a thread for listeners: it may block, and may use this client.
+
+        Returns:
+            Ends it.
+        """
+
+        def hand_over(change: RouteChange) -> None:
+            self._news.submit(_call, listener, change)
+
+        async def begin() -> Callable[[], None]:
+            return self._client.listen(hand_over, topic)
+
+        end = self._run(begin())
+
+        def stop() -> None:
+            if not self._closed:
+                self._loop.call_soon_threadsafe(end)
+
+        return stop
+
+    @property
+    def name_server(self) -> str | None:
+        """See `RouteClient.name_server`."""
+        return self._client.name_server
+
+    def update_name_servers(self, namesrv_addr: str | Sequence[str]) -> None:
+        """See `RouteClient.update_name_servers`."""
+        self._run(self._client.update_name_servers(namesrv_addr))
+
+    def _caller(self) -> Caller:
+        caller: Caller | None = getattr(self._local, "caller", None)
+        if caller is None:
+            caller = self._local.caller = self._client.caller()
+        return caller
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            work.close()
+            raise UnavailableError("the route client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # also when this thread is interrupted: nobody waits for it any more
+            raise
+
+    async def _end(self) -> None:
+        """Close; whoever still waits for an answer is told."""
+        await self._client.close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _call(listener: Callable[[RouteChange], None], change: RouteChange) -> None:
+    try:
+        listener(change)
+    except Exception:
+        log.exception("a listener failed", topic=change.topic)

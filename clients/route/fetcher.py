@@ -1,0 +1,127 @@
+"""Asks NameServers in turn until one answers. A thin shell around `NameServers` and the transports."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from clients.errors import AnswerError, ClientError
+from clients.route.addresses import is_http
+from clients.route.http import HttpTransport
+from clients.route.nameservers import NameServers
+from clients.route.remoting import RemotingTransport
+from clients.route.settings import RouteSettings
+from clients.route.transport import RouteAnswer, RouteTransport
+from schemas.codes import ResponseCode
+
+log = structlog.get_logger("routelake.route")
+
+_LEAVE_ALONE = frozenset({ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY})
+"""Answers after which a NameServer is left alone, as if it had not answered. After other errors it stays chosen."""
+
+
+class NoneReadyError(Exception):
+    """Every NameServer is being left alone for a while."""
+
+
+class RouteFetcher:
+    """Routes from a list of NameServers.
+
+    Attributes:
+        remoting: What asks those that speak remoting, and brokers.
+    """
+
+    def __init__(
+        self, addresses: Sequence[str], settings: RouteSettings, choice: random.Random, now_s: Callable[[], float]
+    ) -> None:
+        """Connects to nobody yet.
+
+        Args:
+            addresses: As `route_addresses` gives them.
+            settings: Timeouts, back-off, token.
+            choice: For the order of the list and the back-off.
+            now_s: A clock that only goes forward.
+        """
+        self.remoting = RemotingTransport()
+        self._http = HttpTransport(settings.http_token)
+        self._servers = NameServers(addresses, choice, settings.back_off)
+        self._timeout_s = settings.mq_client_api_timeout_s
+        self._now_s = now_s
+
+    @property
+    def chosen(self) -> str | None:
+        """The NameServer that answered last."""
+        return self._servers.chosen
+
+    @property
+    def addresses(self) -> list[str]:
+        """All NameServers, in the order in which they are asked."""
+        return list(self._servers.addresses)
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the NameServer that would be asked next can hold an answer until there is news."""
+        ready = self._servers.candidates(self._now_s())
+        return self._transport(ready[0]).can_wait
+
+    @property
+    def next_ready_s(self) -> float:
+        """How long until some NameServer may be asked again."""
+        return self._servers.next_ready_s(self._now_s())
+
+    async def update(self, addresses: Sequence[str]) -> None:
+        """Take another list of NameServers; connections to those that left are closed."""
+        for address in self._servers.update(addresses):
+            await self._transport(address).drop(address)
+
+    async def fetch(
+        self, topic: str, *, tag: str | None = None, wait_s: float = 0.0, only_ready: bool = False
+    ) -> RouteAnswer | None:
+        """A topic's route from the first NameServer that answers.
+
+        Args:
+            topic: With its namespace.
+            tag: See `RouteTransport.fetch`.
+            wait_s: Likewise; only the first one asked is asked to wait.
+            only_ready: Ask nobody who is being left alone.
+
+        Raises:
+            ClientError: Nobody answered; the last one's error.
+            NoneReadyError: Nobody was asked.
+        """
+        failure: ClientError | None = None
+        for address in self._servers.candidates(self._now_s(), only_ready=only_ready):
+            transport = self._transport(address)
+            try:
+                answer = await transport.fetch(
+                    address, topic, timeout_s=self._timeout_s, tag=tag, wait_s=0.0 if failure else wait_s
+                )
+            except AnswerError as error:
+                failure = error
+                if error.code in _LEAVE_ALONE:
+                    self._failed(address, error)
+                else:
+                    self._servers.answered(address)
+            except ClientError as error:
+                failure = error
+                self._failed(address, error)
+            else:
+                self._servers.answered(address)
+                return answer
+        if failure is None:
+            raise NoneReadyError
+        raise failure
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.remoting.close()
+        await self._http.close()
+
+    def _failed(self, address: str, error: ClientError) -> None:
+        log.warning("NameServer failed", address=address, error=str(error))
+        self._servers.failed(address, self._now_s())
+
+    def _transport(self, address: str) -> RouteTransport:
+        return self._http if is_http(address) else self.remoting

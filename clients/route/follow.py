@@ -1,0 +1,140 @@
+"""Follows topics: one task a topic, and one that sweeps.
+
+Each task asks again after a pause, or holds a long poll where the NameServer can. Trouble never ends it: while nobody
+answers, it asks again as soon as some NameServer may be asked (`NameServers`).
+
+Source (5.5.0): MQClientInstance.startScheduledTask, LatencyFaultToleranceImpl.startDetector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+import structlog
+
+from clients.errors import AnswerError, ClientError
+from clients.route.brokers import find_broker_address_in_publish
+from clients.route.cache import RouteCache
+from clients.route.errors import OrderConfError
+from clients.route.fetcher import NoneReadyError, RouteFetcher
+from clients.route.latency import FaultTable
+from clients.route.settings import RouteSettings
+
+log = structlog.get_logger("routelake.route")
+
+_LEAST_PAUSE_S: Final = 0.05
+_DETECT_ROUND_S: Final = 3.0
+
+
+class Followers:
+    """The tasks of one client. They begin with the first topic."""
+
+    def __init__(
+        self,
+        cache: RouteCache,
+        fetcher: RouteFetcher,
+        faults: FaultTable,
+        settings: RouteSettings,
+        choice: random.Random,
+    ) -> None:
+        """Follow nothing."""
+        self._cache = cache
+        self._fetcher = fetcher
+        self._faults = faults
+        self._settings = settings
+        self._choice = choice
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._own: list[asyncio.Task[None]] = []
+        self._polls = 0
+        self._closed = False
+
+    def follow(self, name: str) -> None:
+        """From now on keep a topic's route up to date."""
+        if self._closed or name in self._tasks:
+            return
+        self._tasks[name] = asyncio.create_task(self._follow(name), name=f"route {name}")
+        if not self._own:
+            self._own.append(asyncio.create_task(self._sweep(), name="route sweep"))
+            if self._settings.start_detector_enable:
+                self._own.append(asyncio.create_task(self._detect(), name="route detector"))
+
+    def forget(self, name: str) -> None:
+        """Follow a topic no more."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """End every task."""
+        self._closed = True
+        tasks = [*self._tasks.values(), *self._own]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, name: str) -> None:
+        settings = self._settings
+        early_s = 0.0
+        if name not in self._cache.heard:  # the first question was not answered
+            await self._ask(name, 0.0)
+        while True:
+            if self._may_wait(name):
+                pause_s, wait_s = early_s, settings.long_poll_s
+            else:
+                pause_s, wait_s = self._jittered(settings.poll_name_server_interval_s), 0.0
+            await asyncio.sleep(pause_s)
+            begin = self._now_s()
+            news = await self._ask(name, wait_s)
+            # An answer that comes before its time and says nothing new (a gateway with too many long polls, a proxy)
+            # must not make this a busy loop.
+            if wait_s and not news and self._now_s() - begin < wait_s / 2:
+                early_s = min(settings.poll_name_server_interval_s, max(_LEAST_PAUSE_S, early_s * 2))
+            else:
+                early_s = 0.0
+
+    def _may_wait(self, name: str) -> bool:
+        return (
+            self._fetcher.can_wait and self._cache.tag(name) is not None and self._polls < self._settings.max_long_polls
+        )
+
+    async def _ask(self, name: str, wait_s: float) -> bool:
+        """Ask until somebody answers; the first one may wait. Returns whether there is anything new."""
+        while True:
+            self._polls += wait_s > 0
+            try:
+                answer = await self._fetcher.fetch(name, tag=self._cache.tag(name), wait_s=wait_s, only_ready=True)
+                return self._cache.take(name, answer).change is not None
+            except (AnswerError, OrderConfError) as error:
+                log.warning("route not renewed", topic=name, error=str(error))
+                return False
+            except (ClientError, NoneReadyError):
+                pause_s = _LEAST_PAUSE_S + self._fetcher.next_ready_s
+            finally:
+                self._polls -= wait_s > 0
+            wait_s = 0.0
+            await asyncio.sleep(pause_s)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._jittered(self._settings.poll_name_server_interval_s))
+            self._cache.table.clean_offline_brokers()
+
+    async def _detect(self) -> None:
+        settings, faults = self._settings, self._faults
+        while True:
+            await asyncio.sleep(min(_DETECT_ROUND_S, settings.detect_interval_s))
+            for name in faults.due(round(self._now_s() * 1000), round(settings.detect_interval_s * 1000)):
+                address = find_broker_address_in_publish(self._cache.table.brokers, name)
+                topic = next(iter(self._tasks), None)
+                if address is None:
+                    faults.remove(name)
+                elif topic and await self._fetcher.remoting.detect(address, topic, settings.detect_timeout_s):
+                    faults.detected(name)
+
+    def _jittered(self, interval_s: float) -> float:
+        return interval_s * self._choice.uniform(1.0 - self._settings.jitter, 1.0)
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,117 @@
+"""Routes over HTTP, from routelake (docs/http-api.md).
+
+With an ETag, what is known already is not sent again; with a long poll, the answer comes when the route is another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from api.remoting.frame import RemotingCommand
+from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
+from clients.route.transport import RouteAnswer, decode_route
+from schemas.codes import ResponseCode
+
+MAX_WAIT_S: Final = 300.0
+"""A gateway refuses a longer ``wait``."""
+_TOPIC_NOT_EXIST: Final = "urn:routelake:problem:topic-not-exist"
+_BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+
+
+class _Problem(msgspec.Struct):
+    """What matters of a problem document."""
+
+    type: str = ""
+    title: str = ""
+    detail: str = ""
+    code: int | None = None
+
+
+class HttpTransport:
+    """A `RouteTransport`."""
+
+    can_wait = True
+
+    def __init__(self, token: str | None = None) -> None:
+        """Connects to nobody yet.
+
+        Args:
+            token: Bearer token, for a routelake that protects its reads.
+        """
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._clients: dict[str, httpx.AsyncClient] = {}
+
+    async def fetch(
+        self, address: str, topic: str, *, timeout_s: float, tag: str | None = None, wait_s: float = 0.0
+    ) -> RouteAnswer | None:
+        """See `RouteTransport`."""
+        waits = tag is not None and wait_s > 0
+        patience_s = timeout_s + (wait_s if waits else 0.0)
+        try:
+            async with asyncio.timeout(patience_s):
+                answer = await self._client(address).get(
+                    f"{address}/v1/topics/{quote(topic, safe='')}/route",
+                    params={"wait": f"{min(wait_s, MAX_WAIT_S):g}"} if waits else {},
+                    headers={} if tag is None else {"if-none-match": tag},
+                    timeout=httpx.Timeout(None, connect=timeout_s),
+                )
+        except httpx.ConnectTimeout:
+            raise ConnectError(address, f"no connection within {timeout_s:g} s") from None
+        except httpx.ConnectError as error:
+            raise ConnectError(address, f"no connection: {error}") from error
+        except TimeoutError:
+            raise AnswerTimeoutError(address, f"no answer within {patience_s:g} s") from None
+        except httpx.TransportError as error:
+            raise ConnectionLostError(address, f"connection lost: {str(error) or type(error).__name__}") from error
+        return _understand(address, answer)
+
+    async def drop(self, address: str) -> None:
+        """See `RouteTransport`."""
+        client = self._clients.pop(address, None)
+        if client is not None:
+            await client.aclose()
+
+    async def close(self) -> None:
+        """See `RouteTransport`."""
+        for address in list(self._clients):
+            await self.drop(address)
+
+    def _client(self, address: str) -> httpx.AsyncClient:
+        client = self._clients.get(address)
+        if client is None:
+            # As remoting does, straight to the address: a proxy for the web is none for NameServers. Certificates are
+            # the system's, or those of SSL_CERT_FILE.
+            verify: Any = ssl.create_default_context() if address.startswith("https:") else False
+            client = self._clients[address] = httpx.AsyncClient(
+                headers=self._headers,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=8),
+                trust_env=False,
+                verify=verify,
+            )
+        return client
+
+
+def _understand(address: str, answer: httpx.Response) -> RouteAnswer | None:
+    tag = answer.headers.get("etag")
+    if answer.status_code == HTTPStatus.OK:
+        return RouteAnswer(decode_route(address, answer.content), tag)
+    if answer.status_code == HTTPStatus.NOT_MODIFIED:
+        return None
+    try:
+        problem = msgspec.json.decode(answer.content, type=_Problem)
+    except (ValueError, RecursionError):
+        problem = _Problem(detail=answer.reason_phrase)
+    if answer.status_code == HTTPStatus.NOT_FOUND and problem.type == _TOPIC_NOT_EXIST:
+        return RouteAnswer(None, tag)
+    code = problem.code
+    if code is None:
+        code = ResponseCode.SYSTEM_BUSY if answer.status_code in _BUSY else ResponseCode.SYSTEM_ERROR
+    remark = f"HTTP {answer.status_code}: {problem.detail or problem.title or answer.reason_phrase}"
+    raise AnswerError(address, RemotingCommand(code, remark=remark))

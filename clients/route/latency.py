@@ -1,0 +1,102 @@
+"""Which brokers are slow or out of reach, by what happened to sends. Pure: the time is an argument.
+
+A send that took long makes its broker unavailable for a while; a failed one for 10 s::
+
+    latency   >= 50 ms  >= 100 ms  >= 550 ms  >= 1800 ms  >= 3 s  >= 5 s  >= 15 s   failed (counts as 10 s)
+    avoided      0         0          2 s        5 s        6 s     10 s    30 s    10 s
+
+Sources (5.5.0): org.apache.rocketmq.client.latency.MQFaultStrategy, LatencyFaultToleranceImpl.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import msgspec
+
+LATENCY_MAX_MS: Final = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
+NOT_AVAILABLE_DURATION_MS: Final = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
+ISOLATION_LATENCY_MS: Final = 10_000
+"""What a failed send counts as."""
+
+
+def not_available_duration_ms(latency_ms: int) -> int:
+    """How long a broker is avoided after a send that took so long (computeNotAvailableDuration)."""
+    for least, duration in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_DURATION_MS), strict=True):
+        if latency_ms >= least:
+            return duration
+    return 0
+
+
+class FaultItem(msgspec.Struct, frozen=True):
+    """What is known of one broker. Avoided before ``start_timestamp_ms``, looked at again from ``check_stamp_ms``."""
+
+    current_latency_ms: int
+    start_timestamp_ms: int
+    reachable: bool
+    check_stamp_ms: int = 0
+
+
+class FaultTable:
+    """Brokers by name. A broker that nothing is known of is available and within reach."""
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self._items: dict[str, FaultItem] = {}
+
+    def update_fault_item(
+        self, broker_name: str, current_latency_ms: int, *, isolation: bool, reachable: bool, now_ms: int
+    ) -> None:
+        """Record a send. A shorter avoidance never ends a longer one.
+
+        Args:
+            broker_name: Where it went.
+            current_latency_ms: How long it took.
+            isolation: It failed.
+            reachable: False: nobody is to be sent there until a detector finds it again.
+            now_ms: The time.
+        """
+        duration = not_available_duration_ms(ISOLATION_LATENCY_MS if isolation else current_latency_ms)
+        known = self._items.get(broker_name)
+        start = 0 if known is None else known.start_timestamp_ms
+        if duration > 0:
+            start = max(start, now_ms + duration)
+        check = 0 if known is None else known.check_stamp_ms
+        self._items[broker_name] = FaultItem(current_latency_ms, start, reachable, check)
+
+    def item(self, broker_name: str) -> FaultItem | None:
+        """What is known of a broker."""
+        return self._items.get(broker_name)
+
+    def is_available(self, broker_name: str, now_ms: int) -> bool:
+        """Whether its time of avoidance is over."""
+        known = self._items.get(broker_name)
+        return known is None or now_ms >= known.start_timestamp_ms
+
+    def is_reachable(self, broker_name: str) -> bool:
+        """Whether it was within reach when last heard of."""
+        known = self._items.get(broker_name)
+        return known is None or known.reachable
+
+    def remove(self, broker_name: str) -> None:
+        """Forget a broker."""
+        self._items.pop(broker_name, None)
+
+    def pick_one_at_least(self, choice: random.Random) -> str | None:
+        """Any recorded broker within reach (pickOneAtLeast)."""
+        names = [name for name, item in self._items.items() if item.reachable]
+        return choice.choice(names) if names else None
+
+    def due(self, now_ms: int, detect_interval_ms: int) -> list[str]:
+        """The brokers to look at now; each is due again after the interval (detectByOneRound)."""
+        names = [name for name, item in self._items.items() if now_ms >= item.check_stamp_ms]
+        for name in names:
+            self._items[name] = msgspec.structs.replace(self._items[name], check_stamp_ms=now_ms + detect_interval_ms)
+        return names
+
+    def detected(self, broker_name: str) -> None:
+        """It answered: within reach."""
+        known = self._items.get(broker_name)
+        if known is not None:
+            self._items[broker_name] = msgspec.structs.replace(known, reachable=True)

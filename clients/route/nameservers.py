@@ -1,0 +1,107 @@
+"""Which NameServer to ask next. Pure: time and randomness are arguments.
+
+One is chosen and stays chosen while it answers, also with an error. When it cannot be reached or does not answer, the
+next in the (shuffled) list is asked within the same call, and the one that failed is left alone for a time that doubles
+with every failure. When all are left alone, the one whose time ends first comes first, so a caller never waits in vain.
+
+RocketMQ's client does not retry within a call and knows no back-off: its call fails, and its next call moves on.
+
+Source (5.5.0): NettyRemotingClient.updateNameServerAddressList, getAndCreateNameserverChannelAsync.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+
+class BackOff(msgspec.Struct, frozen=True):
+    """How long to leave a server alone: doubling from ``initial_s`` to ``max_s``, then a random half taken off."""
+
+    initial_s: float = 1.0
+    max_s: float = 30.0
+
+    def delay_s(self, failures: int, choice: random.Random) -> float:
+        """After so many failures in a row, at least one."""
+        whole = min(self.max_s, self.initial_s * 2.0 ** min(failures - 1, 30))
+        return whole * choice.uniform(0.5, 1.0)
+
+
+class _Failing(msgspec.Struct, frozen=True):
+    failures: int
+    until_s: float
+
+
+class NameServers:
+    """The address list and how each of them has been doing. ``chosen`` is None before the first answer."""
+
+    def __init__(self, addresses: Sequence[str], choice: random.Random, back_off: BackOff | None = None) -> None:
+        """Shuffle the list."""
+        self.chosen: str | None = None
+        self.addresses: list[str] = []
+        self._choice = choice
+        self._back_off = back_off or BackOff()
+        self._failing: dict[str, _Failing] = {}
+        self._next = 0
+        self.update(addresses)
+
+    def update(self, addresses: Sequence[str]) -> list[str]:
+        """Take another list (updateNameServerAddressList). An empty one, or one with the same members, is ignored.
+
+        Returns:
+            The addresses that are no longer there: their connections can go.
+        """
+        if not addresses or set(addresses) == set(self.addresses):
+            return []
+        gone = [address for address in self.addresses if address not in addresses]
+        self.addresses = list(dict.fromkeys(addresses))
+        self._choice.shuffle(self.addresses)
+        self._next = 0
+        if self.chosen not in self.addresses:
+            self.chosen = None
+        for address in gone:
+            self._failing.pop(address, None)
+        return gone
+
+    def candidates(self, now_s: float, *, only_ready: bool = False) -> list[str]:
+        """Whom to ask, in order; each once.
+
+        Args:
+            now_s: The time, on any clock that only goes forward.
+            only_ready: Leave out who is left alone at the moment; the list may be empty then.
+        """
+        first = self._next if self.chosen is None else self.addresses.index(self.chosen)
+        turn = self.addresses[first:] + self.addresses[:first]
+        ready = [address for address in turn if self._rest_s(address, now_s) <= 0]
+        if only_ready:
+            return ready
+        return ready + sorted(set(turn) - set(ready), key=lambda address: self._rest_s(address, now_s))
+
+    def next_ready_s(self, now_s: float) -> float:
+        """How long until some server may be asked again; 0 if one may now."""
+        return max(0.0, min(self._rest_s(address, now_s) for address in self.addresses))
+
+    def answered(self, address: str) -> None:
+        """It stays the chosen one."""
+        self._failing.pop(address, None)
+        if address in self.addresses:
+            self.chosen = address
+
+    def failed(self, address: str, now_s: float) -> None:
+        """Leave it alone for a while; the one after it is next."""
+        if address not in self.addresses:
+            return
+        known = self._failing.get(address)
+        if known is not None and now_s < known.until_s:
+            return  # one outage, seen by several requests at a time
+        failures = 1 if known is None else known.failures + 1
+        self._failing[address] = _Failing(failures, now_s + self._back_off.delay_s(failures, self._choice))
+        if self.chosen in (None, address):
+            self.chosen = None
+            self._next = (self.addresses.index(address) + 1) % len(self.addresses)
+
+    def _rest_s(self, address: str, now_s: float) -> float:
+        known = self._failing.get(address)
+        return 0.0 if known is None else known.until_s - now_s

@@ -1,0 +1,124 @@
+"""What a client knows of its topics. Pure: answers go in, changes come out.
+
+A topic's publish info and subscribe info are kept only once somebody asked for them, and renewed with the route.
+
+Source (5.5.0): MQClientInstance.updateTopicRouteInfoFromNameServer, isNeedUpdateTopicRouteInfo.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clients.route.brokers import without_offline
+from clients.route.changes import RouteChange, topic_route_data_changed
+from clients.route.queues import (
+    MessageQueue,
+    TopicPublishInfo,
+    static_topic_end_points,
+    topic_publish_info,
+    topic_subscribe_info,
+)
+from schemas.route import TopicRouteData
+
+
+class Applied(NamedTuple):
+    """What an answer did. ``changed`` as RocketMQ means it: tables were renewed; ``change`` is news for listeners."""
+
+    changed: bool
+    change: RouteChange | None
+
+
+class RouteTable:
+    """Routes by topic and what follows from them.
+
+    Attributes:
+        routes: topic to its route (topicRouteTable).
+        brokers: brokerName to {brokerId: address} (brokerAddrTable).
+        missing: Topics that have a route here although the NameServer does not know them: it no longer does, or the
+            route is the default topic's.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self.routes: dict[str, TopicRouteData] = {}
+        self.brokers: dict[str, dict[int, str]] = {}
+        self.missing: set[str] = set()
+        self._publish: dict[str, TopicPublishInfo] = {}
+        self._subscribe: dict[str, frozenset[MessageQueue] | None] = {}
+        self._end_points: dict[str, dict[MessageQueue, str]] = {}
+
+    def publish_info(self, topic: str) -> TopicPublishInfo | None:
+        """Where the topic can be written; None if nobody has asked before."""
+        return self._publish.get(topic)
+
+    def want_publish_info(self, topic: str) -> None:
+        """From now on keep publish info, an empty one at first."""
+        self._publish.setdefault(topic, TopicPublishInfo())
+
+    def subscribe_info(self, topic: str) -> frozenset[MessageQueue] | None:
+        """Where the topic can be read; None if that is not known."""
+        return self._subscribe.get(topic)
+
+    def want_subscribe_info(self, topic: str) -> None:
+        """From now on keep subscribe info."""
+        self._subscribe.setdefault(topic, None)
+
+    def broker_name(self, queue: MessageQueue) -> str | None:
+        """Which broker holds a queue (getBrokerNameFromMessageQueue); None for an unknown one of a static topic."""
+        end_points = self._end_points.get(queue.topic)
+        return end_points.get(queue) if end_points else queue.broker_name
+
+    def needs_update(self, topic: str) -> bool:
+        """Whether somebody still lacks what follows from the topic's route (isNeedUpdateTopicRouteInfo)."""
+        publish = self._publish.get(topic)
+        lacks_publish = publish is not None and not publish.ok
+        return lacks_publish or (topic in self._subscribe and self._subscribe[topic] is None)
+
+    def apply(self, topic: str, route: TopicRouteData, *, is_default: bool = False) -> Applied:
+        """Take a route.
+
+        Args:
+            topic: Whose.
+            route: As the NameServer gave it.
+            is_default: It is the default topic's.
+
+        Raises:
+            OrderConfError: Its order configuration cannot be read, and somebody wants to publish. Nothing was changed.
+        """
+        old = self.routes.get(topic)
+        is_new = topic_route_data_changed(old, route)
+        renews = is_new or self.needs_update(topic)
+        publish = topic_publish_info(topic, route) if renews and topic in self._publish else None
+        is_back = topic in self.missing and not is_default
+        news = RouteChange(topic, old, route) if is_new or is_back else None
+        (self.missing.add if is_default else self.missing.discard)(topic)
+        if not renews:
+            return Applied(changed=False, change=news)
+        if publish is not None:
+            self._publish[topic] = publish
+        if topic in self._subscribe:
+            self._subscribe[topic] = topic_subscribe_info(topic, route)
+        for group in route.broker_datas:
+            self.brokers[group.broker_name] = dict(group.broker_addrs)
+        self._end_points[topic] = static_topic_end_points(topic, route)
+        self.routes[topic] = route
+        return Applied(changed=True, change=news)
+
+    def gone(self, topic: str) -> RouteChange | None:
+        """The NameServer does not know the topic: what is known stays; the first time, that is news."""
+        if topic not in self.routes or topic in self.missing:
+            return None
+        self.missing.add(topic)
+        return RouteChange(topic, self.routes[topic], None)
+
+    def forget(self, topic: str) -> None:
+        """Nobody is interested in the topic any more."""
+        self.routes.pop(topic, None)
+        self._publish.pop(topic, None)
+        self._subscribe.pop(topic, None)
+        self._end_points.pop(topic, None)
+        self.missing.discard(topic)
+
+    def clean_offline_brokers(self) -> None:
+        """Drop addresses that no route names any more (cleanOfflineBroker)."""
+        self.brokers = without_offline(self.brokers, self.routes.values())
