@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from clients.broker import cli as broker_cli
@@ -80,12 +81,51 @@ LogRetentionH = Annotated[
 DriverMemory = Annotated[
     str, typer.Option("--driver-memory", envvar="ROUTELAKE_DRIVER_MEMORY", help="Heap of the Spark driver.")
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        envvar="ROUTELAKE_CONFIG",
+        help="A RocketMQ namesrv.properties. Options and variables given explicitly win over it.",
+    ),
+]
+AllowConfigUpdate = Annotated[
+    bool,
+    typer.Option(
+        "--allow-config-update",
+        envvar="ROUTELAKE_ALLOW_CONFIG_UPDATE",
+        help="Let mqadmin updateNamesrvConfig change the live switches, for all gateways of the log.",
+    ),
+]
+FrameLimitMib = Annotated[
+    int,
+    typer.Option(
+        "--frame-limit-mib",
+        envvar="ROUTELAKE_FRAME_LIMIT_MIB",
+        min=1,
+        max=512,
+        help="Largest remoting frame, MiB. RocketMQ's is 16; 100,000 topics in one registration need about 18.",
+    ),
+]
 GatewayId = Annotated[
     str, typer.Option("--gateway-id", envvar="ROUTELAKE_GATEWAY_ID", help="Name of this gateway in the history.")
 ]
 
 _HTTP = "127.0.0.1:8080"
 _REMOTING = "127.0.0.1:9876"
+_FRAME_LIMIT_MIB = 64
+
+
+def remoting_option(context: typer.Context, given: str, config: Path | None) -> str:
+    """HOST:PORT to listen on: --remoting or its variable, else the file's, else the default."""
+    source = context.get_parameter_source("remoting")
+    if config is None or (source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")):
+        return given
+    from api.settings.namesrv import read
+    from api.settings.start import listen_address
+
+    host, port = listen_address(read(config), address(given, "--remoting"))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def log_url(data_dir: Path, url: str) -> str:
@@ -103,10 +143,14 @@ def address(text: str, option: str) -> tuple[str, int]:
 
 @app.command()
 def serve(
+    context: typer.Context,
     data_dir: DataDir = Path("data"),
     log: LogUrl = "",
     http: Http = _HTTP,
     remoting: Remoting = _REMOTING,
+    config: Config = None,
+    allow_config_update: AllowConfigUpdate = False,
+    frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     trigger_ms: TriggerMs = 0,
     shards: Shards = 2,
     history_retention_days: RetentionDays = 30,
@@ -120,10 +164,16 @@ def serve(
 
     configure("serve")
     host, port = address(http, "--http")
+    remoting = remoting_option(context, remoting, config)
     address(remoting, "--remoting")
     _writable(data_dir)
     common = ["--data-dir", str(data_dir), "--log", log_url(data_dir, log)]
-    gateway_options = ["--http", http, "--remoting", remoting, *(["--gateway-id", gateway_id] if gateway_id else [])]
+    gateway_options = [
+        *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
+        *(["--gateway-id", gateway_id] if gateway_id else []),
+        *(["--config", str(config)] if config else []),
+        *(["--allow-config-update"] if allow_config_update else []),
+    ]
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
         *("--shards", str(shards)),
@@ -145,10 +195,14 @@ def serve(
 
 @app.command()
 def gateway(
+    context: typer.Context,
     data_dir: DataDir = Path("data"),
     log: LogUrl = "",
     http: Http = _HTTP,
     remoting: Remoting = _REMOTING,
+    config: Config = None,
+    allow_config_update: AllowConfigUpdate = False,
+    frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     gateway_id: GatewayId = "",
 ) -> None:
     """Run a gateway alone: it answers from the tables and writes to the event log."""
@@ -157,19 +211,28 @@ def gateway(
     keep_pandas_out()
     from api.gateway import GatewaySettings
     from api.main import run_gateway
+    from api.settings.namesrv import NamesrvProperties, read
+    from api.settings.start import gateway_settings, remoting_settings
 
     configure("gateway")
+    properties = NamesrvProperties() if config is None else read(config)
+    for warning in properties.warnings:
+        structlog.get_logger("routelake.gateway").warning(warning)
+    listen = address(remoting_option(context, remoting, config), "--remoting")
+    bounds = remoting_settings(properties, frame_limit_mib)
     _writable(data_dir)
     settings = GatewaySettings(
-        gateway_id=gateway_id or f"{socket.gethostname()}:{address(remoting, '--remoting')[1]}",
+        gateway_id=gateway_id or f"{socket.gethostname()}:{listen[1]}",
         lake_dir=(data_dir / "lake").resolve(),
+        allow_config_update=allow_config_update,
     )
     raise typer.Exit(
         run_gateway(
-            settings,
+            gateway_settings(settings, properties, bounds, listen),
             log_url(data_dir, log),
             http=address(http, "--http"),
-            remoting=address(remoting, "--remoting"),
+            remoting=listen,
+            bounds=bounds,
         )
     )
 
