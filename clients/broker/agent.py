@@ -160,12 +160,20 @@ class BrokerAgent:
         while True:
             await asyncio.sleep(cadence.wait_ms(_steady_ms()) / 1000)
             for task in cadence.due(_steady_ms()):
-                if task is Task.HEARTBEAT:
-                    await self.heartbeat()
-                    continue
-                servers = self._failed_servers() if task is Task.RETRY else self._servers
-                await self.register_all(force=self.config.force_register or task is Task.RETRY, servers=servers)
-                cadence.registered(_steady_ms(), failures=self._failed_servers() != [])
+                try:
+                    await self._do(task)
+                except Exception:  # whatever it was, the next round must come
+                    log.exception("not done", task=task.value)
+                if task is not Task.HEARTBEAT:
+                    cadence.registered(_steady_ms(), failures=self._failed_servers() != [])
+
+    async def _do(self, task: Task) -> None:
+        if task is Task.HEARTBEAT:
+            await self.heartbeat()
+        elif task is Task.RETRY:
+            await self.register_all(force=True, servers=self._failed_servers())
+        else:
+            await self.register_all(force=self.config.force_register)
 
     def _failed_servers(self) -> list[NameServer]:
         failed = {result.address for result in self.last_results if result.error is not None}
