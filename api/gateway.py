@@ -38,6 +38,7 @@ log = structlog.get_logger("routelake.gateway")
 
 FOLD_STATUS_FILE: Final = "fold-status.json"
 _OUTCOMES_KEPT: Final = 20_000
+_REGISTERED_KEPT: Final = 100_000
 _PRUNE_WAITERS: Final = 1_000
 """From here on, waiters that have given up are dropped before another is added."""
 _BIG_REGISTRATION_TOPICS: Final = 500
@@ -76,6 +77,7 @@ class Gateway:
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
         self._gate_opens_s = 0.0
+        self._registered: dict[tuple[str, str, str], str] = {}
         self._writer = LogWriter(
             event_log, settings.gateway_id, clock_interval_s=settings.clock_interval_s, gap_s=settings.gap_s
         )
@@ -184,11 +186,24 @@ class Gateway:
         return await future
 
     async def register(self, event: RegisterBroker) -> Receipt:
-        """REGISTER_BROKER: durable when it changes nothing, else visible (or durable after the bounded wait)."""
-        if reflected(self._view, event):
-            appended = await self.append(msgspec.structs.replace(event, topic_config_table=None))
+        """REGISTER_BROKER: durable when it changes nothing, else visible (or durable after the bounded wait).
+
+        Topics are left out only if this broker's last registration here brought the same ones. The view alone cannot
+        tell: the parts of a split registration take turns, and what the fold last saw is in the view seconds later.
+        """
+        broker = (event.cluster_name, event.broker_name, event.broker_addr)
+        repeated = self._registered.get(broker) == event.topic_config_digest
+        if len(self._registered) >= _REGISTERED_KEPT:
+            self._registered.clear()
+        self._registered[broker] = event.topic_config_digest
+        known = reflected(self._view, event)
+        if known and (repeated or not event.delete_absent_topics):
+            slim = msgspec.structs.replace(event, topic_config_table=None) if repeated else event
+            appended = await self.append(slim)
             return Receipt(appended.offset, appended.event_time_ms, visible=True)
         appended = await self.append(event)
+        if known:
+            return await self._visible(appended, None)
         # Another gateway may have brought the same registration: then no epoch of our own need come.
         return await self._visible(appended, lambda view: reflected(view, event))
 
@@ -312,8 +327,8 @@ def reflected(view: RouteView, event: RegisterBroker) -> bool:
     """
     live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
     group = view.groups.get(event.broker_name)
-    if live is None or group is None:
-        return False
+    if live is None or group is None or event.delete_absent_topics:
+        return False  # (the digest says that all registered topics are there, not that no others are)
     timeout_ms = (
         DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
     )

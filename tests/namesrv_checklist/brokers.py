@@ -1,0 +1,217 @@
+"""The brokers of RocketMQ's own NameServer tests (RouteInfoManagerNewTest.BrokerBasicInfo), and a NameServer to ask.
+
+Every request goes over the wire to a gateway in this process, with the real fold and the real Delta writer behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.model import codes
+from tests.model.client import RemotingClient
+from tests.model.wire import Request, Response, parse_fastjson
+from tests.support.java import wait_until
+from tests.support.local import LocalGateway, LocalLake
+
+PREFIX = "127.0.0.1:"
+CLUSTER, BROKER, ADDR = "DefaultCluster", "broker_name", f"{PREFIX}10911"
+
+
+@dataclass(frozen=True)
+class Broker:
+    """BrokerBasicInfo: one broker and the DataVersion it will send."""
+
+    cluster: str = CLUSTER
+    name: str = BROKER
+    addr: str = ADDR
+    ha_addr: str = f"{PREFIX}20911"
+    broker_id: int = 0
+    acting: bool | None = True
+    counter: int = 1
+    timestamp: int = 1_700_000_000_000
+    zone: str | None = None
+
+    def but(self, **changes: Any) -> Broker:
+        """The same broker with other values."""
+        return replace(self, **changes)
+
+    def next_version(self) -> Broker:
+        """DataVersion.nextVersion."""
+        return replace(self, counter=self.counter + 1, timestamp=self.timestamp + 1)
+
+    @property
+    def version(self) -> dict[str, int]:
+        return {"stateVersion": 0, "timestamp": self.timestamp, "counter": self.counter}
+
+    @property
+    def header(self) -> dict[str, str]:
+        return {
+            "clusterName": self.cluster,
+            "brokerName": self.name,
+            "brokerAddr": self.addr,
+            "brokerId": str(self.broker_id),
+        }
+
+
+MASTER = Broker()
+SLAVE = Broker(broker_id=1, addr=f"{PREFIX}30911", ha_addr=f"{PREFIX}40911")
+
+
+def topic_config(topic: str, queues: int = 8, perm: int = 6, flag: int = 0, *, order: bool = False) -> dict[str, Any]:
+    """A TopicConfig."""
+    return {
+        "topicName": topic,
+        "readQueueNums": queues,
+        "writeQueueNums": queues,
+        "perm": perm,
+        "topicSysFlag": flag,
+        "order": order,
+    }
+
+
+def registration(
+    broker: Broker,
+    *topics: str | dict[str, Any],
+    base: bool = True,
+    filter_servers: tuple[str, ...] = (),
+    mappings: dict[str, Any] | None = None,
+    version: int = 513,
+    **ext: str,
+) -> Request:
+    """A REGISTER_BROKER with its crc32."""
+    configs = [topic_config(topic) if isinstance(topic, str) else topic for topic in topics]
+    if base:
+        configs.append(topic_config("baseTopic", 16))
+    wrapper = {
+        "dataVersion": broker.version,
+        "topicConfigTable": {config["topicName"]: config for config in configs},
+        "topicQueueMappingInfoMap": mappings or {},
+    }
+    body = json.dumps({"filterServerList": list(filter_servers), "topicConfigSerializeWrapper": wrapper}).encode()
+    crc32 = str(zlib.crc32(body) & 0x7FFFFFFF)
+    header = {**broker.header, "haServerAddr": broker.ha_addr, "bodyCrc32": crc32, **ext}
+    if broker.acting is not None:
+        header["enableActingMaster"] = str(broker.acting).lower()
+    if broker.zone is not None:
+        header["__ZONE_NAME"] = broker.zone
+    return Request(codes.REGISTER_BROKER, header, body, version)
+
+
+@dataclass
+class NameServer:
+    """What RocketMQ's tests call RouteInfoManager and the processors, asked over the wire."""
+
+    lake: LocalLake
+    gateway: LocalGateway
+    client: RemotingClient
+    connections: ExitStack = field(default_factory=ExitStack)
+
+    def connect(self) -> RemotingClient:
+        """A connection of its own, as a broker has."""
+        return self.connections.enter_context(self.gateway.connect())
+
+    def call(self, code: int, body: bytes = b"", **ext: str) -> Response:
+        """One request over the shared connection."""
+        return self.client.call(Request(code, ext, body), timeout_s=10)
+
+    def json(self, code: int, **ext: str) -> Any:
+        """The body of an answer that must be OK."""
+        answer = self.call(code, **ext)
+        assert answer.code == codes.SUCCESS, answer
+        return parse_fastjson(answer.body.decode())[0]
+
+    # --- brokers ---
+
+    def register(self, broker: Broker, *topics: str | dict[str, Any], **more: Any) -> Response:
+        """REGISTER_BROKER; like RocketMQ's helper it adds "baseTopic" unless told otherwise (`registration`).
+
+        Args:
+            broker: Who.
+            topics: Names or TopicConfigs.
+            more: ``over`` is the connection; the rest as `registration`.
+        """
+        over: RemotingClient = more.pop("over", None) or self.client
+        return over.call(registration(broker, *topics, **more), timeout_s=10)
+
+    def register_all(self, brokers: Iterable[Broker], *topics: str, **more: Any) -> None:
+        """Many registrations at a time."""
+        opaques = [self.client.send(registration(broker, *topics, **more)) for broker in brokers]
+        assert {self.client.receive(opaque, 20).code for opaque in opaques} == {codes.SUCCESS}
+
+    def unregister(self, broker: Broker) -> None:
+        """UNREGISTER_BROKER; done when it is answered."""
+        assert self.call(codes.UNREGISTER_BROKER, **broker.header).code == codes.SUCCESS
+
+    def register_topic(self, broker_name: str, topic: str) -> None:
+        """REGISTER_TOPIC_IN_NAMESRV of one row."""
+        row = {"brokerName": broker_name, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6}
+        body = json.dumps({"queueDatas": [row]}).encode()
+        assert self.call(codes.REGISTER_TOPIC_IN_NAMESRV, body, topic=topic).code == codes.SUCCESS
+
+    def changed(self, broker: Broker) -> bool:
+        """Whether QUERY_DATA_VERSION says that this broker's version is another one."""
+        answer = self.call(codes.QUERY_DATA_VERSION, json.dumps(broker.version).encode(), **broker.header)
+        assert answer.ext is not None
+        return answer.ext["changed"] == "true"
+
+    def data_version(self, broker: Broker) -> dict[str, int] | None:
+        """The stored DataVersion."""
+        answer = self.call(codes.QUERY_DATA_VERSION, **broker.header)
+        return json.loads(answer.body) if answer.body else None
+
+    # --- reading ---
+
+    def route(self, topic: str, **ext: str) -> dict[str, Any] | None:
+        """The route; None for TOPIC_NOT_EXIST."""
+        answer = self.call(codes.GET_ROUTEINFO_BY_TOPIC, topic=topic, **ext)
+        if answer.code == codes.TOPIC_NOT_EXIST:
+            return None
+        assert answer.code == codes.SUCCESS, answer
+        found: dict[str, Any] = parse_fastjson(answer.body.decode())[0]
+        return found
+
+    def addrs(self, topic: str) -> dict[str, str]:
+        """brokerAddrs of the only broker in a route."""
+        route = self.route(topic)
+        assert route is not None
+        (data,) = route["brokerDatas"]
+        found: dict[str, str] = data["brokerAddrs"]
+        return found
+
+    def perm(self, topic: str) -> int:
+        """perm of the only row of a route."""
+        route = self.route(topic)
+        assert route is not None
+        (row,) = route["queueDatas"]
+        return int(row["perm"])
+
+    def brokers(self, topic: str) -> set[str]:
+        """Names in a route."""
+        route = self.route(topic) or {"brokerDatas": []}
+        return {data["brokerName"] for data in route["brokerDatas"]}
+
+    def topics(self, code: int, **ext: str) -> set[str]:
+        """topicList of an answer."""
+        return set(self.json(code, **ext)["topicList"])
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for an effect that nobody answers, such as that of a lost connection."""
+        wait_until(condition, 10, "the effect", 0.005)
+
+
+@contextmanager
+def nameserver(folder: Path, **settings: Any) -> Iterator[NameServer]:
+    """A NameServer with these settings."""
+    with (
+        LocalLake(folder, liveness_interval_s=0.05) as lake,
+        lake.gateway(clock_interval_s=0.05, **settings) as gateway,
+        gateway.connect() as client,
+        ExitStack() as connections,
+    ):
+        yield NameServer(lake, gateway, client, connections)

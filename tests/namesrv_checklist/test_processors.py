@@ -1,0 +1,248 @@
+"""What RequestProcessorTest, ClusterTestRequestProcessorTest and KVConfigManagerTest assert of the request handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.model import codes
+from tests.model.wire import Request
+from tests.namesrv_checklist.brokers import MASTER, Broker, NameServer, nameserver
+from tests.support.local import LocalLake
+
+SAMPLE = Broker("cluster", "broker", "10.10.1.1", "10.10.2.1", 2333, acting=None)
+"""RequestProcessorTest.genSampleRegisterCmd."""
+WHERE = {"namespace": "namespace", "key": "key"}
+
+
+@pytest.fixture
+def ns(tmp_path: Path) -> Iterator[NameServer]:
+    with nameserver(tmp_path, allow_config_update=True) as found:
+        yield found
+
+
+# --- KV configuration ---
+
+
+def test_put_kv_config(ns: NameServer) -> None:
+    answer = ns.call(codes.PUT_KV_CONFIG, **WHERE, value="value")
+    assert (answer.code, answer.remark, answer.ext) == (codes.SUCCESS, None, None)
+    assert ns.json(codes.GET_KVLIST_BY_NAMESPACE, namespace="namespace") == {"table": {"key": "value"}}
+
+
+def test_get_kv_config_return_not_null(ns: NameServer) -> None:
+    ns.call(codes.PUT_KV_CONFIG, **WHERE, value="value")
+    answer = ns.call(codes.GET_KV_CONFIG, **WHERE)
+    assert (answer.code, answer.remark, answer.ext) == (codes.SUCCESS, None, {"value": "value"})
+
+
+def test_get_kv_config_return_null(ns: NameServer) -> None:
+    answer = ns.call(codes.GET_KV_CONFIG, **WHERE)
+    assert (answer.code, answer.ext) == (codes.QUERY_NOT_FOUND, {})
+    assert answer.remark == "No config item, Namespace: namespace Key: key"
+
+
+def test_delete_kv_config(ns: NameServer) -> None:
+    ns.call(codes.PUT_KV_CONFIG, **WHERE, value="value")
+    answer = ns.call(codes.DELETE_KV_CONFIG, **WHERE)
+    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
+    assert ns.call(codes.GET_KV_CONFIG, **WHERE).code == codes.QUERY_NOT_FOUND
+
+
+def test_delete_kv_config_of_a_namespace_that_never_was(ns: NameServer) -> None:
+    """KVConfigManagerTest.testDeleteKVConfig: deleting does not bring a namespace into being."""
+    ns.call(codes.DELETE_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="UnitTest")
+    assert ns.call(codes.GET_KVLIST_BY_NAMESPACE, namespace="ORDER_TOPIC_CONFIG").code == codes.QUERY_NOT_FOUND
+
+
+def test_get_kv_list_by_namespace(ns: NameServer) -> None:
+    assert ns.call(codes.GET_KVLIST_BY_NAMESPACE, namespace="default-namespace-1").code == codes.QUERY_NOT_FOUND
+    ns.call(codes.PUT_KV_CONFIG, namespace="default-namespace-1", key="key", value="value")
+    assert ns.json(codes.GET_KVLIST_BY_NAMESPACE, namespace="default-namespace-1") == {"table": {"key": "value"}}
+
+
+# --- configuration of the NameServer ---
+
+
+def test_update_config_path(ns: NameServer) -> None:
+    for body, code in {
+        b"enableTopicList=true": codes.SUCCESS,
+        b"configStorePath=test/path": codes.NO_PERMISSION,
+        b"kvConfigPath=test/path": codes.NO_PERMISSION,
+        b"configBlackList=test;path": codes.NO_PERMISSION,
+    }.items():
+        answer = ns.call(codes.UPDATE_NAMESRV_CONFIG, body)
+        assert answer.code == code
+        assert code == codes.SUCCESS or answer.remark == "Can not update config in black list."
+
+
+def test_update_config(ns: NameServer) -> None:
+    """A body that says nothing known: Map.toString of {key=value}."""
+    assert ns.call(codes.UPDATE_NAMESRV_CONFIG, b"{key=value}").code == codes.SUCCESS
+
+
+def test_get_config(ns: NameServer) -> None:
+    answer = ns.call(codes.GET_NAMESRV_CONFIG)
+    assert answer.code == codes.SUCCESS
+    assert b"enableTopicList=true\n" in answer.body
+
+
+# --- brokers ---
+
+
+def test_unsupported_request(ns: NameServer) -> None:
+    answer = ns.call(30_999)
+    assert answer.code == codes.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == " request type 30999 not supported"
+
+
+@pytest.mark.parametrize("version", [513, 100])
+def test_register_broker(ns: NameServer, version: int) -> None:
+    """With the crc32 of its body; version 100 is the oldest kind that brings filter servers."""
+    answer = ns.register(SAMPLE, "unit-test1", "unit-test2", base=False, version=version, filter_servers=("f:1",))
+    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
+    table = ns.json(codes.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"]
+    assert table["broker"]["brokerAddrs"] == {"2333": "10.10.1.1"}
+
+
+def test_register_broker_with_a_wrong_crc32(ns: NameServer) -> None:
+    answer = ns.register(SAMPLE, "unit-test1", "unit-test2", bodyCrc32="1")
+    assert (answer.code, answer.remark) == (codes.SYSTEM_ERROR, "crc32 not match")
+    assert ns.json(codes.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"] == {}
+
+
+def test_unregister_broker(ns: NameServer) -> None:
+    """RocketMQ answers before it acts, and its test looks at once; here it is done when it is answered."""
+    ns.register(MASTER, "T")
+    ns.register(SAMPLE, "unit-test1", "unit-test2")
+    answer = ns.call(codes.UNREGISTER_BROKER, **SAMPLE.header)
+    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
+    assert set(ns.json(codes.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"]) == {MASTER.name}
+
+
+def test_query_data_version(ns: NameServer) -> None:
+    answer = ns.call(codes.QUERY_DATA_VERSION, **SAMPLE.header)
+    assert (answer.code, answer.ext, answer.body) == (codes.SUCCESS, {"changed": "true"}, b"")
+
+
+def test_get_broker_member_group(ns: NameServer) -> None:
+    ns.register(SAMPLE, "unit-test1", "unit-test2")
+    group = ns.json(codes.GET_BROKER_MEMBER_GROUP, **SAMPLE.header)["brokerMemberGroup"]
+    assert group == {"brokerAddrs": {"2333": "10.10.1.1"}, "brokerName": "broker", "cluster": "cluster"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_broker_heartbeat(ns: NameServer, known: bool) -> None:
+    if known:
+        ns.register(SAMPLE, "unit-test1", "unit-test2")
+    answer = ns.call(codes.BROKER_HEARTBEAT, **SAMPLE.header)
+    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [(codes.ADD_WRITE_PERM_OF_BROKER, "addTopicCount"), (codes.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount")],
+)
+def test_write_perm_of_broker(ns: NameServer, code: int, count: str) -> None:
+    ns.register(MASTER, "T")
+    for name, rows in ((MASTER.name, "2"), ("another", "0")):
+        answer = ns.call(code, brokerName=name)
+        assert (answer.code, answer.ext) == (codes.SUCCESS, {count: rows})
+
+
+def test_delete_topic_in_namesrv(ns: NameServer) -> None:
+    assert ns.call(codes.DELETE_TOPIC_IN_NAMESRV, topic="never there").code == codes.SUCCESS
+
+
+def test_get_route_info_by_topic(ns: NameServer) -> None:
+    ns.register(MASTER, "unit-test0")
+    assert ns.call(codes.GET_ROUTEINFO_BY_TOPIC, topic="unit-test0").code == codes.SUCCESS
+    answer = ns.call(codes.GET_ROUTEINFO_BY_TOPIC, topic="test")
+    assert (answer.code, answer.body) == (codes.TOPIC_NOT_EXIST, b"")
+    assert (answer.remark or "").startswith("No topic route info in name server for the topic: test\n")
+
+
+def test_get_route_info_without_a_topic(ns: NameServer) -> None:
+    """ClusterTestRequestProcessorTest.testGetRouteInfoByTopic, as the ordinary processor answers it."""
+    answer = ns.call(codes.GET_ROUTEINFO_BY_TOPIC)
+    assert (answer.code, answer.body) == (codes.TOPIC_NOT_EXIST, b"")
+    assert "topic: null" in (answer.remark or "")
+
+
+# --- topic lists ---
+
+
+def test_get_all_topic_list(ns: NameServer) -> None:
+    assert ns.call(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == codes.SUCCESS
+    ns.call(codes.UPDATE_NAMESRV_CONFIG, b"enableAllTopicList=false")
+    answer = ns.call(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert (answer.code, answer.remark, answer.body) == (codes.SYSTEM_ERROR, "disable", b"")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        codes.GET_TOPICS_BY_CLUSTER,
+        codes.GET_UNIT_TOPIC_LIST,
+        codes.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        codes.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+        codes.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+    ],
+)
+def test_topic_lists(ns: NameServer, code: int) -> None:
+    """All but the list of system topics can be switched off."""
+    assert ns.json(code, cluster="default-cluster") == {"topicList": []}
+    ns.call(codes.UPDATE_NAMESRV_CONFIG, b"enableTopicList=false")
+    answer = ns.call(code, cluster="default-cluster")
+    if code == codes.GET_SYSTEM_TOPIC_LIST_FROM_NS:
+        assert answer.code == codes.SUCCESS
+    else:
+        assert (answer.code, answer.remark, answer.body) == (codes.SYSTEM_ERROR, "disable", b"")
+
+
+# --- needWaitForService ---
+
+
+def route_code(ns: NameServer) -> tuple[int, str | None]:
+    answer = ns.call(codes.GET_ROUTEINFO_BY_TOPIC, topic="T")
+    return answer.code, answer.remark
+
+
+def test_namesrv_ready(tmp_path: Path) -> None:
+    with nameserver(tmp_path, need_wait_for_service=True, wait_seconds_for_service=0) as ns:
+        ns.register(MASTER, "T")
+        assert route_code(ns) == (codes.SUCCESS, None)
+
+
+def test_namesrv_no_need_wait_for_service(tmp_path: Path) -> None:
+    with nameserver(tmp_path, need_wait_for_service=False, wait_seconds_for_service=45) as ns:
+        ns.register(MASTER, "T")
+        assert route_code(ns) == (codes.SUCCESS, None)
+
+
+def test_namesrv_not_ready(tmp_path: Path) -> None:
+    """Only routes wait; everything else is answered."""
+    with nameserver(tmp_path, need_wait_for_service=True) as ns:
+        ns.register(MASTER, "T")
+        assert route_code(ns) == (codes.SYSTEM_ERROR, "name server not ready")
+        assert ns.topics(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"T", "baseTopic"}
+        assert set(ns.json(codes.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"]) == {MASTER.name}
+
+
+def test_namesrv_becomes_ready(tmp_path: Path) -> None:
+    with nameserver(tmp_path, need_wait_for_service=True, wait_seconds_for_service=1) as ns:
+        ns.register(MASTER, "T")
+        assert route_code(ns) == (codes.SYSTEM_ERROR, "name server not ready")
+        ns.until(lambda: route_code(ns) == (codes.SUCCESS, None))
+
+
+def test_a_lake_that_holds_routes_needs_no_waiting(tmp_path: Path) -> None:
+    """Unlike a NameServer, a gateway that starts knows the routes; only over an empty lake there is a reason to wait."""
+    with LocalLake(tmp_path) as lake:
+        with lake.gateway() as gateway, gateway.connect() as client:
+            NameServer(lake, gateway, client).register(MASTER, "T")
+        with lake.gateway(need_wait_for_service=True) as gateway, gateway.connect() as client:
+            answer = client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}))
+            assert answer.code == codes.SUCCESS
