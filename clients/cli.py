@@ -14,6 +14,7 @@ from typing import Annotated
 import structlog
 import typer
 
+from clients.admin.lazy import admin
 from clients.broker import cli as broker_cli
 from deploy.logs import configure
 from schemas.errors import RoutelakeError, SetupError
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(admin, name="admin")
 
 DataDir = Annotated[
     Path,

@@ -1,0 +1,1 @@
+"""`routelake admin`: mqadmin's commands about topics, brokers and NameServers, and `compare`. See docs/admin.md."""

@@ -1,0 +1,144 @@
+"""What the answers to mqadmin's requests say. Pure.
+
+Every function raises `AnswerBodyError` for a body that is not what it should be.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.body.TopicList, KVTable, GroupList,
+org.apache.rocketmq.remoting.protocol.admin.TopicStatsTable, TopicOffset, MixAll.string2Properties.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, TypeVar
+
+import msgspec
+
+from clients.route.queues import MessageQueue
+from schemas.errors import RoutelakeError
+from schemas.rocketmq_json import decode, decode_cluster_info, decode_topic_route
+from schemas.route import ClusterInfo, TopicRouteData
+
+T = TypeVar("T")
+
+
+class AnswerBodyError(RoutelakeError):
+    """An answer with SUCCESS whose body makes no sense."""
+
+
+class TopicOffset(msgspec.Struct, frozen=True, rename="camel"):
+    """One queue's offsets; ``last_update_timestamp`` is milliseconds since the epoch, 0 for never."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStats(msgspec.Struct, frozen=True):
+    """A topic on one broker (TopicStatsTable); ``topic_put_tps`` is messages per second."""
+
+    offsets: dict[MessageQueue, TopicOffset]
+    topic_put_tps: float
+
+
+class _TopicList(msgspec.Struct, rename="camel"):
+    topic_list: list[str]
+
+
+class _GroupList(msgspec.Struct, rename="camel"):
+    group_list: list[str]
+
+
+class _KVTable(msgspec.Struct, rename="camel"):
+    table: dict[str, str]
+
+
+_topic_list = msgspec.json.Decoder(_TopicList)
+_group_list = msgspec.json.Decoder(_GroupList)
+_kv_table = msgspec.json.Decoder(_KVTable)
+
+
+def topic_route(body: bytes) -> TopicRouteData:
+    """The answer to GET_ROUTEINFO_BY_TOPIC."""
+    try:
+        return decode_topic_route(body)
+    except (ValueError, RecursionError) as error:
+        raise AnswerBodyError(f"the answer is no route: {error}") from error
+
+
+def cluster_info(body: bytes) -> ClusterInfo:
+    """The answer to GET_BROKER_CLUSTER_INFO."""
+    try:
+        return decode_cluster_info(body)
+    except (ValueError, RecursionError) as error:
+        raise AnswerBodyError(f"the answer is no cluster info: {error}") from error
+
+
+def topic_list(body: bytes) -> list[str]:
+    """The answer to GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+    return _decode(body, _topic_list, "topic list").topic_list
+
+
+def group_list(body: bytes) -> list[str]:
+    """The answer to QUERY_TOPIC_CONSUME_BY_WHO."""
+    return _decode(body, _group_list, "group list").group_list
+
+
+def kv_table(body: bytes) -> dict[str, str]:
+    """The answer to GET_BROKER_RUNTIME_INFO."""
+    return _decode(body, _kv_table, "table").table
+
+
+def properties(body: bytes) -> dict[str, str]:
+    """The answer to GET_NAMESRV_CONFIG: ``key=value`` lines, in their order."""
+    lines = (line.strip() for line in body.decode("utf-8", "replace").splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", "!")))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _decode(body: bytes, decoder: msgspec.json.Decoder[T], what: str) -> T:
+    try:
+        return decode(body, decoder)
+    except (ValueError, RecursionError) as error:
+        raise AnswerBodyError(f"the answer is no {what}: {error}") from error
+
+
+# --- TopicStatsTable: a map whose keys are objects, which is not JSON ---
+
+_OFFSET_TABLE: Final = '"offsetTable":{'
+_json = json.JSONDecoder()
+
+
+class _Queue(msgspec.Struct, rename="camel"):
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+def topic_stats(body: bytes) -> TopicStats:
+    """The answer to GET_TOPIC_STATS_INFO: ``{"offsetTable":{{"brokerName":…}:{"maxOffset":…},…},"topicPutTps":0.0}``.
+
+    fastjson writes the MessageQueue keys as objects, or as text that holds such an object.
+    """
+    try:
+        text = body.decode()
+        before, found, rest = text.partition(_OFFSET_TABLE)
+        offsets, end = _read_offsets(rest) if found else ({}, 0)
+        others = _json.decode(f"{before}{_OFFSET_TABLE}}}{rest[end:]}" if found else text)
+        return TopicStats(offsets, msgspec.convert(others.get("topicPutTps", 0.0), float))
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise AnswerBodyError(f"the answer is no topic stats: {error}") from error
+
+
+def _read_offsets(text: str) -> tuple[dict[MessageQueue, TopicOffset], int]:
+    """The pairs up to the closing brace, and where what follows it starts. Raises ValueError."""
+    offsets: dict[MessageQueue, TopicOffset] = {}
+    at = 0
+    while text[at : at + 1] != "}":
+        key, at = _json.raw_decode(text, at)
+        queue = msgspec.convert(_json.decode(key) if isinstance(key, str) else key, _Queue)
+        if text[at : at + 1] != ":":
+            raise ValueError("no value for a queue")
+        value, at = _json.raw_decode(text, at + 1)
+        offsets[MessageQueue(queue.topic, queue.broker_name, queue.queue_id)] = msgspec.convert(value, TopicOffset)
+        at += text[at : at + 1] == ","
+    return offsets, at + 1

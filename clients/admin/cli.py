@@ -1,0 +1,11 @@
+"""All sub-commands of `routelake admin`, in the order in which its help lists them."""
+
+from __future__ import annotations
+
+import typer
+
+from clients.admin import cluster_commands, compare_command, kv_commands, namesrv_commands, topic_commands, topic_views
+
+app = typer.Typer()
+for family in (topic_commands, topic_views, cluster_commands, kv_commands, namesrv_commands, compare_command):
+    family.register(app)

@@ -1,0 +1,43 @@
+"""The order in which Java's HashMap and HashSet give back their keys. Pure.
+
+Stock mqadmin visits the brokers of a cluster, and joins order configurations and attributes, in this order. Sending the
+same requests means to follow it.
+
+Sources: java.util.HashMap (hash, resize, DEFAULT_LOAD_FACTOR), java.lang.String.hashCode, java.lang.Long.hashCode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+K = TypeVar("K", str, int)
+
+_INITIAL_CAPACITY: Final = 16
+
+
+def hash_order(keys: Iterable[K]) -> list[K]:
+    """The keys of a HashMap that was filled one by one.
+
+    Args:
+        keys: Text or longs from zero up, in the order of insertion; a repeated one counts once.
+    """
+    unique = list(dict.fromkeys(keys))
+    capacity = _INITIAL_CAPACITY
+    while len(unique) * 4 > capacity * 3:
+        capacity *= 2
+    # Keys of one bucket keep the order of insertion, also when the table grows; sorted() is stable.
+    return sorted(unique, key=lambda key: _spread(key) & (capacity - 1))
+
+
+def _spread(key: str | int) -> int:
+    hashed = (key ^ (key >> 32)) & 0xFFFFFFFF if isinstance(key, int) else _string_hash(key)
+    return hashed ^ (hashed >> 16)
+
+
+def _string_hash(text: str) -> int:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for at in range(0, len(raw), 2):
+        hashed = (31 * hashed + int.from_bytes(raw[at : at + 2], "big")) & 0xFFFFFFFF
+    return hashed

@@ -1,0 +1,80 @@
+"""updateOrderConf, updateKvConfig, deleteKvConfig.
+
+Sources (5.5.0): org.apache.rocketmq.tools.command.topic.UpdateOrderConfCommand,
+org.apache.rocketmq.tools.command.namesrv.UpdateKvConfigCommand, DeleteKvConfigCommand.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from clients.admin import requests, values
+from clients.admin.command import command
+from clients.admin.report import Report
+from clients.admin.session import Admin
+from schemas.errors import RoutelakeError, SetupError
+from schemas.kv import ORDER_TOPIC_CONFIG
+
+Namespace = Annotated[str, typer.Option("-s", "--namespace", help="Namespace.")]
+Key = Annotated[str, typer.Option("-k", "--key", help="Key.")]
+
+
+class Method(StrEnum):
+    """What to do with an order configuration."""
+
+    PUT = "put"
+    GET = "get"
+    DELETE = "delete"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "updateOrderConf")(update_order_conf)
+    command(app, "updateKvConfig")(update_kv_config)
+    command(app, "deleteKvConfig")(delete_kv_config)
+
+
+async def update_order_conf(
+    admin: Admin,
+    topic: Annotated[str, typer.Option("-t", "--topic", help="Topic name.")],
+    method: Annotated[Method, typer.Option("-m", "--method", help="What to do.")],
+    order_conf: Annotated[str | None, typer.Option("-v", "--orderConf", help="broker-a:4;broker-b:4, for put.")] = None,
+) -> Report:
+    """Put, get or delete a topic's order configuration."""
+    topic = values.not_blank(topic, "-t")
+    if method is Method.PUT:
+        if order_conf is None or not order_conf.strip():
+            raise SetupError("-m put needs the order configuration: -v 'broker-a:4;broker-b:4'")
+        await admin.change_each_name_server(requests.put_order_conf(topic, order_conf.strip()))
+        return Report()
+    if method is Method.DELETE:
+        await admin.change_each_name_server(requests.delete_kv_config(ORDER_TOPIC_CONFIG, topic))
+        return Report()
+    found = await admin.order_conf(topic)
+    if found is None:
+        raise RoutelakeError(f"{topic} has no order configuration")
+    return Report(lines=[found], data={"topic": topic, "orderConf": found})
+
+
+async def update_kv_config(
+    admin: Admin,
+    namespace: Namespace,
+    key: Key,
+    value: Annotated[str, typer.Option("-v", "--value", help="Value.")],
+) -> Report:
+    """Create or change a KV pair on every NameServer."""
+    request = requests.put_kv_config(
+        values.not_blank(namespace, "-s"), values.not_blank(key, "-k"), values.not_blank(value, "-v")
+    )
+    await admin.change_each_name_server(request)
+    return Report()
+
+
+async def delete_kv_config(admin: Admin, namespace: Namespace, key: Key) -> Report:
+    """Delete a KV pair from every NameServer."""
+    request = requests.delete_kv_config(values.not_blank(namespace, "-s"), values.not_blank(key, "-k"))
+    await admin.change_each_name_server(request)
+    return Report()

@@ -1,0 +1,65 @@
+"""wipeWritePerm, addWritePerm, getNamesrvConfig, updateNamesrvConfig.
+
+Sources (5.5.0): org.apache.rocketmq.tools.command.namesrv.WipeWritePermSubCommand, AddWritePermSubCommand,
+GetNamesrvConfigCommand, UpdateNamesrvConfigCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from clients.admin import answers, requests, values
+from clients.admin.command import command
+from clients.admin.report import Report
+from clients.admin.session import Admin
+
+BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "wipeWritePerm")(wipe_write_perm)
+    command(app, "addWritePerm")(add_write_perm)
+    command(app, "getNamesrvConfig")(get_namesrv_config)
+    command(app, "updateNamesrvConfig")(update_namesrv_config)
+
+
+async def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
+    """Take the write permission from all topics of a broker, on every NameServer."""
+    request = requests.wipe_write_perm(values.not_blank(broker_name, "-b"))
+    await admin.change_each_name_server(request, lambda answer: f"{answer.ext('wipeTopicCount')} topics")
+    return Report()
+
+
+async def add_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
+    """Give permission 6 to all topics of a broker, on every NameServer."""
+    request = requests.add_write_perm(values.not_blank(broker_name, "-b"))
+    await admin.change_each_name_server(request, lambda answer: f"{answer.ext('addTopicCount')} topics")
+    return Report()
+
+
+async def get_namesrv_config(admin: Admin) -> Report:
+    """Show the configuration of every NameServer."""
+    configs = {
+        server.address: answers.properties(answer.body)
+        for server, answer in await admin.read_each(admin.name_servers, requests.get_namesrv_config())
+        if answer is not None
+    }
+    keys = list(dict.fromkeys(key for config in configs.values() for key in config))
+    rows: list[Sequence[object]] = [(key, *(config.get(key, "-") for config in configs.values())) for key in keys]
+    return Report(tables=[(("Key", *configs), rows)] if configs else [], data=configs)
+
+
+async def update_namesrv_config(
+    admin: Admin,
+    key: Annotated[str, typer.Option("-k", "--key", help="Key.")],
+    value: Annotated[str, typer.Option("-v", "--value", help="Value.")],
+) -> Report:
+    """Change one setting on every NameServer."""
+    await admin.change_each_name_server(
+        requests.update_namesrv_config(values.one_line(key, "-k"), values.one_line(value, "-v"))
+    )
+    return Report()

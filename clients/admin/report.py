@@ -1,0 +1,180 @@
+"""What a command shows: tables and lines for people, one JSON document for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH_OF_A_FILE: Final = 500
+"""Columns when standard output is no terminal: nothing is folded that somebody may grep."""
+
+
+class Output(StrEnum):
+    """How a command shows its result."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Status(StrEnum):
+    """How a request to one server ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+    WOULD_SEND = "would be sent"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened at one server. ``name`` is a brokerName or "NameServer"; ``request`` a RequestCode's name."""
+
+    name: str
+    address: str
+    request: str
+    status: Status
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request of a dry run; ``sent`` is False for one that would have changed something."""
+
+    name: str
+    address: str
+    code: int
+    request: str
+    ext_fields: dict[str, str]
+    body: str
+    sent: bool
+
+
+@dataclass
+class Report:
+    """A command's result.
+
+    Attributes:
+        tables: (column titles, rows) for people.
+        lines: For people, below the tables.
+        data: For scripts; None when the outcomes say everything.
+        failed: Whether the command did not do what it was asked, though every server answered.
+    """
+
+    tables: list[tuple[Sequence[str], list[Sequence[object]]]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    data: object = None
+    failed: bool = False
+
+
+def warn(message: str) -> None:
+    """One line on standard error."""
+    print(f"routelake: {message}", file=sys.stderr)
+
+
+def show_report(report: Report, outcomes: Sequence[Outcome], output: Output) -> None:
+    """Write a result to standard output."""
+    if output is Output.JSON:
+        write_json(_document(report, outcomes))
+        return
+    for titles, rows in report.tables:
+        write_table(titles, rows)
+    for line in report.lines:
+        print(line)
+    if outcomes:
+        write_table(
+            ("Server", "Address", "Request", "Outcome", "Detail"),
+            [(one.name, one.address, one.request, one.status, one.detail) for one in outcomes],
+        )
+        print(summary(outcomes))
+
+
+def _document(report: Report, outcomes: Sequence[Outcome]) -> object:
+    """The data alone; with outcomes an object of "outcomes" and, if there is any, "result"."""
+    if not outcomes:
+        return report.data
+    listed = list(map(_outcome_document, outcomes))
+    return {"outcomes": listed} if report.data is None else {"outcomes": listed, "result": report.data}
+
+
+def _outcome_document(one: Outcome) -> dict[str, str]:
+    return {
+        "server": one.name,
+        "address": one.address,
+        "request": one.request,
+        "status": str(one.status),
+        "detail": one.detail,
+    }
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """One line: ``50 requests: 49 done, 1 failed (broker-g 10.0.0.7:10911).``."""
+    parts = []
+    for status in Status:
+        of_it = [one for one in outcomes if one.status is status]
+        if of_it:
+            names = ", ".join(f"{one.name} {one.address}" for one in of_it)
+            expected = status in (Status.DONE, Status.WOULD_SEND)
+            parts.append(f"{len(of_it)} {status}" if expected else f"{len(of_it)} {status} ({names})")
+    return f"{len(outcomes)} request{'s' * (len(outcomes) != 1)}: {', '.join(parts)}."
+
+
+def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: Output) -> None:
+    """Write the requests of a dry run to standard output, and what already failed in it."""
+    if output is Output.JSON:
+        listed = [
+            {
+                "server": one.name,
+                "address": one.address,
+                "code": one.code,
+                "request": one.request,
+                "extFields": one.ext_fields,
+                "body": one.body,
+                "sent": one.sent,
+            }
+            for one in requests
+        ]
+        failed = {"failures": list(map(_outcome_document, failures))} if failures else {}
+        write_json({"dryRun": True, "requests": listed, **failed})
+        return
+    write_table(
+        ("#", "Server", "Address", "Code", "Request", "Header", "Body", "Sent"),
+        [
+            (
+                at,
+                one.name,
+                one.address,
+                one.code,
+                one.request,
+                " ".join(f"{key}={value}" for key, value in one.ext_fields.items()),
+                one.body.rstrip("\n"),
+                "yes, it only reads" if one.sent else "no",
+            )
+            for at, one in enumerate(requests, 1)
+        ],
+    )
+    for one in failures:
+        print(f"{one.name} {one.address}: {one.request} {one.status}: {one.detail}")
+    print("Dry run: nothing was changed.")
+
+
+def write_json(document: object) -> None:
+    """One document, indented, on standard output."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def write_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table on standard output; text stands as it is, without markup."""
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDTH_OF_A_FILE
+    table = Table(*titles)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console.print(table)
