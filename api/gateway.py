@@ -196,14 +196,11 @@ class Gateway:
         if len(self._registered) >= _REGISTERED_KEPT:
             self._registered.clear()
         self._registered[broker] = event.topic_config_digest
-        known = reflected(self._view, event)
-        if known and (repeated or not event.delete_absent_topics):
+        if reflected(self._view, event):
             slim = msgspec.structs.replace(event, topic_config_table=None) if repeated else event
             appended = await self.append(slim)
             return Receipt(appended.offset, appended.event_time_ms, visible=True)
         appended = await self.append(event)
-        if known:
-            return await self._visible(appended, None)
         # Another gateway may have brought the same registration: then no epoch of our own need come.
         return await self._visible(appended, lambda view: reflected(view, event))
 

@@ -127,7 +127,7 @@ class NameServerHandler:
         """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
         bound = self._bound.pop(connection.id, None)
         if bound and not self._stopping:
-            task = asyncio.create_task(self._unbind(connection, list(bound)))
+            task = asyncio.create_task(self._unbind(connection, sorted(bound)))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

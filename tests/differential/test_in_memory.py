@@ -54,6 +54,8 @@ async def play(history: list[Step], settings: Settings) -> int:
             await server.advance(now_ms)
         elif isinstance(step, CloseChannel):
             model.tick(now_ms)
+            if order_matters(model, step.channel):
+                continue
             model.lose_connection(step.channel)
             await server.close_channel(step.channel, now_ms)
         else:
@@ -64,6 +66,13 @@ async def play(history: list[Step], settings: Settings) -> int:
         if request.code in REQUEST_CODES and request.code != codes.QUERY_DATA_VERSION:
             await compare(request, "admin")
     return compared
+
+
+def order_matters(model: DeliberateModel, channel: str) -> bool:
+    """Whether one broker name in two clusters loses both addresses at once: RocketMQ takes them in hash order."""
+    bound = [key for key, live in model.tables.broker_live_table.items() if live.channel == channel]
+    names = [group.broker_name for key in bound for group, _ in model.tables.groups_of(key)]
+    return len(names) > len(set(names)) or len(names) != len(bound)
 
 
 def disagrees(settings: Settings, history: list[Step]) -> bool:
