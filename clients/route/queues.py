@@ -123,8 +123,7 @@ def static_topic_end_points(topic: str, route: TopicRouteData) -> dict[MessageQu
     scopes: dict[str, list[TopicQueueMappingInfo]] = {}
     mappings: Mapping[str, TopicQueueMappingInfo] = route.topic_queue_mapping_by_broker or {}
     for _, info in sorted(mappings.items()):
-        if info.scope is not None:
-            scopes.setdefault(info.scope, []).append(info)
+        scopes.setdefault(METADATA_SCOPE_GLOBAL if info.scope is None else info.scope, []).append(info)
     found: dict[MessageQueue, str] = {}
     for scope, infos in sorted(scopes.items()):
         holder: dict[int, TopicQueueMappingInfo] = {}
