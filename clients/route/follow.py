@@ -78,6 +78,7 @@ class Followers:
         settings = self._settings
         early_s = 0.0
         if name not in self._cache.heard:  # the first question was not answered
+            await asyncio.sleep(settings.back_off.initial_s)
             await self._ask(name, 0.0)
         while True:
             if self._may_wait(name):
