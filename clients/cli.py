@@ -14,6 +14,7 @@ from typing import Annotated
 import structlog
 import typer
 
+from clients import kv_import
 from clients.admin.lazy import admin
 from clients.broker import cli as broker_cli
 from deploy.logs import configure
@@ -321,6 +322,7 @@ def _guarded(run: object) -> int:
 
 
 broker_cli.register(app)
+kv_import.register(app)
 
 
 def main() -> None:
