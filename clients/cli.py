@@ -17,6 +17,7 @@ import typer
 from clients import kv_import
 from clients.admin.lazy import admin
 from clients.broker import cli as broker_cli
+from clients.route import cli as route_cli
 from deploy.logs import configure
 from schemas.errors import RoutelakeError, SetupError
 
@@ -323,6 +324,7 @@ def _guarded(run: object) -> int:
 
 broker_cli.register(app)
 kv_import.register(app)
+route_cli.register(app)
 
 
 def main() -> None:

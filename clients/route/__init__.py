@@ -17,5 +17,5 @@ Read in this order::
     client.py       RouteClient: all of it, on asyncio
     caller.py       Caller: chooses queues for one sender
     blocking.py     BlockingRouteClient: the same for plain threads
-    cli.py          `routelake route`
+    cli.py, show.py `routelake route`
 """

@@ -1,0 +1,104 @@
+"""What `routelake route` prints."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from clients.route.changes import RouteChange
+from clients.route.client import RouteClient
+from clients.route.queues import static_topic_end_points
+from clients.route.settings import RouteSettings
+from schemas.broker import MASTER_ID, PERM_READ, PERM_WRITE
+from schemas.errors import SetupError
+from schemas.rocketmq_json import encode_topic_route
+from schemas.route import TopicRouteData
+
+
+def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch: bool, as_json: bool) -> int:
+    """Print a topic's route; with ``watch`` until the person stops it. Returns the exit code.
+
+    Raises:
+        SetupError: An empty topic, an address that is none.
+        NoRouteError: The NameServer does not know the topic.
+        ClientError: No NameServer answered.
+    """
+    if not topic.strip():
+        raise SetupError("TOPIC is empty: name the topic whose route to show")
+    try:
+        asyncio.run(_show(topic, namesrv_addr, settings, watch=watch, as_json=as_json))
+    except KeyboardInterrupt:
+        return 0 if watch else 130
+    return 0
+
+
+async def _show(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch: bool, as_json: bool) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    async with RouteClient(namesrv_addr, settings) as client:
+        if not watch:
+            route = await client.route(topic)
+            if as_json:
+                _write(encode_topic_route(route, numeric_keys=False))
+            else:
+                console.print(as_table(client.with_namespace(topic), route, client.name_server))
+            return
+        async for change in client.watch(topic):
+            time = datetime.now(UTC)
+            if as_json:
+                _write(_line(time, change))
+            else:
+                console.print(Text(f"{time:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z", style="bold"))
+                console.print(as_table(change.topic, change.new, client.name_server))
+
+
+def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) -> RenderableType:
+    """A route for a person: a line for each broker group, and what else there is."""
+    if route is None:
+        return Text(f"{topic} is not known to {name_server}\n")
+    rows = {row.broker_name: row for row in route.queue_datas}
+    table = Table(title=f"{topic}, from {name_server}", title_justify="left", box=None, padding=(0, 3, 0, 0))
+    for name in ("broker", "cluster", "perm", "write", "read", "master", "slaves"):
+        table.add_column(name, justify="right" if name in ("write", "read") else "left", no_wrap=True)
+    groups = {group.broker_name: group for group in route.broker_datas}
+    for name in sorted(rows | groups):
+        row, group = rows.get(name), groups.get(name)
+        addrs = {} if group is None else group.broker_addrs
+        table.add_row(
+            name,
+            "-" if group is None else group.cluster,
+            "-" if row is None else perm_text(row.perm),
+            "-" if row is None else str(row.write_queue_nums),
+            "-" if row is None else str(row.read_queue_nums),
+            addrs.get(MASTER_ID, "none"),
+            " ".join(f"{number}={addr}" for number, addr in sorted(addrs.items()) if number != MASTER_ID) or "-",
+        )
+    beside = []
+    if route.order_topic_conf is not None:
+        beside.append(f"order configuration: {route.order_topic_conf}")
+    beside += [
+        f"logical queue {queue.broker_name} {queue.queue_id}: on {holder}"
+        for queue, holder in static_topic_end_points(topic, route).items()
+    ]
+    beside += [f"filter servers of {addr}: {' '.join(servers)}" for addr, servers in route.filter_server_table.items()]
+    return Group(table, Text("\n".join([*beside, ""])))
+
+
+def perm_text(perm: int) -> str:
+    """``RW`` with a dash for what is missing (PermName.perm2String)."""
+    return ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-")
+
+
+def _line(time: datetime, change: RouteChange) -> bytes:
+    route = msgspec.Raw(b"null" if change.new is None else encode_topic_route(change.new, numeric_keys=False))
+    return msgspec.json.encode({"time": time, "topic": change.topic, "route": route})
+
+
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,312 @@
+"""The route client and routelake itself, over HTTP and remoting: the same objects, changes without a poll, a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
+from clients.route.changes import RouteChange
+from clients.route.client import RouteClient
+from clients.route.http import HttpTransport
+from clients.route.nameservers import BackOff
+from clients.route.settings import RouteSettings
+from clients.route.transport import RouteAnswer
+from schemas.codes import ResponseCode
+from tests.api.http.doors import broker
+from tests.clients.route.live import LiveRoutelake, ToldNameServer, run, until
+from tests.support.java import free_port
+
+SOON_S = 0.5
+QUICK = RouteSettings(back_off=BackOff(0.05, 0.2))
+
+
+async def register(lake: LiveRoutelake, name: str, *topics: str, **more: Any) -> None:
+    """Register a broker; it is visible when this returns. One topic alone may not create a broker."""
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+        body = broker(name, topics=(*topics, "TBW102"), **more)
+        answer = await http.post(f"{lake.http_url}/v1/brokers/register", json=body)
+    assert answer.status_code == 200, answer.text
+
+
+async def delete(lake: LiveRoutelake, topic: str) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+        assert (await http.delete(f"{lake.http_url}/v1/topics/{topic}")).status_code == 200
+
+
+class Heard:
+    """Changes and when they came."""
+
+    def __init__(self, client: RouteClient, topic: str) -> None:
+        self.changes: list[RouteChange] = []
+        self._arrived = asyncio.Event()
+        client.listen(self._hear, topic)
+
+    def _hear(self, change: RouteChange) -> None:
+        self.changes.append(change)
+        self._arrived.set()
+
+    async def next(self, timeout_s: float = 10.0) -> RouteChange:
+        async with asyncio.timeout(timeout_s):
+            await self._arrived.wait()
+        self._arrived.clear()
+        return self.changes[-1]
+
+
+def test_http_and_remoting_give_the_same_objects(lake: LiveRoutelake) -> None:
+    async def work() -> None:
+        await register(lake, "same-a", "same", host=1)
+        await register(lake, "same-b", "same", host=2)
+        async with RouteClient(lake.http_url) as http, RouteClient(lake.namesrv_addr) as remoting:
+            assert await http.route("same") == await remoting.route("same")
+            assert await http.publish_queues("same") == await remoting.publish_queues("same")
+            assert await http.subscribe_queues("same") == await remoting.subscribe_queues("same")
+            assert len(await http.publish_queues("not-there-yet")) == 4 * 2  # TBW102 of two brokers, clamped
+
+    run(work())
+
+
+def test_a_change_arrives_without_a_poll(lake: LiveRoutelake) -> None:
+    async def work() -> None:
+        await register(lake, "quick-a", "quick", host=11)
+        async with RouteClient(lake.http_url) as client:
+            heard = Heard(client, "quick")
+            await client.publish_queues("quick")
+            assert (await heard.next()).old is None
+            await until(lambda: lake.app.door.watch.waiting >= 1)
+            took = []
+            for host in (12, 13, 14):
+                begin = time.monotonic()
+                await register(lake, f"quick-{host}", "quick", host=host)
+                change = await heard.next()
+                took.append(time.monotonic() - begin)
+                assert change.new is not None
+                assert len(change.new.broker_datas) == host - 10
+                assert len(await client.publish_queues("quick")) == 8 * (host - 10)
+            assert max(took) < SOON_S, took
+
+    run(work())
+
+
+def test_a_topic_that_comes_and_goes(lake: LiveRoutelake) -> None:
+    async def work() -> None:
+        async with RouteClient(lake.http_url) as client:
+            seen: list[RouteChange] = []
+
+            async def look() -> None:
+                async for change in client.watch("%RETRY%comes"):
+                    seen.append(change)
+
+            watching = asyncio.create_task(look())
+            await until(lambda: seen and lake.app.door.watch.waiting)
+            assert seen[0].new is None
+            await register(lake, "comes-a", "%RETRY%comes", host=21)
+            await until(lambda: len(seen) == 2, SOON_S)
+            await delete(lake, "%25RETRY%25comes")
+            await until(lambda: len(seen) == 3, SOON_S)
+            assert seen[2].new is None
+            assert client.cached_route("%RETRY%comes") == seen[1].new  # it stays in use
+            watching.cancel()
+
+    run(work())
+
+
+def test_a_producer_of_a_new_topic_sees_it_created(lake: LiveRoutelake) -> None:
+    async def work() -> None:
+        await register(lake, "auto-a", "beside", host=31)
+        async with RouteClient(lake.http_url) as client:
+            heard = Heard(client, "auto")
+            before = await client.publish_queues("auto")
+            assert {queue.broker_name for queue in before} >= {"auto-a"}
+            assert (await heard.next()).old is None
+            await until(lambda: lake.app.door.watch.waiting)
+            await register(lake, "auto-a", "beside", "auto", host=31, counter=2)
+            assert (await heard.next(SOON_S)).new is not None
+            after = await client.publish_queues("auto")
+            assert {queue.broker_name for queue in after} == {"auto-a"}
+            assert len(after) == 8
+
+    run(work())
+
+
+@pytest.mark.parametrize("door", ["http", "remoting"])
+def test_a_restart_in_between(own_lake: LiveRoutelake, door: str) -> None:
+    async def work() -> None:
+        lake = own_lake
+        settings = RouteSettings(back_off=BackOff(0.05, 0.2), poll_name_server_interval_s=0.1)
+        await register(lake, "again-a", "again", host=1)
+        async with RouteClient(lake.http_url if door == "http" else lake.namesrv_addr, settings) as client:
+            heard = Heard(client, "again")
+            await client.publish_queues("again")
+            await heard.next()
+            await asyncio.to_thread(lake.stop)
+            assert len(await client.publish_queues("again")) == 8  # in the meantime what is known goes on
+            await asyncio.to_thread(lake.start)
+            await register(lake, "again-b", "again", host=2)
+            change = await heard.next()
+            assert change.new is not None
+            assert [data.broker_name for data in change.new.broker_datas] == ["again-a", "again-b"]
+            assert len(heard.changes) == 2
+
+    run(work())
+
+
+def test_from_a_dead_routelake_to_a_name_server_and_back_to_http(own_lake: LiveRoutelake) -> None:
+    """One list may hold both kinds; each is followed in its own way."""
+
+    async def work() -> None:
+        lake = own_lake
+        await register(lake, "mixed-a", "mixed", host=1)
+        other = await ToldNameServer().start()
+        settings = RouteSettings(back_off=BackOff(0.05, 0.2), poll_name_server_interval_s=0.05)
+        async with RouteClient([lake.http_url], settings) as client:
+            other.routes["mixed"] = await client.route("mixed")
+            await client.update_name_servers([lake.http_url, other.address])
+            await asyncio.to_thread(lake.stop)
+            await until(lambda: client.name_server == other.address)
+            await other.stop()
+            await asyncio.to_thread(lake.start)
+            await until(lambda: client.name_server == lake.http_url)
+            heard = Heard(client, "mixed")
+            await register(lake, "mixed-b", "mixed", host=2)
+            assert (await heard.next()).new is not None
+
+    run(work())
+
+
+# --- servers that are none ---
+
+
+@asynccontextmanager
+async def web(answer: bytes, *, after_s: float = 0.0) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A web server that answers every request with these bytes; yields its URL and what it was asked."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                asked.append(await reader.readuntil(b"\r\n\r\n"))
+                await asyncio.sleep(after_s)
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+def said(status: str, body: bytes = b"", *headers: str) -> bytes:
+    head = "".join(f"{line}\r\n" for line in (f"HTTP/1.1 {status}", f"content-length: {len(body)}", *headers))
+    return head.encode() + b"\r\n" + body
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "text"),
+    [
+        (said("404 Not Found", b"<html>"), ResponseCode.SYSTEM_ERROR, "HTTP 404: Not Found"),
+        (said("502 Bad Gateway"), ResponseCode.SYSTEM_BUSY, "HTTP 502"),
+        (said("301 Moved Permanently", b"", "location: /"), ResponseCode.SYSTEM_ERROR, "HTTP 301"),
+        (said("401 Unauthorized", b'{"code":16,"detail":"a token is needed"}'), 16, "a token is needed"),
+        (said("503 Service Unavailable", b'{"code":2,"title":"Busy"}'), ResponseCode.SYSTEM_BUSY, "Busy"),
+    ],
+)
+def test_errors_over_http(answer: bytes, code: int, text: str) -> None:
+    async def work() -> None:
+        async with web(answer) as (url, asked):
+            transport = HttpTransport(token="s3cret")
+            with pytest.raises(AnswerError, match=text) as error:
+                await transport.fetch(url, "orders", timeout_s=5)
+            assert error.value.code == code
+            assert b"authorization: Bearer s3cret" in asked[0]
+            await transport.close()
+
+    run(work())
+
+
+def test_no_answer_over_http() -> None:
+    async def work() -> None:
+        transport = HttpTransport()
+        with pytest.raises(ConnectError, match="no connection"):
+            await transport.fetch(f"http://127.0.0.1:{free_port()}", "orders", timeout_s=5)
+        async with web(b"", after_s=60) as (url, _):
+            with pytest.raises(AnswerTimeoutError, match=r"within 0\.1 s"):
+                await transport.fetch(url, "orders", timeout_s=0.1)
+            with pytest.raises(AnswerTimeoutError, match=r"within 0\.2 s"):
+                await transport.fetch(url, "orders", timeout_s=0.1, tag='"1-x"', wait_s=0.1)
+        async with web(b"SSH-2.0-OpenSSH\r\n\r\n") as (url, _):
+            with pytest.raises(ConnectionLostError):
+                await transport.fetch(url, "orders", timeout_s=5)
+        await transport.close()
+
+    run(work())
+
+
+def test_what_is_asked_over_http() -> None:
+    async def work() -> None:
+        async with web(said("304 Not Modified")) as (url, asked):
+            transport = HttpTransport()
+            assert await transport.fetch(url, "%RETRY%g/x?", timeout_s=5, tag='"1-x"', wait_s=999.0) is None
+            assert await transport.fetch(url, "orders", timeout_s=5, wait_s=20.0) is None
+            assert asked[0].startswith(b"GET /v1/topics/%25RETRY%25g%2Fx%3F/route?wait=300 HTTP/1.1\r\n")
+            assert b'if-none-match: "1-x"' in asked[0]
+            assert asked[1].startswith(b"GET /v1/topics/orders/route HTTP/1.1\r\n")
+            await transport.close()
+
+    run(work())
+
+
+def test_a_missing_topic_over_http(lake: LiveRoutelake) -> None:
+    async def work() -> None:
+        transport = HttpTransport()
+        answer = await transport.fetch(lake.http_url, "nowhere", timeout_s=5)
+        assert isinstance(answer, RouteAnswer)
+        assert answer.route is None
+        assert answer.tag is not None and answer.tag.endswith('-none"')
+        await transport.close()
+
+    run(work())
+
+
+def test_a_server_that_answers_long_polls_at_once_is_not_asked_in_a_loop() -> None:
+    async def work() -> None:
+        empty = b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
+        async with (
+            web(said("200 OK", empty, 'etag: "1-x"')) as (url, asked),
+            RouteClient(url, RouteSettings(long_poll_s=20)) as client,
+        ):
+            await client.route("orders")
+            await asyncio.sleep(1.0)
+            assert len(asked) <= 7  # 0.05 s, then 0.1 s, 0.2 s, ...
+
+    run(work())
+
+
+def test_topics_beyond_the_long_polls_are_polled(lake: LiveRoutelake) -> None:
+    async def work() -> None:
+        await register(lake, "many-a", *(f"many-{number}" for number in range(4)), host=41)
+        settings = RouteSettings(max_long_polls=1, poll_name_server_interval_s=0.05)
+        waiting = lake.app.door.watch.waiting
+        async with RouteClient(lake.http_url, settings) as client:
+            heard = [Heard(client, f"many-{number}") for number in range(4)]
+            for number in range(4):
+                await client.route(f"many-{number}")
+                await heard[number].next()
+            await until(lambda: lake.app.door.watch.waiting == waiting + 1)
+            await register(lake, "many-b", *(f"many-{number}" for number in range(4)), host=42)
+            for one in heard:
+                assert len((await one.next()).new.broker_datas) == 2
+
+    run(work())
