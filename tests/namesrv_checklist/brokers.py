@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from api.remoting.server import RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request, Response, parse_fastjson
@@ -206,11 +207,11 @@ class NameServer:
 
 
 @contextmanager
-def nameserver(folder: Path, **settings: Any) -> Iterator[NameServer]:
+def nameserver(folder: Path, bounds: RemotingSettings | None = None, **settings: Any) -> Iterator[NameServer]:
     """A NameServer with these settings."""
     with (
         LocalLake(folder, liveness_interval_s=0.05) as lake,
-        lake.gateway(clock_interval_s=0.05, **settings) as gateway,
+        lake.gateway(bounds, clock_interval_s=0.05, **settings) as gateway,
         gateway.connect() as client,
         ExitStack() as connections,
     ):
