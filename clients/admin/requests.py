@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from api.remoting.frame import RemotingCommand
 from clients.admin.java_hash import hash_order
 from clients.broker.topic_config import TopicConfig, encode_topic_config
@@ -58,8 +60,13 @@ def attribute_edits(edits: dict[str, str]) -> str:
 
 def update_and_create_topic_list(configs: Sequence[TopicConfig]) -> RemotingCommand:
     """UPDATE_AND_CREATE_TOPIC_LIST to a broker (createTopicList)."""
-    body = b'{"topicConfigList":[%b]}' % b",".join(encode_topic_config(config) for config in configs)
+    body = b'{"topicConfigList":[%b]}' % b",".join(encode_topic_config(_as_java_has_it(config)) for config in configs)
     return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+
+
+def _as_java_has_it(config: TopicConfig) -> TopicConfig:
+    edits = config.attributes
+    return msgspec.structs.replace(config, attributes={key: edits[key] for key in hash_order(edits)})
 
 
 def delete_topic_in_broker(topic: str) -> RemotingCommand:
