@@ -190,19 +190,22 @@ class Gateway:
 
         Topics are left out only if this broker's last registration here brought the same ones. The view alone cannot
         tell: the parts of a split registration take turns, and what the fold last saw is in the view seconds later.
+        With deleteTopicWithBrokerRegistration each registration goes down in full and is answered when it is folded:
+        it deletes what it leaves out, be it the same as before, and the fold needs its topics for that.
         """
         broker = (event.cluster_name, event.broker_name, event.broker_addr)
         repeated = self._registered.get(broker) == event.topic_config_digest
         if len(self._registered) >= _REGISTERED_KEPT:
             self._registered.clear()
         self._registered[broker] = event.topic_config_digest
-        if reflected(self._view, event):
+        deletes = event.delete_absent_topics
+        if not deletes and reflected(self._view, event):
             slim = msgspec.structs.replace(event, topic_config_table=None) if repeated else event
             appended = await self.append(slim)
             return Receipt(appended.offset, appended.event_time_ms, visible=True)
         appended = await self.append(event)
         # Another gateway may have brought the same registration: then no epoch of our own need come.
-        return await self._visible(appended, lambda view: reflected(view, event))
+        return await self._visible(appended, None if deletes else lambda view: reflected(view, event))
 
     async def command(self, event: AnyEvent) -> Receipt:
         """An admin command, or an unregistration: answered when its outcome is visible."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.model import codes
 from tests.namesrv_checklist.brokers import (
@@ -350,6 +351,17 @@ def test_register_single_topic_with_broker_registration(deleting: NameServer) ->
     assert deleting.route(T1) is not None
     deleting.unregister(MASTER)
     assert (deleting.route(T), deleting.route(T1)) == (None, None)
+
+
+def test_delete_topic_with_broker_registration_repeated(deleting: NameServer) -> None:
+    """The same registration again deletes what came in between, and is refused by nobody."""
+    for _ in range(3):
+        deleting.register(MASTER, T)
+    deleting.register_topic(BROKER, T1)
+    deleting.register(MASTER, T)
+    assert deleting.route(T1) is None
+    changes = DeltaTable(str(deleting.lake.lake_dir / "routeChangeTable")).to_pyarrow_table().to_pylist()
+    assert "rejected" not in {change["outcome"] for change in changes}
 
 
 def test_static_topics_are_left_alone_by_delete_topic_with_broker_registration(deleting: NameServer) -> None:
