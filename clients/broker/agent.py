@@ -5,7 +5,7 @@ A change of topics goes through one lock::
     lock (3 s for a creation while sending) -> change the table -> write topics.json -> unlock -> register -> answer
 
 so that two senders to the same unknown topic create it once, and whoever is answered finds it at the NameServers that
-could be reached.
+could be reached. Who holds the registration lock may take the table's, never the other way round.
 
 Sources (5.5.0): org.apache.rocketmq.broker.BrokerController, TopicConfigManager, AbstractSendMessageProcessor.
 """
@@ -37,7 +37,7 @@ from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import Creation, TopicConfigManager
 from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX
 from clients.remoting import RemotingClient
-from schemas.broker import MASTER_ID
+from schemas.broker import MASTER_ID, DataVersion
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 
@@ -206,10 +206,15 @@ class BrokerAgent:
             parts = await asyncio.to_thread(registration.full, self.config, table)
             return await self._register(parts, chosen)
 
-    async def register_changed(self, changed: Sequence[TopicConfig]) -> None:
-        """Tell every NameServer of new or changed topics (registerBrokerData)."""
+    async def register_changed(self, changed: Sequence[TopicConfig], version: DataVersion) -> None:
+        """Tell every NameServer of new or changed topics (registerBrokerData).
+
+        Args:
+            changed: As they became at this version.
+            version: The table's right after. A later one, sent with an earlier change, would keep the NameServer from
+                taking the later change in.
+        """
         async with self._register_lock:
-            version = self.topics.data_version
             if not self.config.enable_single_topic_register:
                 await self._register([registration.incremental(self.config, changed, version)], self._servers)
                 return
@@ -239,8 +244,9 @@ class BrokerAgent:
             if answer.ha_server_addr is not None:
                 self.master_ha_addr = answer.ha_server_addr
             self.master_addr = answer.master_addr
-            if self.topics.update_order_topics(answer.order_topics, self._now_ms()):
-                await self._persist()
+            async with self._table_lock:
+                if self.topics.update_order_topics(answer.order_topics, self._now_ms()):
+                    await self._persist()
         return results
 
     async def heartbeat(self) -> list[ServerResult[None]]:
@@ -307,8 +313,9 @@ class BrokerAgent:
         """
         async with self._table_lock:
             changed = self.topics.update_topic_configs(edited, self._now_ms())
+            version = self.topics.data_version
             await self._persist()
-        await self.register_changed(changed)
+        await self.register_changed(changed, version)
         return changed
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
@@ -329,6 +336,7 @@ class BrokerAgent:
             return None
         try:
             creation = create(self._now_ms())
+            version = self.topics.data_version
             if creation.changed:
                 await self._persist()
         finally:
@@ -337,11 +345,11 @@ class BrokerAgent:
             log.warning("topic not created", topic=topic, because=creation.refusal)
         elif creation.created:
             log.info("topic created", topic=creation.config.topic_name, queues=creation.config.write_queue_nums)
-            await self.register_changed([creation.config])
+            await self.register_changed([creation.config], version)
         return creation.config
 
     async def _persist(self) -> None:
-        """Write topics.json. A failure is logged, as in RocketMQ: the next change writes everything again."""
+        """Write topics.json, under the table's lock. A failure is logged, as in RocketMQ: the next change writes everything again."""
         if self._file is None:
             return
         try:

@@ -99,6 +99,55 @@ def broker(
     raise typer.Exit(run_broker(config, name_servers(config.namesrv_addr), ignored=ignored, http_token=http_token))
 
 
+def fleet(
+    namesrv: Namesrv = "",
+    brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
+    topics: Annotated[int, typer.Option("--topics", min=0, help="Topics of each, besides the built-in ones.")] = 10_000,
+    clusters: Annotated[int, typer.Option("--clusters", min=1, help="How many clusters they form.")] = 1,
+    heartbeat_period_s: Annotated[
+        float, typer.Option("--heartbeat-period-s", min=0.01, help="Between two registrations of one broker.")
+    ] = 30.0,
+    changes_per_s: Annotated[
+        float, typer.Option("--changes-per-s", min=0, help="Topics that change somewhere in the fleet, per second.")
+    ] = 0.0,
+    duration_s: Annotated[
+        float, typer.Option("--duration-s", min=0, help="Stop after this long; 0: when told to (Ctrl-C).")
+    ] = 0.0,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Registrations under way at a time.")] = 32,
+    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.01, help="Of one registration.")] = 60.0,
+    force_register: Annotated[
+        bool, typer.Option("--force-register/--ask-first", help="Send all topics every time, or ask whether to.")
+    ] = True,
+    unregister: Annotated[
+        bool, typer.Option("--unregister/--vanish", help="At the end: unregister, or just hang up.")
+    ] = True,
+    seed: Annotated[int, typer.Option("--seed", help="Decides queue numbers and which topics change.")] = 1,
+    http_token: HttpToken = "",
+) -> None:
+    """Run many brokers in one process, for rehearsals and benchmarks."""
+    from clients.broker.fleet import FleetSettings, checked
+    from clients.broker.run_fleet import run_fleet
+
+    configure("fleet")
+    settings = FleetSettings(
+        namesrvs=checked(name_servers(namesrv)),
+        brokers=brokers,
+        topics=topics,
+        clusters=clusters,
+        period_s=heartbeat_period_s,
+        changes_per_s=changes_per_s,
+        duration_s=duration_s,
+        at_once=at_once,
+        timeout_s=timeout_s,
+        force_register=force_register,
+        unregister=unregister,
+        seed=seed,
+        http_token=http_token,
+    )
+    raise typer.Exit(run_fleet(settings))
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command()(broker)
+    app.command()(fleet)

@@ -75,6 +75,11 @@ class Namesrv:
         answer = self.ask(105, topic=topic)
         return decode_topic_route(answer.body) if answer.code == 0 else None
 
+    def write_queues(self, topic: str) -> dict[str, int]:
+        """{brokerName: writeQueueNums}; the oracle's route of many brokers goes through every order of them."""
+        rows = self.model.tables.topic_queue_table.get(topic, {})
+        return {str(name): row.write_queue_nums for name, row in rows.items()}
+
     def queues(self, topic: str) -> tuple[int, int, int] | None:
         """Read, write, perm of the topic's only row."""
         route = self.route(topic)

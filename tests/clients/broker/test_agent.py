@@ -226,6 +226,25 @@ def test_two_senders_at_once_create_it_once(tmp_path: Path) -> None:
     run(work())
 
 
+def test_many_changes_at_once_end_as_the_last_one(tmp_path: Path) -> None:
+    """A NameServer takes a row in only with a version that is new to it."""
+
+    async def work() -> None:
+        async with namesrv() as server, broker(server.address, store=tmp_path) as agent, peer(agent) as admin:
+            server.ask(100, namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:8")
+            await asyncio.gather(
+                *(admin.update("orders", readQueueNums=queues, writeQueueNums=queues) for queues in range(1, 40)),
+                *(agent.register_all(force=True) for _ in range(5)),
+                *(admin.send(f"topic-{number}") for number in range(5)),
+            )
+            orders = agent.topics.table["orders"]
+            assert server.queues("orders") == (orders.read_queue_nums, orders.write_queue_nums, orders.perm)
+            assert all(server.queues(f"topic-{number}") == (4, 4, 6) for number in range(5))
+            assert decode_topic_table(agent.config.topics_file.read_bytes()) == agent.topics.snapshot()
+
+    run(work())
+
+
 def test_a_table_that_stays_locked() -> None:
     async def work() -> None:
         async with namesrv() as server, broker(server.address, lock_timeout_s=0.05) as agent, peer(agent) as client:
