@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -40,7 +40,7 @@ class BlockingRouteClient:
         """
         self._client = RouteClient(namesrv_addr, settings)
         self._local = threading.local()
-        self._closing = threading.Lock()
+        self._gate = threading.Lock()  # nothing is handed to the loop after its end was
         self._closed = False
         # Listeners get a thread of their own: one may block, or ask this client.
         self._news = ThreadPoolExecutor(1, thread_name_prefix="route-listeners")
@@ -60,15 +60,16 @@ class BlockingRouteClient:
 
     def close(self) -> None:
         """Follow nothing any more, close every connection, end the threads. A second time does nothing."""
-        with self._closing:
+        with self._gate:
             if self._closed:
                 return
             self._closed = True
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._news.shutdown(wait=False)
+            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        ending.result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._news.shutdown(wait=False)
 
     def route(self, topic: str) -> TopicRouteData:
         """See `RouteClient.route`."""
@@ -133,8 +134,9 @@ class BlockingRouteClient:
         end = self._run(begin())
 
         def stop() -> None:
-            if not self._closed:
-                self._loop.call_soon_threadsafe(end)
+            with self._gate:
+                if not self._closed:
+                    self._loop.call_soon_threadsafe(end)
 
         return stop
 
@@ -154,23 +156,26 @@ class BlockingRouteClient:
         return caller
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._closed:
-            work.close()
-            raise UnavailableError("the route client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._gate:
+            if self._closed:
+                work.close()
+                raise UnavailableError("the route client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise UnavailableError("the route client was closed meanwhile") from None
         except BaseException:
             future.cancel()  # also when this thread is interrupted: nobody waits for it any more
             raise
 
     async def _end(self) -> None:
         """Close; whoever still waits for an answer is told."""
-        await self._client.close()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+        await self._client.close()
 
 
 def _call(listener: Callable[[RouteChange], None], change: RouteChange) -> None:

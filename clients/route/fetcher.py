@@ -15,6 +15,7 @@ from clients.route.remoting import RemotingTransport
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer, RouteTransport
 from schemas.codes import ResponseCode
+from schemas.errors import UnavailableError
 
 log = structlog.get_logger("routelake.route")
 
@@ -49,6 +50,7 @@ class RouteFetcher:
         self._servers = NameServers(addresses, choice, settings.back_off)
         self._timeout_s = settings.mq_client_api_timeout_s
         self._now_s = now_s
+        self._closed = False
 
     @property
     def chosen(self) -> str | None:
@@ -89,10 +91,15 @@ class RouteFetcher:
 
         Raises:
             ClientError: Nobody answered; the last one's error.
+            UnavailableError: It is closed.
             NoneReadyError: Nobody was asked.
         """
         failure: ClientError | None = None
         for address in self._servers.candidates(self._now_s(), only_ready=only_ready):
+            if self._closed:
+                raise UnavailableError("the route client is closed")
+            if failure is not None:
+                log.warning("asking the next NameServer", address=address, failed=str(failure))
             transport = self._transport(address)
             try:
                 answer = await transport.fetch(
@@ -101,12 +108,12 @@ class RouteFetcher:
             except AnswerError as error:
                 failure = error
                 if error.code in _LEAVE_ALONE:
-                    self._failed(address, error)
+                    self._servers.failed(address, self._now_s())
                 else:
                     self._servers.answered(address)
             except ClientError as error:
                 failure = error
-                self._failed(address, error)
+                self._servers.failed(address, self._now_s())
             else:
                 self._servers.answered(address)
                 return answer
@@ -115,13 +122,10 @@ class RouteFetcher:
         raise failure
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good."""
+        self._closed = True
         await self.remoting.close()
         await self._http.close()
-
-    def _failed(self, address: str, error: ClientError) -> None:
-        log.warning("NameServer failed", address=address, error=str(error))
-        self._servers.failed(address, self._now_s())
 
     def _transport(self, address: str) -> RouteTransport:
         return self._http if is_http(address) else self.remoting

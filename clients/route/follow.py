@@ -102,6 +102,7 @@ class Followers:
 
     async def _ask(self, name: str, wait_s: float) -> bool:
         """Ask until somebody answers; the first one may wait. Returns whether there is anything new."""
+        told = False
         while True:
             self._polls += wait_s > 0
             try:
@@ -110,8 +111,11 @@ class Followers:
             except (AnswerError, OrderConfError) as error:
                 log.warning("route not renewed", topic=name, error=str(error))
                 return False
-            except (ClientError, NoneReadyError):
+            except (ClientError, NoneReadyError) as error:
                 pause_s = _LEAST_PAUSE_S + self._fetcher.next_ready_s
+                if not told and isinstance(error, ClientError):
+                    log.warning("no NameServer answers; what is known stays in use", topic=name, error=str(error))
+                    told = True
             finally:
                 self._polls -= wait_s > 0
             wait_s = 0.0

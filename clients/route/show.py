@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from clients.route.addresses import route_addresses
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.queues import static_topic_end_points
@@ -31,16 +32,17 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
     """
     if not topic.strip():
         raise SetupError("TOPIC is empty: name the topic whose route to show")
+    addresses = route_addresses(namesrv_addr, "-n")
     try:
-        asyncio.run(_show(topic, namesrv_addr, settings, watch=watch, as_json=as_json))
+        asyncio.run(_show(topic, addresses, settings, watch=watch, as_json=as_json))
     except KeyboardInterrupt:
         return 0 if watch else 130
     return 0
 
 
-async def _show(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch: bool, as_json: bool) -> None:
+async def _show(topic: str, addresses: list[str], settings: RouteSettings, *, watch: bool, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    async with RouteClient(namesrv_addr, settings) as client:
+    async with RouteClient(addresses, settings) as client:
         if not watch:
             route = await client.route(topic)
             if as_json:

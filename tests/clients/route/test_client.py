@@ -19,7 +19,7 @@ from clients.route.nameservers import BackOff
 from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings
 from schemas.codes import ResponseCode
-from schemas.errors import SetupError
+from schemas.errors import SetupError, UnavailableError
 from tests.clients.route.live import ToldNameServer, run, until
 from tests.clients.route.routes import group, route, row
 
@@ -378,6 +378,21 @@ def test_a_timeout_has_its_name() -> None:
             await client.route("orders")
 
     with_servers(work, mq_client_api_timeout_s=0.1)
+
+
+def test_after_close_nobody_is_asked() -> None:
+    async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
+        servers[0].hangs = True
+        waiting = asyncio.create_task(client.route("orders"))
+        await until(lambda: servers[0].asked)
+        await client.close()
+        with pytest.raises(UnavailableError, match="closed"):
+            await waiting
+        with pytest.raises(UnavailableError, match="closed"):
+            await client.route("orders")
+        assert servers[1].asked == []
+
+    with_servers(work, 2)
 
 
 # --- refresh ---
