@@ -258,3 +258,14 @@ def test_the_command_line_and_the_variable_win_over_the_file(
     assert settings.order_message_enable
     assert not settings.allow_config_update
     assert seen["bounds"].frame_limit_bytes == 17 * 1024 * 1024  # type: ignore[attr-defined]
+
+
+def test_every_key_that_takes_effect_is_in_the_docs() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = {
+        key
+        for line in text.splitlines()
+        if line.startswith("| ")
+        for key in line.split("|")[1].replace(",", " ").split()
+    }
+    assert {key.name for key in KEYS.values() if key.use is not Use.IGNORED} <= rows
