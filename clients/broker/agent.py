@@ -13,7 +13,6 @@ Sources (5.5.0): org.apache.rocketmq.broker.BrokerController, TopicConfigManager
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -24,20 +23,19 @@ import structlog
 from api.remoting.frame import RemotingCommand
 from api.remoting.server import RemotingServer
 from clients.addresses import host_port
-from clients.broker import registration
 from clients.broker.admin import BrokerHandler
 from clients.broker.cadence import Cadence, Task
 from clients.broker.config import BrokerConfig, check
 from clients.broker.http import HttpNameServer
-from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer, ServerResult, ask_all, first
+from clients.broker.nameservers import NameServer, RemotingNameServer, ServerResult
 from clients.broker.persistence import TopicFile
-from clients.broker.registration import RegisterBrokerResult, Registration
+from clients.broker.registrar import RegisterResults, Registrar
 from clients.broker.sending import SendRequest, check_name, check_queue
 from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import Creation, TopicConfigManager
 from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX
 from clients.remoting import RemotingClient
-from schemas.broker import MASTER_ID, DataVersion
+from schemas.broker import MASTER_ID
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 
@@ -47,8 +45,6 @@ LOCK_TIMEOUT_S: Final = 3.0
 """How long a creation waits for the table (TopicConfigManager.LOCK_TIMEOUT_MILLIS)."""
 _CLOSE_GRACE_S: Final = 3.0
 
-RegisterResults = list[ServerResult[RegisterBrokerResult]]
-
 
 class BrokerAgent:
     """One broker. `start` it, then let it be; `stop` unregisters it.
@@ -56,10 +52,7 @@ class BrokerAgent:
     Attributes:
         config: With the port that it really listens on, once started.
         topics: Read them at will; change them through the methods here.
-        master_addr: Of a slave: where its master is, as the NameServer last said (SlaveSynchronize.masterAddr).
-        master_ha_addr: Likewise the address to replicate from; kept when an answer names none.
         min_broker_id: The smallest living brokerId of the group, if a NameServer has told of a change.
-        last_results: Of the last registration, one per NameServer.
     """
 
     def __init__(
@@ -86,18 +79,15 @@ class BrokerAgent:
         """
         self.config = check(config)
         self.topics = TopicConfigManager(config, round(clock() * 1000))
-        self.master_addr: str | None = None
-        self.master_ha_addr: str | None = None
         self.min_broker_id: int | None = None
-        self.last_results: RegisterResults = []
         self.started_ms = 0
         self._clock = clock
         self._file = TopicFile(config.topics_file) if config.store_path_root_dir else None
         self._client = RemotingClient(on_request=self._on_request)
-        self._servers = [_name_server(address, self._client, http_token) for address in dict.fromkeys(namesrvs)]
+        servers = [_name_server(address, self._client, http_token) for address in dict.fromkeys(namesrvs)]
+        self._registrar = Registrar(config, servers, self.topics.snapshot, self._mark_ordered)
         self._lock_timeout_s = lock_timeout_s
         self._table_lock = asyncio.Lock()
-        self._register_lock = asyncio.Lock()
         self._server = RemotingServer(BrokerHandler(self))
         self._loop_task: asyncio.Task[None] | None = None
         self._stopped = False
@@ -120,6 +110,7 @@ class BrokerAgent:
             reason = str(error).rpartition(" with --remoting")[0]
             raise SetupError(f"{reason} with --listen HOST:PORT") from error
         self.config = msgspec.structs.replace(self.config, listen_port=self._server.port)
+        self._registrar.config = self.config
         self.started_ms = self._now_ms()
         await self.register_all(force=True)
         self._loop_task = asyncio.create_task(self._run())
@@ -128,17 +119,11 @@ class BrokerAgent:
         """Unregister everywhere, then close the port (BrokerController.shutdown)."""
         if self._stopped:
             return
-        self._stopped = True  # from here on nothing is registered any more ...
+        self._stopped = True
         if self._loop_task is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COMMAND_TIMEOUT_S), self._register_lock:
-                    pass  # ... and what is under way arrives before it is taken back
+            await self._registrar.unregister()
             self._loop_task.cancel()
             await asyncio.wait([self._loop_task])
-            results = await ask_all(self._servers, lambda server: server.unregister(self.config), COMMAND_TIMEOUT_S)
-            for result in results:
-                if result.error is not None:
-                    log.warning("not unregistered", namesrv=result.address, error=str(result.error))
         await self._server.close(_CLOSE_GRACE_S)
         await self._client.close()
 
@@ -156,7 +141,7 @@ class BrokerAgent:
     async def _run(self) -> None:
         """Rounds, retries and heartbeats until cancelled."""
         cadence = Cadence(self.config, _steady_ms())
-        cadence.registered(_steady_ms(), failures=self._failed_servers() != [])
+        cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
         while True:
             await asyncio.sleep(cadence.wait_ms(_steady_ms()) / 1000)
             for task in cadence.due(_steady_ms()):
@@ -165,95 +150,45 @@ class BrokerAgent:
                 except Exception:  # whatever it was, the next round must come
                     log.exception("not done", task=task.value)
                 if task is not Task.HEARTBEAT:
-                    cadence.registered(_steady_ms(), failures=self._failed_servers() != [])
+                    cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
 
     async def _do(self, task: Task) -> None:
         if task is Task.HEARTBEAT:
             await self.heartbeat()
         elif task is Task.RETRY:
-            await self.register_all(force=True, servers=self._failed_servers())
+            await self.register_all(force=True, only_failed=True)
         else:
             await self.register_all(force=self.config.force_register)
 
-    def _failed_servers(self) -> list[NameServer]:
-        failed = {result.address for result in self.last_results if result.error is not None}
-        return [server for server in self._servers if server.address in failed]
-
     # --- registration ---
 
-    async def register_all(self, *, force: bool, servers: Sequence[NameServer] | None = None) -> RegisterResults:
-        """Register all topics (registerBrokerAll).
+    @property
+    def last_results(self) -> RegisterResults:
+        """Of the last registration with each NameServer."""
+        return self._registrar.last_results
 
-        Args:
-            force: Without asking whether anything changed; split registration never asks.
-            servers: Only these.
+    @property
+    def master_addr(self) -> str | None:
+        """Of a slave: where its master is, as the NameServer last said (SlaveSynchronize.masterAddr)."""
+        return self._registrar.master_addr
 
-        Returns:
-            One result per NameServer; none if nothing had changed.
-        """
-        async with self._register_lock:
-            table = self.topics.snapshot()
-            timeout_s = self.config.register_broker_timeout_mills / 1000
-            chosen = self._servers if servers is None else servers
-            if not force and not self.config.enable_split_registration:
-                answers = await ask_all(
-                    chosen,
-                    lambda server: server.needs_registration(self.config, table.data_version, timeout_s),
-                    timeout_s,
-                )
-                if not any(answer.error is not None or answer.value for answer in answers):
-                    return []
-            parts = await asyncio.to_thread(registration.full, self.config, table)
-            return await self._register(parts, chosen)
+    @property
+    def master_ha_addr(self) -> str | None:
+        """Where to replicate from; kept when an answer names none."""
+        return self._registrar.master_ha_addr
 
-    async def register_changed(self, changed: Sequence[TopicConfig], version: DataVersion) -> None:
-        """Tell every NameServer of new or changed topics (registerBrokerData).
-
-        Args:
-            changed: As they became at this version.
-            version: The table's right after. A later one, sent with an earlier change, would keep the NameServer from
-                taking the later change in.
-        """
-        async with self._register_lock:
-            if not self.config.enable_single_topic_register:
-                await self._register([registration.incremental(self.config, changed, version)], self._servers)
-                return
-            for topic in changed:
-                results = await ask_all(
-                    self._servers,
-                    lambda server, topic=topic: server.register_topic(self.config, topic, version),  # type: ignore[misc]
-                    COMMAND_TIMEOUT_S,
-                )
-                for result in results:
-                    if result.error is not None:
-                        log.warning("topic not registered", topic=topic.topic_name, error=str(result.error))
-
-    async def _register(self, parts: Sequence[Registration], servers: Sequence[NameServer]) -> RegisterResults:
-        """doRegisterBrokerAll and handleRegisterBrokerResult."""
-        if self._stopped:
-            return []
-        timeout_s = self.config.register_broker_timeout_mills / 1000
-        results = await ask_all(servers, lambda server: server.register(self.config, parts, timeout_s), timeout_s)
-        fresh = {result.address: result for result in results}
-        self.last_results = [fresh.pop(old.address, old) for old in self.last_results] + list(fresh.values())
-        for result in results:
-            if result.error is not None:
-                log.warning("not registered", namesrv=result.address, error=str(result.error))
-        answer = first(results)
-        if answer is not None:
-            if answer.ha_server_addr is not None:
-                self.master_ha_addr = answer.ha_server_addr
-            self.master_addr = answer.master_addr
-            async with self._table_lock:
-                if self.topics.update_order_topics(answer.order_topics, self._now_ms()):
-                    await self._persist()
-        return results
+    async def register_all(self, *, force: bool, only_failed: bool = False) -> RegisterResults:
+        """Register all topics; see `Registrar.register_all`."""
+        return await self._registrar.register_all(force=force, only_failed=only_failed)
 
     async def heartbeat(self) -> list[ServerResult[None]]:
         """Say that the broker is alive, without its topics (sendHeartbeat)."""
-        timeout_s = self.config.send_heartbeat_timeout_millis / 1000
-        version = self.topics.data_version
-        return await ask_all(self._servers, lambda server: server.heartbeat(self.config, version, timeout_s), timeout_s)
+        return await self._registrar.heartbeat(self.topics.data_version)
+
+    async def _mark_ordered(self, order_topics: Sequence[str]) -> None:
+        async with self._table_lock:
+            if self.topics.update_order_topics(order_topics, self._now_ms()):
+                await self._persist()
 
     def _on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         """What a NameServer asks of a broker: only 905, which wants no answer."""
@@ -315,7 +250,7 @@ class BrokerAgent:
             changed = self.topics.update_topic_configs(edited, self._now_ms())
             version = self.topics.data_version
             await self._persist()
-        await self.register_changed(changed, version)
+        await self._registrar.register_changed(changed, version)
         return changed
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
@@ -345,11 +280,14 @@ class BrokerAgent:
             log.warning("topic not created", topic=topic, because=creation.refusal)
         elif creation.created:
             log.info("topic created", topic=creation.config.topic_name, queues=creation.config.write_queue_nums)
-            await self.register_changed([creation.config], version)
+            await self._registrar.register_changed([creation.config], version)
         return creation.config
 
     async def _persist(self) -> None:
-        """Write topics.json, under the table's lock. A failure is logged, as in RocketMQ: the next change writes everything again."""
+        """Write topics.json, under the table's lock.
+
+        A failure is logged, as in RocketMQ: the next change writes everything again.
+        """
         if self._file is None:
             return
         try:

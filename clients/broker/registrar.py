@@ -1,0 +1,158 @@
+"""Keeps one broker registered: everything or what changed, one registration at a time, one result per NameServer.
+
+Registrations go out one after the other, because a NameServer takes rows in only with a DataVersion that is new to it:
+a change that arrived under a later change's version would hide that one.
+
+Source (5.5.0): org.apache.rocketmq.broker.BrokerController (registerBrokerAll, registerIncrementBrokerData,
+registerSingleTopicAll, doRegisterBrokerAll, handleRegisterBrokerResult).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from clients.broker import registration
+from clients.broker.config import BrokerConfig
+from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, ServerResult, ask_all, first
+from clients.broker.registration import RegisterBrokerResult, Registration
+from clients.broker.topic_config import TopicConfig, TopicTable
+from schemas.broker import DataVersion
+
+log = structlog.get_logger("routelake.broker")
+
+RegisterResults = list[ServerResult[RegisterBrokerResult]]
+
+
+class Registrar:
+    """The NameServers of one broker, and what they last said.
+
+    Attributes:
+        config: Of the broker; set it anew when its port is known.
+        last_results: Of the last registration with each NameServer.
+        master_addr: Of the first answer.
+        master_ha_addr: Of the first answer that named one.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        servers: Sequence[NameServer],
+        snapshot: Callable[[], TopicTable],
+        on_order_topics: Callable[[Sequence[str]], Awaitable[None]],
+    ) -> None:
+        """Asks nobody yet.
+
+        Args:
+            config: Of the broker.
+            servers: Whom to register with.
+            snapshot: The topics as they are now; called when it is a registration's turn.
+            on_order_topics: Told the topics with an order configuration after each registration.
+        """
+        self.config = config
+        self.last_results: RegisterResults = []
+        self.master_addr: str | None = None
+        self.master_ha_addr: str | None = None
+        self._servers = servers
+        self._snapshot = snapshot
+        self._on_order_topics = on_order_topics
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last registration failed with some NameServer."""
+        return any(result.error is not None for result in self.last_results)
+
+    async def register_all(self, *, force: bool, only_failed: bool = False) -> RegisterResults:
+        """Register all topics.
+
+        Args:
+            force: Without asking whether anything changed; split registration never asks.
+            only_failed: Only with those NameServers where the last one failed.
+
+        Returns:
+            One result per NameServer; none if nothing had changed.
+        """
+        async with self._turn:
+            table = self._snapshot()
+            servers = self._failed() if only_failed else self._servers
+            if not force and not self.config.enable_split_registration:
+                timeout_s = self._timeout_s
+                answers = await ask_all(
+                    servers,
+                    lambda server: server.needs_registration(self.config, table.data_version, timeout_s),
+                    timeout_s,
+                )
+                if not any(answer.error is not None or answer.value for answer in answers):
+                    return []
+            return await self._register(await asyncio.to_thread(registration.full, self.config, table), servers)
+
+    async def register_changed(self, changed: Sequence[TopicConfig], version: DataVersion) -> None:
+        """Tell every NameServer of new or changed topics (registerBrokerData).
+
+        Args:
+            changed: As they became at this version.
+            version: The table's right after.
+        """
+        async with self._turn:
+            if self._closed:
+                return
+            if not self.config.enable_single_topic_register:
+                await self._register([registration.incremental(self.config, changed, version)], self._servers)
+                return
+            for topic in changed:
+                results = await ask_all(
+                    self._servers,
+                    lambda server, topic=topic: server.register_topic(self.config, topic, version),  # type: ignore[misc]
+                    COMMAND_TIMEOUT_S,
+                )
+                for result in results:
+                    if result.error is not None:
+                        log.warning("topic not registered", topic=topic.topic_name, error=str(result.error))
+
+    async def heartbeat(self, version: DataVersion) -> list[ServerResult[None]]:
+        """Say that the broker is alive."""
+        timeout_s = self.config.send_heartbeat_timeout_millis / 1000
+        return await ask_all(self._servers, lambda server: server.heartbeat(self.config, version, timeout_s), timeout_s)
+
+    async def unregister(self) -> None:
+        """Take the broker out everywhere; nothing is registered from here on."""
+        self._closed = True
+        with contextlib.suppress(TimeoutError):  # what is under way should arrive before it is taken back
+            async with asyncio.timeout(COMMAND_TIMEOUT_S), self._turn:
+                pass
+        results = await ask_all(self._servers, lambda server: server.unregister(self.config), COMMAND_TIMEOUT_S)
+        for result in results:
+            if result.error is not None:
+                log.warning("not unregistered", namesrv=result.address, error=str(result.error))
+
+    async def _register(self, parts: Sequence[Registration], servers: Sequence[NameServer]) -> RegisterResults:
+        """doRegisterBrokerAll and handleRegisterBrokerResult."""
+        if self._closed:
+            return []
+        timeout_s = self._timeout_s
+        results = await ask_all(servers, lambda server: server.register(self.config, parts, timeout_s), timeout_s)
+        fresh = {result.address: result for result in results}
+        self.last_results = [fresh.pop(old.address, old) for old in self.last_results] + list(fresh.values())
+        for result in results:
+            if result.error is not None:
+                log.warning("not registered", namesrv=result.address, error=str(result.error))
+        answer = first(results)
+        if answer is not None:
+            if answer.ha_server_addr is not None:
+                self.master_ha_addr = answer.ha_server_addr
+            self.master_addr = answer.master_addr
+            await self._on_order_topics(answer.order_topics)
+        return results
+
+    @property
+    def _timeout_s(self) -> float:
+        return self.config.register_broker_timeout_mills / 1000
+
+    def _failed(self) -> list[NameServer]:
+        failed = {result.address for result in self.last_results if result.error is not None}
+        return [server for server in self._servers if server.address in failed]
