@@ -57,11 +57,14 @@ def differences(snapshots: Sequence[Snapshot]) -> list[Difference]:
 def facts_of(snapshot: Snapshot) -> dict[Place, Fields]:
     """All facts of one NameServer."""
     facts = {Place(None, name): _registration(data) for name, data in snapshot.clusters.broker_addr_table.items()}
-    for cluster, names in snapshot.clusters.cluster_addr_table.items():
+    listed: dict[str, list[str]] = {}
+    for cluster, names in sorted(snapshot.clusters.cluster_addr_table.items()):
         for name in names:
-            fields = facts.setdefault(Place(None, name), {})
-            # A group is in one cluster as a rule; a name that two clusters list is one of the things to be found.
-            fields["clusters"] = " ".join(sorted({*fields.get("clusters", "").split(), cluster}))
+            listed.setdefault(name, []).append(cluster)
+    for name, clusters in listed.items():
+        fields = facts.setdefault(Place(None, name), {})
+        if clusters != [fields.get("cluster")]:  # in two clusters, or in another one than it says
+            fields["clusters"] = " ".join(clusters)
     for topic, route in snapshot.routes.items():
         facts.update(_route_facts(topic, route))
     return facts

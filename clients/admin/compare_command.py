@@ -99,12 +99,17 @@ def _cell(fields: Fields | None) -> str:
 def _conclusion(snapshots: Sequence[Snapshot], found: Sequence[Difference]) -> str:
     brokers = {name for snapshot in snapshots for name in snapshot.clusters.broker_addr_table}
     topics = {topic for snapshot in snapshots for topic in snapshot.routes}
-    compared = f"{len(brokers)} brokers and {len(topics)} topics on {len(snapshots)} NameServers"
+    compared = f"{_count(len(brokers), 'broker')} and {_count(len(topics), 'topic')} on {len(snapshots)} NameServers"
     if not found:
         return f"{compared}: no difference."
     differing_brokers = {one.place.broker_name for one in found if one.place.topic is None}
     differing_topics = {one.place.topic for one in found if one.place.topic is not None}
-    return f"{compared}: {len(differing_brokers)} brokers and {len(differing_topics)} topics differ."
+    differing = f"{_count(len(differing_brokers), 'broker')} and {_count(len(differing_topics), 'topic')}"
+    return f"{compared}; different: {differing}."
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _document(one: Difference) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,13 +41,15 @@ class Stock(NamedTuple):
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
     with ExitStack() as stack:
         stack.enter_context(quiet())
-        first = stack.enter_context(StockNameServer())
-        second = stack.enter_context(StockNameServer())
+        pool = stack.enter_context(ThreadPoolExecutor(2))  # two JVMs start in the time of one
+        first, second = pool.map(stack.enter_context, (StockNameServer(), StockNameServer()))
         lake = stack.enter_context(LocalLake(tmp_path_factory.mktemp("routelake")))
         routelake = stack.enter_context(lake.gateway())
         every = f"{first.address};{second.address};{routelake.address}"
-        broker_a = stack.enter_context(StockBroker(every, CLUSTER, "broker-a"))
-        broker_b = stack.enter_context(StockBroker(second.address, CLUSTER, "broker-b"))
+        broker_a, broker_b = pool.map(
+            stack.enter_context,
+            (StockBroker(every, CLUSTER, "broker-a"), StockBroker(second.address, CLUSTER, "broker-b")),
+        )
         for address, brokers in (
             (first.address, ["broker-a"]),
             (second.address, ["broker-a", "broker-b"]),
@@ -102,7 +105,7 @@ def test_two_stock_name_servers_compared(stock: Stock) -> None:
     assert on_a["nameServers"] == {first: {"perm": "5"}, second: {"perm": "7"}}
     shown = admin("compare", "-n", stock.both, "-t", "TBW102")
     assert shown.code == 1
-    assert "1 brokers and 1 topics differ." in shown.out
+    assert "different: 1 broker and 1 topic." in shown.out
 
 
 @pytest.mark.parametrize("name_server", ["first", "routelake"])

@@ -65,7 +65,6 @@ def test_a_broker_that_one_of_them_lacks() -> None:
         (None, "broker-a"): {
             "left": {
                 "cluster": "c1",
-                "clusters": "c1",
                 "enableActingMaster": "false",
                 "brokerAddrs[0]": "10.0.0.1:10911",
                 "brokerAddrs[1]": "10.0.0.2:10911",
@@ -81,13 +80,18 @@ def test_a_registration_shows_only_what_differs() -> None:
         (None, "broker-a"): {
             "left": {
                 "cluster": "c1",
-                "clusters": "c1",
                 "brokerAddrs[0]": "10.0.0.1:10911",
                 "brokerAddrs[1]": "10.0.0.2:10911",
             },
-            "right": {"cluster": "c2", "clusters": "c2", "zoneName": "z", "brokerAddrs[0]": "10.0.0.2:10911"},
+            "right": {"cluster": "c2", "zoneName": "z", "brokerAddrs[0]": "10.0.0.2:10911"},
         }
     }
+
+
+def test_a_name_that_two_clusters_list() -> None:
+    left, right = snapshot("left", [A]), snapshot("right", [A])
+    right.clusters.cluster_addr_table["c0"] = ["broker-a"]
+    assert found(left, right) == {(None, "broker-a"): {"left": {}, "right": {"clusters": "c0 c1"}}}
 
 
 def test_topics_by_broker() -> None:
@@ -193,9 +197,9 @@ def test_tables_and_exit_code(recorder: Recorder) -> None:
     assert "brokerAddrs[0]=10.0.0.3:10911" in ran.out
     (row,) = (line for line in ran.out.splitlines() if "orders" in line)
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["orders", "broker-a", "perm=6", "perm=4"]
-    assert "2 brokers and 2 topics on 2 NameServers: 1 brokers and 1 topics differ." in ran.out
+    assert "2 brokers and 2 topics on 2 NameServers; different: 1 broker and 1 topic." in ran.out
     ran = admin("compare", "-n", f"{left};{left.replace('127.0.0.1', 'localhost')}")
-    assert (ran.code, ran.out) == (0, "1 brokers and 2 topics on 2 NameServers: no difference.\n")
+    assert (ran.code, ran.out) == (0, "1 broker and 2 topics on 2 NameServers: no difference.\n")
 
 
 def test_one_topic_needs_no_list(recorder: Recorder) -> None:
