@@ -167,6 +167,29 @@ def test_a_slimmed_heartbeat_brings_a_deleted_topic_back(ns: NameServer) -> None
     assert ns.route(T) is not None
 
 
+# --- 217 ---
+
+
+def register_topic(ns: NameServer, topic: str, *names: str) -> None:
+    rows = [{"brokerName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for name in names]
+    answer = ns.call(codes.REGISTER_TOPIC_IN_NAMESRV, json.dumps({"queueDatas": rows}).encode(), topic=topic)
+    assert (answer.code, answer.remark) == (codes.SUCCESS, None)
+
+
+def test_register_topic_is_all_or_nothing_for_a_new_topic_and_row_by_row_for_a_known_one(ns: NameServer) -> None:
+    for name in (BROKER, "b2"):
+        ns.register(MASTER.but(name=name), T)
+    register_topic(ns, "new", BROKER, "nobody", "b2")
+    assert ns.route("new") is None
+    register_topic(ns, "new", BROKER, "b2")
+    assert ns.brokers("new") == {BROKER, "b2"}
+    register_topic(ns, T, BROKER, "nobody", "b2")
+    route = ns.route(T)
+    assert route is not None
+    assert {row["brokerName"]: row["readQueueNums"] for row in route["queueDatas"]} == {BROKER: 4, "b2": 8}
+    assert ns.call(codes.REGISTER_TOPIC_IN_NAMESRV, topic=T).code == codes.SUCCESS, "no body is no error"
+
+
 # --- 216 by cluster ---
 
 

@@ -100,6 +100,17 @@ def test_unit_topic_lists(ns: NameServer, code: int, expected: set[str]) -> None
     assert ns.topics(code) == expected
 
 
+def test_unit_topics_are_judged_by_the_first_row_by_broker_name(ns: NameServer) -> None:
+    """RocketMQ takes whichever row its hash map gives first."""
+    for name, flag in ((NAMES[1], UNIT), (NAMES[0], 0)):
+        ns.register(member(name, 0).next_version(), topic_config("mixed", flag=flag), topic_config("plain"), base=False)
+    assert ns.topics(codes.GET_UNIT_TOPIC_LIST) == set()
+    ns.register(
+        member(NAMES[0], 0).next_version().next_version(), topic_config("mixed", flag=UNIT), topic_config("plain")
+    )
+    assert ns.topics(codes.GET_UNIT_TOPIC_LIST) == {"mixed"}
+
+
 def test_master_change_from_slave(ns: NameServer) -> None:
     slave = member(NAMES[0], 1)
     ns.register(slave.but(broker_id=0), *TOPICS, base=False)
