@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -20,6 +21,9 @@ from schemas.broker import MASTER_ID, PERM_READ, PERM_WRITE
 from schemas.errors import SetupError
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
+
+_WIDTH_OF_A_FILE: Final = 500
+"""Columns when standard output is no terminal: nothing is folded that somebody may grep."""
 
 
 def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch: bool, as_json: bool) -> int:
@@ -41,7 +45,7 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
 
 
 async def _show(topic: str, addresses: list[str], settings: RouteSettings, *, watch: bool, as_json: bool) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
     async with RouteClient(addresses, settings) as client:
         if not watch:
             route = await client.route(topic)
@@ -66,7 +70,7 @@ def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) 
     rows = {row.broker_name: row for row in route.queue_datas}
     table = Table(title=f"{topic}, from {name_server}", title_justify="left", box=None, padding=(0, 3, 0, 0))
     for name in ("broker", "cluster", "perm", "write", "read", "master", "slaves"):
-        table.add_column(name, justify="right" if name in ("write", "read") else "left", no_wrap=True)
+        table.add_column(name, justify="right" if name in ("write", "read") else "left", overflow="fold")
     groups = {group.broker_name: group for group in route.broker_datas}
     for name in sorted(rows | groups):
         row, group = rows.get(name), groups.get(name)

@@ -44,9 +44,11 @@ class JavaClient:
         self.packages = packages
 
     def close(self) -> None:
-        self.gateway.shutdown()
-        self._process.stdin.close()  # what it dies on
-        self._process.wait(20)
+        if self._process.poll() is None:
+            self.gateway.shutdown()
+            self._process.stdin.close()
+            self._process.kill()
+            self._process.wait(20)
 
     def route(self, route: TopicRouteData) -> Any:
         """A TopicRouteData, by way of its JSON."""

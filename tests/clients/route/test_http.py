@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
+from clients.route.errors import NoRouteError
 from clients.route.http import HttpTransport
 from clients.route.nameservers import BackOff
 from clients.route.settings import RouteSettings
@@ -178,6 +180,40 @@ def test_from_a_dead_routelake_to_a_name_server_and_back_to_http(own_lake: LiveR
             assert (await heard.next()).new is not None
 
     run(work())
+
+
+def test_an_acting_master_serves_readers_until_the_master_is_back(tmp_path: Path) -> None:
+    lake = LiveRoutelake(tmp_path, support_acting_master=True)
+
+    async def work() -> None:
+        acting = {"enableActingMaster": True}
+        await register(lake, "pair", "acted", host=1, **acting)
+        await register(lake, "pair", "acted", host=2, brokerId=1, **acting)
+        async with RouteClient(lake.http_url) as client:
+            heard = Heard(client, "acted")
+            queue = (await client.publish_queues("acted"))[0]
+            await heard.next()
+            assert await client.subscribe_address(queue) == ("10.0.0.1:10911", False)
+            gone = {"clusterName": "c1", "brokerName": "pair", "brokerAddr": "10.0.0.1:10911", "brokerId": 0}
+            async with httpx.AsyncClient(trust_env=False) as http:
+                assert (await http.post(f"{lake.http_url}/v1/brokers/unregister", json=gone)).status_code == 200
+            change = await heard.next()
+            assert change.new is not None
+            assert change.new.broker_datas[0].broker_addrs == {0: "10.0.0.2:10911"}
+            # The slave stands in for the master: it can be read as the master was, and nothing can be written.
+            assert await client.subscribe_address(queue) == ("10.0.0.2:10911", False)
+            assert len(await client.subscribe_queues("acted")) == 8
+            with pytest.raises(NoRouteError):
+                await client.publish_queues("acted")
+            await register(lake, "pair", "acted", host=1, counter=2, **acting)
+            await heard.next()
+            assert len(await client.publish_queues("acted")) == 8
+            assert await client.publish_address(queue) == "10.0.0.1:10911"
+
+    try:
+        run(work())
+    finally:
+        lake.close()
 
 
 # --- servers that are none ---
