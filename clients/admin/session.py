@@ -149,7 +149,7 @@ class Admin:
     ) -> list[tuple[Server, RemotingCommand | None]]:
         """Ask several servers; for one that failed None stands, and an outcome is noted."""
         found: list[tuple[Server, RemotingCommand | None]] = []
-        for server in self.visit(servers, request):
+        for server in self.visit(servers, _name(request)):
             try:
                 found.append((server, await self.read(server, request)))
             except ClientError as error:
@@ -173,7 +173,7 @@ class Admin:
             detail: What an answer says for the summary.
         """
         tried = not self.failed
-        for server in self.visit(servers, request):
+        for server in self.visit(servers, _name(request)):
             if not tried:
                 self._note(server, request, Status.NOT_TRIED, "because of the failure before")
             elif self.dry_run:
@@ -209,17 +209,17 @@ class Admin:
         for name in broker_names:
             self._note(Server(name, "-"), request, Status.FAILED, why)
 
-    def visit(self, servers: Sequence[Server], request: RemotingCommand) -> Iterator[Server]:
-        """The servers, with a progress bar on standard error when they are many and somebody looks on."""
+    def visit(self, servers: Sequence[Server], what: str) -> Iterator[Server]:
+        """The servers (or topics), with a progress bar on standard error when they are many and somebody looks on."""
         console = Console(stderr=True)
         if len(servers) < MANY_SERVERS or not console.is_terminal:
             yield from servers
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task(_name(request), total=len(servers))
+            task = progress.add_task(what, total=len(servers))
             for server in servers:
-                progress.update(task, description=f"{_name(request)} {server.name}")
+                progress.update(task, description=f"{what} {server.name}")
                 yield server
                 progress.advance(task)
         sys.stderr.flush()

@@ -58,7 +58,7 @@ async def _topics_with_clusters(admin: Admin) -> Report:
     found = []
     # The bar counts topics: each costs up to three requests.
     names = [Server(topic, "") for topic in hash_order(listed)]
-    for topic, _ in admin.visit(names, requests.get_all_topic_list()):
+    for topic, _ in admin.visit(names, "topic"):
         if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
             found.append((topic, *await _cluster_and_groups(admin, info, topic)))
     found.sort()

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from api.remoting.frame import RemotingCommand
 from tests.clients.admin.run import admin
-from tests.clients.admin.world import BOTH, MASTERS, NAME_SERVERS, ONE, ORDER_CONF
+from tests.clients.admin.world import BOTH, MASTERS, NAME_SERVERS, ONE, ORDER_CONF, answer_as_name_server
 from tests.support.recorder import Recorder
 
 
@@ -63,6 +64,24 @@ def test_cluster_list(world: Recorder) -> None:
     assert cells(admin("clusterList", "-n", ONE, "-c", "west", "-m").out)[1][4:] == ["0", "0", "2", "1"]
 
 
+def test_cluster_list_again_and_again(world: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is stopped, here by a NameServer that has enough."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        return answer_as_name_server(request) if len(slept) < 2 else RemotingCommand(1, remark="enough")
+
+    address = world.scripted("watched", answer)
+    monkeypatch.setattr("clients.admin.cluster_commands.asyncio.sleep", sleep)
+    ran = admin("clusterList", "-n", address, "-c", "west", "-i", "7")
+    assert (ran.code, slept) == (1, [7, 7])
+    assert ran.out.count("broker-w") == 2
+    assert ran.err.endswith("CODE: 1  DESC: enough\n")
+
+
 def test_configurations_side_by_side(world: Recorder) -> None:
     titles, *rows = cells(admin("getNamesrvConfig", "-n", BOTH).out)
     assert titles == ["Key", *NAME_SERVERS.values()]
@@ -109,8 +128,6 @@ def test_output_of_update_topic(world: Recorder, letter: str) -> None:
 
 
 def test_text_stands_as_it_is(recorder: Recorder) -> None:
-    from api.remoting.frame import RemotingCommand
-
     address = recorder.scripted("odd", lambda request: RemotingCommand(1, remark="[bold]no[/bold] :smile: [/]"))
     ran = admin("updateKvConfig", "-n", address, "-s", "a", "-k", "b", "-v", "c")
     assert "CODE: 1  DESC: [bold]no[/bold] :smile: [/]" in ran.out
