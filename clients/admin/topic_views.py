@@ -21,6 +21,7 @@ from clients.admin.command import command
 from clients.admin.java_hash import hash_order
 from clients.admin.report import Report
 from clients.admin.session import NAME_SERVER, Admin
+from clients.admin.static_topic import MappingDetail, logical_offsets, mapping_detail
 from clients.broker.topic_config import perm_text
 from clients.broker.validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from clients.errors import AnswerError, ClientError
@@ -163,7 +164,7 @@ async def topic_status(
             offsets.update(stats.offsets)
             put_tps += stats.topic_put_tps
     if cluster is None and not admin.failed:
-        await _ask_static_mapping(admin, servers, topic)
+        offsets.update(logical_offsets(topic, await _mapping_details(admin, servers, topic), offsets))
     queues = sorted(offsets.items())
     return Report(
         tables=[
@@ -199,15 +200,19 @@ async def topic_status(
     )
 
 
-async def _ask_static_mapping(admin: Admin, servers: Sequence[Server], topic: str) -> None:
-    """Ask for the topic's mapping, as stock mqadmin does; only physical queues are shown, so nothing comes of it."""
+async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) -> list[MappingDetail]:
+    """What the brokers know of a static topic's logical queues; nothing for other topics."""
     request = requests.get_topic_config(topic)
+    found = []
     for server in servers:
         try:
-            await admin.read(server, request)
+            detail = mapping_detail((await admin.read(server, request)).body)
+            if detail is not None:
+                found.append(detail)
         except ClientError as error:
             if not isinstance(error, AnswerError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
                 admin.note_failure(server, request, error)
+    return found
 
 
 def _when(timestamp_ms: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ import structlog
 from tests.clients.admin.run import admin
 from tests.support.java import wait_until
 from tests.support.local import LocalGateway, LocalLake
-from tests.support.rocketmq import StockBroker, StockNameServer
+from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 pytestmark = pytest.mark.jvm
 
@@ -164,6 +165,17 @@ def test_a_life_of_a_topic(stock: Stock, tmp_path: Path, name_server: str) -> No
     gone = good("deleteTopic", *one, "-c", CLUSTER, "-t", "orders")["outcomes"]
     assert [(of["server"], of["status"]) for of in gone] == [("broker-a", "done"), ("NameServer", "done")]
     assert admin("topicRoute", *one, "-t", "orders").code == 1
+
+
+def test_the_logical_queues_of_a_static_topic(stock: Stock) -> None:
+    mqadmin(["updateStaticTopic", "-b", "broker-a", "-t", "fixed", "-qn", "3"], stock.first.address)
+    for suffix in ("before", "after"):  # mqadmin keeps both states of the mapping
+        for file in Path(tempfile.gettempdir()).glob(f"fixed-[0-9]*.{suffix}"):
+            file.unlink()
+    offsets = good("topicStatus", "-n", stock.first.address, "-t", "fixed")["offsets"]
+    assert {(one["brokerName"], one["queueId"], one["minOffset"], one["maxOffset"]) for one in offsets} == {
+        (name, queue_id, 0, 0) for name in ("broker-a", "__syslo__global__") for queue_id in range(3)
+    }
 
 
 def test_brokers_and_settings(stock: Stock) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from clients.admin import answers, requests
 from clients.admin.answers import AnswerBodyError, TopicOffset, TopicStats
+from clients.admin.static_topic import MappingDetail, MappingItem, logical_offsets, mapping_detail
 from clients.admin.topic_views import allocate_averagely
 from clients.route.queues import MessageQueue
 
@@ -75,3 +76,56 @@ def test_shares_are_even_and_lose_nothing(queues: int, clients: int) -> None:
     sizes = [len(shares[name]) for name in names]
     assert sizes == sorted(sizes, reverse=True)
     assert max(sizes) - min(sizes) <= 1
+
+
+# --- static topics ---
+
+
+def item(bname: str, queue_id: int, logic: int, end: int = -1, start: int = 0) -> MappingItem:
+    return MappingItem(bname=bname, queue_id=queue_id, logic_offset=logic, start_offset=start, end_offset=end)
+
+
+def logical(*details: MappingDetail, **ranges: tuple[int, int]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Logical queues out of physical ones, named a0, b3, ..."""
+    physical = {
+        MessageQueue("t", name[0], int(name[1:])): TopicOffset(low, high, 7) for name, (low, high) in ranges.items()
+    }
+    found = logical_offsets("t", details, physical)
+    assert all(offset.last_update_timestamp == 7 for offset in found.values())
+    return {(at.broker_name, at.queue_id): (one.min_offset, one.max_offset) for at, one in found.items()}
+
+
+GLOBAL = "__syslo__global__"
+
+
+def test_a_logical_queue_of_two_pieces() -> None:
+    pieces = [item("a", 0, 0, end=100), item("b", 3, 100)]
+    a, b = (MappingDetail(bname=name, epoch=2, hosted_queues={1: pieces}) for name in "ab")
+    assert logical(a, b, a0=(40, 100), b3=(0, 25)) == {(GLOBAL, 1): (40, 125)}
+    assert logical(a, b, a0=(400, 500), b3=(0, 25)) == {(GLOBAL, 1): (100, 125)}
+    assert logical(a, b, a0=(40, 100)) == {}
+    assert logical(a, a0=(40, 100), b3=(0, 25)) == {}, "only the leader's word counts"
+
+
+def test_a_piece_that_is_not_decided_yet_does_not_count() -> None:
+    pieces = [item("a", 0, 0), item("b", 0, -1)]
+    assert logical(MappingDetail(bname="b", hosted_queues={0: pieces}), a0=(0, 9), b0=(0, 4)) == {(GLOBAL, 0): (0, 9)}
+    assert logical(MappingDetail(bname="b", hosted_queues={0: pieces[1:], 1: []}), b0=(0, 4)) == {}
+
+
+def test_the_latest_epoch_decides_who_leads() -> None:
+    old = MappingDetail(bname="a", epoch=1, hosted_queues={0: [item("a", 0, 0)]})
+    new = MappingDetail(bname="b", epoch=2, scope="mine", hosted_queues={0: [item("b", 0, 50, start=10)]})
+    assert logical(old, new, a0=(0, 5), b0=(0, 30)) == {("__syslo__mine", 0): (50, 70)}
+
+
+def test_the_mapping_in_an_answer() -> None:
+    body = (
+        b'{"mappingDetail":{"bname":"a","currIdMap":{0:0},"dirty":false,"epoch":5,"hostedQueues":{0:[{"bname":"a",'
+        b'"endOffset":-1,"gen":0,"logicOffset":0,"queueId":0,"startOffset":0,"timeOfEnd":-1,"timeOfStart":-1}]},'
+        b'"scope":"__global__","topic":"t","totalQueues":1},"perm":6,"topicName":"t"}'
+    )
+    assert mapping_detail(body) == MappingDetail(bname="a", epoch=5, hosted_queues={0: [item("a", 0, 0)]})
+    assert mapping_detail(b'{"perm":6,"topicName":"t"}') is None
+    with pytest.raises(AnswerBodyError):
+        mapping_detail(b'{"mappingDetail":[]}')
