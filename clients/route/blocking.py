@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import structlog
 
@@ -20,6 +20,7 @@ from clients.route.settings import RouteSettings
 from schemas.errors import UnavailableError
 from schemas.route import TopicRouteData
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = structlog.get_logger("routelake.route")
@@ -42,6 +43,8 @@ class BlockingRouteClient:
         self._local = threading.local()
         self._gate = threading.Lock()  # nothing is handed to the loop after its end was
         self._closed = False
+        self._waited_for: set[Future[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         # Listeners get a thread of their own: one may block, or ask this client.
         self._news = ThreadPoolExecutor(1, thread_name_prefix="route-listeners")
         self._loop = asyncio.new_event_loop()
@@ -64,6 +67,8 @@ class BlockingRouteClient:
             if self._closed:
                 return
             self._closed = True
+            for future in self._waited_for:
+                future.cancel()
             ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -73,7 +78,7 @@ class BlockingRouteClient:
 
     def route(self, topic: str) -> TopicRouteData:
         """See `RouteClient.route`."""
-        return self._run(self._client.route(topic))
+        return self._run(self._client.route, topic)
 
     def cached_route(self, topic: str) -> TopicRouteData | None:
         """See `RouteClient.cached_route`."""
@@ -81,33 +86,33 @@ class BlockingRouteClient:
 
     def update(self, topic: str) -> bool:
         """See `RouteClient.update`."""
-        return self._run(self._client.update(topic))
+        return self._run(self._client.update, topic)
 
     def try_to_find_topic_publish_info(self, topic: str) -> TopicPublishInfo:
         """See `RouteClient.try_to_find_topic_publish_info`."""
-        return self._run(self._client.try_to_find_topic_publish_info(topic))
+        return self._run(self._client.try_to_find_topic_publish_info, topic)
 
     def publish_queues(self, topic: str) -> list[MessageQueue]:
         """See `RouteClient.publish_queues`."""
-        return self._run(self._client.publish_queues(topic))
+        return self._run(self._client.publish_queues, topic)
 
     def subscribe_queues(self, topic: str) -> frozenset[MessageQueue]:
         """See `RouteClient.subscribe_queues`."""
-        return self._run(self._client.subscribe_queues(topic))
+        return self._run(self._client.subscribe_queues, topic)
 
     def publish_address(self, queue: MessageQueue) -> str:
         """See `RouteClient.publish_address`."""
-        return self._run(self._client.publish_address(queue))
+        return self._run(self._client.publish_address, queue)
 
     def subscribe_address(
         self, queue: MessageQueue, broker_id: int = 0, *, only_this_broker: bool = False
     ) -> FindBrokerResult:
         """See `RouteClient.subscribe_address`."""
-        return self._run(self._client.subscribe_address(queue, broker_id, only_this_broker=only_this_broker))
+        return self._run(self._client.subscribe_address, queue, broker_id, only_this_broker=only_this_broker)
 
     def select(self, topic: str, *, last_broker_name: str | None = None) -> MessageQueue:
         """This thread's next queue. See `Caller.select`."""
-        return self._run(self._caller().select(topic, last_broker_name=last_broker_name))
+        return self._run(self._caller().select, topic, last_broker_name=last_broker_name)
 
     def sent(self, queue: MessageQueue, latency_ms: int, *, isolation: bool = False, reachable: bool = True) -> None:
         """Tell how a send went. See `Caller.sent`."""
@@ -116,7 +121,7 @@ class BlockingRouteClient:
         async def tell() -> None:
             caller.sent(queue, latency_ms, isolation=isolation, reachable=reachable)
 
-        self._run(tell())
+        self._run(tell)
 
     def listen(self, listener: Callable[[RouteChange], None], topic: str | None = None) -> Callable[[], None]:
         """Call a function with every change, on a thread for listeners: it may block, and may use this client.
@@ -131,7 +136,7 @@ class BlockingRouteClient:
         async def begin() -> Callable[[], None]:
             return self._client.listen(hand_over, topic)
 
-        end = self._run(begin())
+        end = self._run(begin)
 
         def stop() -> None:
             with self._gate:
@@ -147,7 +152,7 @@ class BlockingRouteClient:
 
     def update_name_servers(self, namesrv_addr: str | Sequence[str]) -> None:
         """See `RouteClient.update_name_servers`."""
-        self._run(self._client.update_name_servers(namesrv_addr))
+        self._run(self._client.update_name_servers, namesrv_addr)
 
     def _caller(self) -> Caller:
         caller: Caller | None = getattr(self._local, "caller", None)
@@ -155,12 +160,23 @@ class BlockingRouteClient:
             caller = self._local.caller = self._client.caller()
         return caller
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, ask: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a method on the loop, wait for what it returns."""
+
+        async def tracked() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            try:
+                return await ask(*args, **kwargs)
+            finally:
+                self._tasks.discard(task)
+
         with self._gate:
             if self._closed:
-                work.close()
                 raise UnavailableError("the route client is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(tracked(), self._loop)
+            self._waited_for.add(future)
         try:
             return future.result()
         except CancelledError:
@@ -168,13 +184,13 @@ class BlockingRouteClient:
         except BaseException:
             future.cancel()  # also when this thread is interrupted: nobody waits for it any more
             raise
+        finally:
+            with self._gate:
+                self._waited_for.discard(future)
 
     async def _end(self) -> None:
-        """Close; whoever still waits for an answer is told."""
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        """Close, once what was cancelled has come to its end."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -19,8 +21,11 @@ from schemas.errors import UnavailableError
 
 log = structlog.get_logger("routelake.route")
 
-_LEAVE_ALONE = frozenset({ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY})
+_LEAVE_ALONE: Final = frozenset({ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY})
 """Answers after which a NameServer is left alone, as if it had not answered. After other errors it stays chosen."""
+
+_AT_A_TIME: Final = 16
+"""Questions under way, besides long polls; the others wait for their turn, and then ask who answers by now."""
 
 
 class NoneReadyError(Exception):
@@ -51,6 +56,7 @@ class RouteFetcher:
         self._timeout_s = settings.mq_client_api_timeout_s
         self._now_s = now_s
         self._closed = False
+        self._turn = asyncio.Semaphore(_AT_A_TIME)
 
     @property
     def chosen(self) -> str | None:
@@ -94,6 +100,12 @@ class RouteFetcher:
             UnavailableError: It is closed.
             NoneReadyError: Nobody was asked.
         """
+        if tag is not None and wait_s > 0:
+            return await self._fetch(topic, tag, wait_s, only_ready=only_ready)
+        async with self._turn:
+            return await self._fetch(topic, tag, 0.0, only_ready=only_ready)
+
+    async def _fetch(self, topic: str, tag: str | None, wait_s: float, *, only_ready: bool) -> RouteAnswer | None:
         failure: ClientError | None = None
         for address in self._servers.candidates(self._now_s(), only_ready=only_ready):
             if self._closed:

@@ -81,16 +81,20 @@ class Followers:
             await asyncio.sleep(settings.back_off.initial_s)
             await self._ask(name, 0.0)
         while True:
-            if self._may_wait(name):
-                pause_s, wait_s = early_s, settings.long_poll_s
-            else:
-                pause_s, wait_s = self._jittered(settings.poll_name_server_interval_s), 0.0
-            await asyncio.sleep(pause_s)
-            begin = self._now_s()
-            news = await self._ask(name, wait_s)
+            if not self._may_wait(name):
+                await asyncio.sleep(self._jittered(settings.poll_name_server_interval_s))
+                await self._ask(name, 0.0)
+                continue
+            self._polls += 1
+            try:
+                await asyncio.sleep(early_s)
+                begin = self._now_s()
+                news = await self._ask(name, settings.long_poll_s)
+            finally:
+                self._polls -= 1
             # An answer that comes before its time and says nothing new (a gateway with too many long polls, a proxy)
             # must not make this a busy loop.
-            if wait_s and not news and self._now_s() - begin < wait_s / 2:
+            if not news and self._now_s() - begin < settings.long_poll_s / 2:
                 early_s = min(settings.poll_name_server_interval_s, max(_LEAST_PAUSE_S, early_s * 2))
             else:
                 early_s = 0.0
@@ -104,7 +108,6 @@ class Followers:
         """Ask until somebody answers; the first one may wait. Returns whether there is anything new."""
         told = False
         while True:
-            self._polls += wait_s > 0
             try:
                 answer = await self._fetcher.fetch(name, tag=self._cache.tag(name), wait_s=wait_s, only_ready=True)
                 return self._cache.take(name, answer).change is not None
@@ -116,8 +119,6 @@ class Followers:
                 if not told and isinstance(error, ClientError):
                     log.warning("no NameServer answers; what is known stays in use", topic=name, error=str(error))
                     told = True
-            finally:
-                self._polls -= wait_s > 0
             wait_s = 0.0
             await asyncio.sleep(pause_s)
 

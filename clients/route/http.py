@@ -40,13 +40,13 @@ class HttpTransport:
     can_wait = True
 
     def __init__(self, token: str | None = None) -> None:
-        """Connects to nobody yet.
+        """Connects to nobody yet. How many requests are under way at a time is the caller's matter.
 
         Args:
             token: Bearer token, for a routelake that protects its reads.
         """
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._clients: dict[tuple[str, bool], httpx.AsyncClient] = {}
 
     async def fetch(
         self, address: str, topic: str, *, timeout_s: float, tag: str | None = None, wait_s: float = 0.0
@@ -56,7 +56,7 @@ class HttpTransport:
         patience_s = timeout_s + (wait_s if waits else 0.0)
         try:
             async with asyncio.timeout(patience_s):
-                answer = await self._client(address).get(
+                answer = await self._client(address, waits=waits).get(
                     f"{address}/v1/topics/{quote(topic, safe='')}/route",
                     params={"wait": f"{min(wait_s, MAX_WAIT_S):g}"} if waits else {},
                     headers={} if tag is None else {"if-none-match": tag},
@@ -74,24 +74,24 @@ class HttpTransport:
 
     async def drop(self, address: str) -> None:
         """See `RouteTransport`."""
-        client = self._clients.pop(address, None)
-        if client is not None:
-            await client.aclose()
+        for key in [key for key in self._clients if key[0] == address]:
+            await self._clients.pop(key).aclose()
 
     async def close(self) -> None:
         """See `RouteTransport`."""
-        for address in list(self._clients):
+        for address, _ in list(self._clients):
             await self.drop(address)
 
-    def _client(self, address: str) -> httpx.AsyncClient:
-        client = self._clients.get(address)
+    def _client(self, address: str, *, waits: bool) -> httpx.AsyncClient:
+        # Long polls have connections of their own: httpx looks through all of a client's for every request.
+        client = self._clients.get((address, waits))
         if client is None:
             # As remoting does, straight to the address: a proxy for the web is none for NameServers. Certificates are
             # the system's, or those of SSL_CERT_FILE.
             verify: Any = ssl.create_default_context() if address.startswith("https:") else False
-            client = self._clients[address] = httpx.AsyncClient(
+            client = self._clients[address, waits] = httpx.AsyncClient(
                 headers=self._headers,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=8),
+                limits=httpx.Limits(max_connections=None),
                 trust_env=False,
                 verify=verify,
             )

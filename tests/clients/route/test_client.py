@@ -417,6 +417,13 @@ def test_topics_are_refreshed_and_listeners_hear_of_changes() -> None:
     with_servers(work, poll_name_server_interval_s=0.03)
 
 
+def test_pauses_are_shortened_at_random() -> None:
+    client = RouteClient("a:1", choice=random.Random(1))
+    pauses = [client._followers._jittered(30.0) for _ in range(500)]
+    assert 24.0 <= min(pauses) < 24.5
+    assert 29.5 < max(pauses) <= 30.0
+
+
 def test_addresses_that_went_are_swept() -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         (server,) = servers

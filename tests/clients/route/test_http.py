@@ -69,7 +69,10 @@ def test_http_and_remoting_give_the_same_objects(lake: LiveRoutelake) -> None:
             assert await http.route("same") == await remoting.route("same")
             assert await http.publish_queues("same") == await remoting.publish_queues("same")
             assert await http.subscribe_queues("same") == await remoting.subscribe_queues("same")
-            assert len(await http.publish_queues("not-there-yet")) == 4 * 2  # TBW102 of two brokers, clamped
+            fresh = await http.publish_queues("not-there-yet")
+            assert fresh == await remoting.publish_queues("not-there-yet")
+            assert {"same-a", "same-b"} <= {queue.broker_name for queue in fresh}
+            assert {queue.queue_id for queue in fresh} == {0, 1, 2, 3}  # TBW102 has 8
 
     run(work())
 
@@ -214,6 +217,25 @@ def test_an_acting_master_serves_readers_until_the_master_is_back(tmp_path: Path
         run(work())
     finally:
         lake.close()
+
+
+@pytest.mark.parametrize("door", ["http", "remoting"])
+def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, door: str) -> None:
+    topics = [f"{door}-{number}" for number in range(300)]
+
+    async def work() -> None:
+        await register(lake, f"{door}-a", *topics, host=71)
+        before = lake.app.door.watch.waiting
+        async with RouteClient(lake.http_url if door == "http" else lake.namesrv_addr) as client:
+            routes = await asyncio.gather(*map(client.route, topics))
+            assert all(len(found.queue_datas) == 1 for found in routes)
+            if door == "http":
+                await until(lambda: lake.app.door.watch.waiting == before + 64)
+            await register(lake, f"{door}-b", *topics, host=72)
+            await asyncio.gather(*map(client.update, topics))
+            assert {len(found.queue_datas) for found in await asyncio.gather(*map(client.route, topics))} == {2}
+
+    run(work())
 
 
 # --- servers that are none ---
