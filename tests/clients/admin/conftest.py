@@ -12,6 +12,11 @@ from tests.clients.admin.world import start_world
 from tests.support.recorder import Recorder
 
 
+@pytest.fixture(autouse=True)
+def _no_name_server_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+
+
 @pytest.fixture(scope="module")
 def started_world() -> Iterator[Recorder]:
     with Recorder() as recorder:
