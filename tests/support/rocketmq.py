@@ -7,12 +7,11 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.jars import classpath
-from tests.support.java import JavaProcess, free_port, java_executable, port_answers
+from deploy.peers.java import JavaProcess, classpath, free_port, java_executable, port_answers
+from deploy.peers.rocketmq import Stock, StockNameServer, prepare_home
 
 _JAR_SETS = {"5.5.0": "rocketmq", "4.9.7": "rocketmq-4"}
 
@@ -35,93 +34,7 @@ QUICK_BROKER: Mapping[str, str] = {
 }
 
 
-# Logging off: the peers' own log files are never read, and configuring them costs a second and fills the output.
-_LOGBACK_FILES = ("rmq.logback-test.xml", "conf/logback_tools.xml")
-_NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root level="OFF"/></configuration>\n'
-
-
-def _prepare_home(home: Path) -> str:
-    """Write the logging configuration of all releases, and name the directory as the start of a class path."""
-    for name in _LOGBACK_FILES:
-        file = home / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(_NO_LOGGING)
-    return f"{home}{os.pathsep}"
-
-
-class _Stock:
-    """A JVM with a temporary home directory that goes away with it."""
-
-    process: JavaProcess
-
-    def __init__(self) -> None:
-        self._cleanup = ExitStack()
-        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketmq-")))
-        self._classpath = _prepare_home(self.home) + classpath("rocketmq")
-
-    def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
-        path = self.home / name
-        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        return path
-
-    @property
-    def start_seconds(self) -> float:
-        """How long the last start took."""
-        return self.process.start_seconds
-
-    def close(self) -> None:
-        """Kill the process and remove its files."""
-        self.process.sigkill()
-        self._cleanup.close()
-
-
-class StockNameServer(_Stock):
-    """Apache RocketMQ's own NameServer 5.5.0 on a free port."""
-
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        """Prepare it; `with` starts it.
-
-        Args:
-            properties: namesrv.properties on top of the port, for example scanNotActiveBrokerInterval.
-        """
-        super().__init__()
-        self.host = "127.0.0.1"
-        self.port = free_port()
-        file = self._write_properties(
-            "namesrv.properties",
-            {"listenPort": str(self.port), "bindAddress": self.host, **(properties or {})},
-        )
-        self.process = JavaProcess(
-            "org.apache.rocketmq.namesrv.NamesrvStartup",
-            ["-c", str(file)],
-            self._classpath,
-            self.home,
-            heap_mb=192,
-            ready=lambda process: "boot success" in process.tail() and port_answers(self.port),
-        )
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        return f"{self.host}:{self.port}"
-
-    def __enter__(self) -> StockNameServer:
-        """Start it and wait until it answers."""
-        try:
-            self.process.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill it."""
-        self.close()
-
-
-class StockBroker(_Stock):
+class StockBroker(Stock):
     """Apache RocketMQ's own broker 5.5.0, with small files so that it starts in seconds."""
 
     def __init__(
@@ -259,8 +172,11 @@ def mqadmin(
             namesrv_addr,
             *args[1:],
         ]
-        path = _prepare_home(Path(home)) + classpath(_JAR_SETS[release])
+        path = prepare_home(Path(home)) + classpath(_JAR_SETS[release])
         environment = {**os.environ, "ROCKETMQ_HOME": home, "CLASSPATH": path}
         return subprocess.run(
             command, cwd=home, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
         )
+
+
+__all__ = ["QUICK_BROKER", "StockBroker", "StockNameServer", "mqadmin"]
