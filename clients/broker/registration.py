@@ -65,18 +65,7 @@ class RegisterBrokerResult(msgspec.Struct, frozen=True):
 
 def full(config: BrokerConfig, table: TopicTable) -> list[Registration]:
     """Everything, in one registration or, with enableSplitRegistration, in several (registerBrokerAll)."""
-    topics: Iterable[TopicConfig] = table.topic_config_table.values()
-    if _restricted(config):
-        allowed = config.broker_permission
-        topics = [
-            TopicConfig(
-                topic_name=topic.topic_name,
-                read_queue_nums=topic.read_queue_nums,
-                write_queue_nums=topic.write_queue_nums,
-                perm=topic.perm & allowed,
-            )
-            for topic in topics
-        ]
+    topics = _allowed(config, table.topic_config_table.values(), keep_sys_flag=False)
     if not config.enable_split_registration:
         return [_registration(config, topics, table.data_version)]
     parts = [_registration(config, part, table.data_version) for part in _parts(topics, config.split_registration_size)]
@@ -88,19 +77,23 @@ def full(config: BrokerConfig, table: TopicTable) -> list[Registration]:
 
 def incremental(config: BrokerConfig, changed: Iterable[TopicConfig], data_version: DataVersion) -> Registration:
     """Only what has changed (registerIncrementBrokerData)."""
-    if _restricted(config):
-        allowed = config.broker_permission
-        changed = [
-            TopicConfig(
-                topic_name=topic.topic_name,
-                read_queue_nums=topic.read_queue_nums,
-                write_queue_nums=topic.write_queue_nums,
-                perm=topic.perm & allowed,
-                topic_sys_flag=topic.topic_sys_flag,
-            )
-            for topic in changed
-        ]
-    return _registration(config, changed, data_version)
+    return _registration(config, _allowed(config, changed, keep_sys_flag=True), data_version)
+
+
+def _allowed(config: BrokerConfig, topics: Iterable[TopicConfig], *, keep_sys_flag: bool) -> Iterable[TopicConfig]:
+    """The topics with no more permission than the broker itself has."""
+    if not _restricted(config):
+        return topics
+    return [
+        TopicConfig(
+            topic_name=topic.topic_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=topic.perm & config.broker_permission,
+            topic_sys_flag=topic.topic_sys_flag if keep_sys_flag else 0,
+        )
+        for topic in topics
+    ]
 
 
 def _restricted(config: BrokerConfig) -> bool:

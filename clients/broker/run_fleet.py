@@ -19,6 +19,8 @@ from clients.broker.run import stop_signal
 _LINE_EVERY_S = 10.0
 """Between two lines where there is no screen to update."""
 _ERRORS_SHOWN = 5
+_WIDTH = 120
+"""Of the table in a file."""
 
 
 def run_fleet(settings: FleetSettings) -> int:
@@ -46,9 +48,10 @@ async def _run(settings: FleetSettings) -> int:
         registered = fleet.registered
     finally:
         await fleet.close()
-    Console().print(fleet.report.table(registered))
+    result = Console()
+    result.print(fleet.report.table(registered), width=None if result.is_terminal else _WIDTH)
     for message, count in fleet.report.errors.most_common(_ERRORS_SHOWN):
-        screen.print(f"{count} times: {message}", highlight=False, markup=False)
+        screen.print(f"{count} times: {message}", highlight=False, markup=False, soft_wrap=True)
     return 0 if registered == settings.brokers else 1
 
 
@@ -69,7 +72,7 @@ async def _watch(fleet: Fleet, settings: FleetSettings, screen: Console, stop: a
             if live is not None:
                 live.update(line)
             else:
-                screen.print(line, highlight=False)
+                screen.print(line, highlight=False, soft_wrap=True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(step_s, end - now)):
                     await stop.wait()

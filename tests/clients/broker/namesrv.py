@@ -133,20 +133,25 @@ class Peer:
         return await self.ask(310, b"hello", a="group", b=topic, c=default, d=queues, e=queue, **more)
 
     async def update(self, topic: str | None, **more: object) -> RemotingCommand:
-        """UPDATE_AND_CREATE_TOPIC as mqadmin sends it."""
-        fields: dict[str, object] = {
-            "topic": topic,
-            "defaultTopic": "TBW102",
-            "readQueueNums": 8,
-            "writeQueueNums": 8,
-            "perm": 6,
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": 0,
-            "order": "false",
-            "attributes": "",
-            "force": "false",
-        }
-        return await self.ask(17, **{**fields, **more})
+        """UPDATE_AND_CREATE_TOPIC."""
+        return await self.ask(17, **update_fields(topic, **more))
+
+
+def update_fields(topic: str | None, **more: object) -> dict[str, object]:
+    """Of UPDATE_AND_CREATE_TOPIC, as mqadmin sends it."""
+    return {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": 8,
+        "writeQueueNums": 8,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": "false",
+        "attributes": "",
+        "force": "false",
+        **more,
+    }
 
 
 @contextlib.asynccontextmanager
