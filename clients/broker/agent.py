@@ -13,8 +13,9 @@ Sources (5.5.0): org.apache.rocketmq.broker.BrokerController, TopicConfigManager
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -139,26 +140,29 @@ class BrokerAgent:
             await self._persist()
 
     async def _run(self) -> None:
-        """Rounds, retries and heartbeats until cancelled."""
+        """Rounds, retries and heartbeats until cancelled; a NameServer that hangs in a round holds up no heartbeat."""
         cadence = Cadence(self.config, _steady_ms())
         cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
-        while True:
-            await asyncio.sleep(cadence.wait_ms(_steady_ms()) / 1000)
-            for task in cadence.due(_steady_ms()):
-                try:
-                    await self._do(task)
-                except Exception:  # whatever it was, the next round must come
-                    log.exception("not done", task=task.value)
-                if task is not Task.HEARTBEAT:
-                    cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
+        registered = asyncio.Event()
+        registration: asyncio.Task[None] | None = None
 
-    async def _do(self, task: Task) -> None:
-        if task is Task.HEARTBEAT:
-            await self.heartbeat()
-        elif task is Task.RETRY:
-            await self.register_all(force=True, only_failed=True)
-        else:
-            await self.register_all(force=self.config.force_register)
+        async def register(task: Task) -> None:
+            force = self.config.force_register or task is Task.RETRY
+            await _carry_on(task, self.register_all(force=force, only_failed=task is Task.RETRY))
+            cadence.registered(_steady_ms(), failures=self._registrar.has_failed)
+            registered.set()
+
+        async with asyncio.TaskGroup() as jobs:
+            while True:
+                registered.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(cadence.wait_ms(_steady_ms()) / 1000):
+                        await registered.wait()
+                for task in cadence.due(_steady_ms()):
+                    if task is Task.HEARTBEAT:
+                        jobs.create_task(_carry_on(task, self.heartbeat()))
+                    elif registration is None or registration.done():
+                        registration = jobs.create_task(register(task))
 
     # --- registration ---
 
@@ -303,6 +307,14 @@ def _name_server(address: str, client: RemotingClient, http_token: str) -> NameS
     if "://" in address:
         return HttpNameServer(address, http_token)
     return RemotingNameServer(host_port(address, "--namesrv"), client)
+
+
+async def _carry_on(task: Task, work: Awaitable[object]) -> None:
+    """Do it; whatever goes wrong, the next time must come."""
+    try:
+        await work
+    except Exception:
+        log.exception("not done", task=task.value)
 
 
 def _steady_ms() -> float:

@@ -114,6 +114,25 @@ def test_heartbeats(old: bool, code: int) -> None:
     run(work())
 
 
+def test_a_namesrv_that_hangs_holds_up_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cadence, "FIRST_ROUND_MS", 100)
+    monkeypatch.setattr(cadence, "FIRST_HEARTBEAT_MS", 10)
+
+    async def work() -> None:
+        async with (
+            namesrv() as silent,
+            namesrv() as living,
+            broker(silent.address, living.address, enable_slave_acting_master=True, broker_heartbeat_interval=10),
+        ):
+            silent.open.clear()
+            await eventually(lambda: silent.codes.count(103) == living.codes.count(103) == 2)
+            beats = living.codes.count(322)
+            await eventually(lambda: living.codes.count(322) >= beats + 10)
+            silent.open.set()
+
+    run(work())
+
+
 def test_a_slave_learns_of_its_master() -> None:
     async def work() -> None:
         async with namesrv() as server, broker(server.address, broker_id=1, ha_listen_port=1) as slave:

@@ -302,3 +302,22 @@ def test_topics_json_in_both_directions(namesrv: StockNameServer, stock: StockBr
 
 def without_comma(line: bytes) -> bytes:
     return line.rstrip(b",")
+
+
+# --- a fleet ---
+
+
+def test_a_fleet_at_a_stock_namesrv(namesrv: StockNameServer) -> None:
+    command = [sys.executable, "-m", "clients.cli", "fleet", "-n", namesrv.address, "--brokers=30", "--topics=500"]
+    more = ["--heartbeat-period-s=1", "--changes-per-s=20", "--duration-s=600", "--vanish"]
+    with subprocess.Popen([*command, *more], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: len(route(namesrv.address, "topic-00499")) == 30, 30, "the fleet at the NameServer")
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=30)
+            assert process.returncode == 0
+            assert "30 of 30 brokers registered, 515 topics each" in out
+            # a NameServer takes the end of a connection for the end of a broker
+            wait_until(lambda: route(namesrv.address, "topic-00000") == {}, 30, "the fleet's end at the NameServer")
+        finally:
+            process.kill()
