@@ -218,6 +218,9 @@ def test_each_caller_has_its_own_turn_and_a_failing_broker_is_avoided() -> None:
         assert len(set(first)) == 4
         on_a = next(queue for queue in first if queue.broker_name == "a")
         assert {(await mine.select("orders", last_broker_name="a")).broker_name for _ in range(8)} == {"b"}
+        mine._which["orders"]._index = 100
+        await mine.select("orders", last_broker_name="a")
+        assert mine._which["orders"]._index not in (101, 102, 103, 104)  # a further attempt goes on at a random place
         mine.sent(on_a, 20)
         assert {(await yours.select("orders")).broker_name for _ in range(8)} == {"a", "b"}
         mine.sent(on_a, 3_000, isolation=True)
@@ -295,8 +298,26 @@ def test_a_server_that_refuses_is_passed_over(code: ResponseCode) -> None:
         servers[1].routes["orders"] = route()
         assert await client.route("orders")
         assert client.name_server == servers[1].address
+        left_alone = servers[0].address not in client._fetcher._servers.candidates(client._now_s(), only_ready=True)
+        assert left_alone == (code != ResponseCode.SYSTEM_ERROR)
 
-    with_servers(work, 2)
+    with_servers(work, 2, back_off=BackOff(30.0, 30.0))
+
+
+def test_who_follows_leaves_a_failing_server_alone() -> None:
+    async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
+        (server,) = servers
+        server.routes["orders"] = route()
+        await client.route("orders")
+        server.code = ResponseCode.GO_AWAY
+        await until(lambda: len(server.asked) == 2)
+        await asyncio.sleep(0.2)
+        assert len(server.asked) == 2
+        with pytest.raises(AnswerError):
+            await client.update("orders")  # who asks himself is heard all the same
+        assert len(server.asked) == 3
+
+    with_servers(work, poll_name_server_interval_s=0.01, back_off=BackOff(30.0, 30.0))
 
 
 @pytest.mark.parametrize("garbage", [b"no route", b""])
@@ -376,6 +397,7 @@ def test_a_timeout_has_its_name() -> None:
         servers[0].hangs = True
         with pytest.raises(AnswerTimeoutError):
             await client.route("orders")
+        await until(lambda: not servers[0].server.connections)  # a connection on which nothing comes is closed
 
     with_servers(work, mq_client_api_timeout_s=0.1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, Connec
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.errors import NoRouteError
+from clients.route.fetcher import RouteFetcher
 from clients.route.http import HttpTransport
 from clients.route.nameservers import BackOff
 from clients.route.settings import RouteSettings
@@ -322,6 +324,22 @@ def test_what_is_asked_over_http() -> None:
             assert b'if-none-match: "1-x"' in asked[0]
             assert asked[1].startswith(b"GET /v1/topics/orders/route HTTP/1.1\r\n")
             await transport.close()
+
+    run(work())
+
+
+def test_the_second_one_asked_is_not_asked_to_wait() -> None:
+    async def work() -> None:
+        async with web(said("304 Not Modified")) as (url, asked):
+            dead = f"http://127.0.0.1:{free_port()}"
+            loop = asyncio.get_running_loop()
+            choice = random.Random(1)
+            choice.shuffle = lambda items: None  # type: ignore[method-assign, assignment]
+            fetcher = RouteFetcher([dead, url], QUICK, choice, loop.time)
+            assert await fetcher.fetch("orders", tag='"1-x"', wait_s=20.0) is None
+            assert await fetcher.fetch("orders", tag='"1-x"', wait_s=20.0) is None
+            assert [b"?wait=" in request for request in asked] == [False, True]
+            await fetcher.close()
 
     run(work())
 

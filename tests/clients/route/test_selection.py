@@ -100,6 +100,10 @@ def test_a_further_attempt_starts_at_a_random_place() -> None:
     first = place.increment_and_get()
     place.reset()
     assert place.increment_and_get() != first + 1
+    for faults, random_place in ((FaultTable(), True), (None, False)):
+        place._index = 100
+        choose_message_queue(INFO, place, reset_index=True, faults=faults)
+        assert (place._index != 101) == random_place
 
 
 def test_a_shorter_avoidance_never_ends_a_longer_one() -> None:

@@ -1,0 +1,68 @@
+"""The route client at a whole `routelake serve`, Spark and all: changes arrive, also after its gateway was killed."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from clients.route.blocking import BlockingRouteClient
+from clients.route.changes import RouteChange
+from clients.route.errors import NoRouteError
+from tests.api.http.doors import broker
+from tests.support.java import wait_until
+from tests.support.routelake import Routelake
+
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
+    with Routelake(tmp_path_factory.mktemp("serve") / "data") as routelake:
+        yield routelake
+
+
+def register(serve: Routelake, name: str, host: int) -> dict[str, Any]:
+    """Register a broker; the answer comes when it is visible."""
+    url = f"http://127.0.0.1:{serve.http_port}/v1/brokers/register"
+    answer = httpx.post(url, json=broker(name, topics=("orders", "TBW102"), host=host), timeout=30, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    assert found["visible"]
+    return found
+
+
+def test_changes_arrive_also_from_a_gateway_that_was_killed(serve: Routelake) -> None:
+    changes: queue.Queue[tuple[float, RouteChange]] = queue.Queue()
+    with BlockingRouteClient(f"http://127.0.0.1:{serve.http_port};{serve.namesrv_addr}") as client:
+        client.listen(lambda change: changes.put((time.monotonic(), change)), "orders")
+        with pytest.raises(NoRouteError):
+            client.route("orders")
+        for host in (1, 2, 3):
+            register(serve, f"broker-{host}", host)
+            visible = time.monotonic()
+            heard, change = changes.get(timeout=10)
+            assert heard - visible < 0.5
+            assert change.new is not None
+            assert len(change.new.broker_datas) == host
+        serve.kill_child("gateway")
+        assert len(client.publish_queues("orders")) == 24  # what is known stays in use
+        wait_until(lambda: serve.get("/readyz")["ready"] if alive(serve) else False, 60, "the gateway to be back")
+        register(serve, "broker-4", 4)
+        _, change = changes.get(timeout=40)
+        assert change.new is not None
+        assert len(change.new.broker_datas) == 4
+        with BlockingRouteClient(serve.namesrv_addr) as remoting:
+            assert remoting.route("orders") == client.route("orders")
+
+
+def alive(serve: Routelake) -> bool:
+    try:
+        serve.get("/healthz")
+    except OSError:
+        return False
+    return True
