@@ -179,8 +179,10 @@ class RouteClient:
         """
         name = self.with_namespace(topic)
         info = self._table.publish_info(name)
-        if info is None or not info.ok:
+        if info is None:
             self._table.want_publish_info(name)
+            info = self._table.publish_info(name) or TopicPublishInfo()
+        if not info.ok:
             with contextlib.suppress(AnswerError):  # as RocketMQ does; it will be raised below if it persists
                 await self.update(topic)
             info = self._table.publish_info(name) or TopicPublishInfo()
@@ -209,8 +211,8 @@ class RouteClient:
             ClientError: No NameServer answered.
         """
         name = self.with_namespace(topic)
+        self._table.want_subscribe_info(name)
         if self._table.subscribe_info(name) is None:
-            self._table.want_subscribe_info(name)
             await self.update(topic)
         found = self._table.subscribe_info(name)
         if not found:

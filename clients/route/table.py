@@ -52,16 +52,24 @@ class RouteTable:
         return self._publish.get(topic)
 
     def want_publish_info(self, topic: str) -> None:
-        """From now on keep publish info, an empty one at first."""
-        self._publish.setdefault(topic, TopicPublishInfo())
+        """From now on keep publish info: of the route that is known, else an empty one at first.
+
+        Raises:
+            OrderConfError: The route's order configuration cannot be read.
+        """
+        if topic not in self._publish:
+            route = self._current(topic)
+            self._publish[topic] = TopicPublishInfo() if route is None else topic_publish_info(topic, route)
 
     def subscribe_info(self, topic: str) -> frozenset[MessageQueue] | None:
         """Where the topic can be read; None if that is not known."""
         return self._subscribe.get(topic)
 
     def want_subscribe_info(self, topic: str) -> None:
-        """From now on keep subscribe info."""
-        self._subscribe.setdefault(topic, None)
+        """From now on keep subscribe info, of the route that is known if there is one."""
+        if topic not in self._subscribe:
+            route = self._current(topic)
+            self._subscribe[topic] = None if route is None else topic_subscribe_info(topic, route)
 
     def broker_name(self, queue: MessageQueue) -> str | None:
         """Which broker holds a queue (getBrokerNameFromMessageQueue); None for an unknown one of a static topic."""
@@ -118,6 +126,10 @@ class RouteTable:
         self._subscribe.pop(topic, None)
         self._end_points.pop(topic, None)
         self.missing.discard(topic)
+
+    def _current(self, topic: str) -> TopicRouteData | None:
+        """The route as a NameServer has it now."""
+        return None if topic in self.missing else self.routes.get(topic)
 
     def clean_offline_brokers(self) -> None:
         """Drop addresses that no route names any more (cleanOfflineBroker)."""

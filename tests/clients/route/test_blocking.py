@@ -61,8 +61,11 @@ def test_a_listener_may_ask_the_client(client: BlockingRouteClient, lake: LiveRo
     def listener(change: RouteChange) -> None:
         seen.append((change, len(client.publish_queues("listen"))))
         heard.set()
+
+    def fail(change: RouteChange) -> None:
         raise ValueError("boom")
 
+    client.listen(fail, "listen")  # disturbs nobody
     end = client.listen(listener, "listen")
     client.route("listen")
     assert heard.wait(10)

@@ -360,6 +360,18 @@ def test_with_all_servers_down_the_error_has_its_name_and_the_route_comes_when_o
     with_servers(work)
 
 
+def test_what_is_known_needs_no_server() -> None:
+    async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
+        servers[0].routes["orders"] = route()
+        await client.route("orders")
+        await servers[0].stop()
+        assert len(await client.publish_queues("orders")) == 4
+        assert len(await client.subscribe_queues("orders")) == 4
+        assert await client.caller().select("orders")
+
+    with_servers(work)
+
+
 def test_a_restarted_server_is_asked_again() -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         (server,) = servers

@@ -185,18 +185,35 @@ def test_the_first_route_is_news_and_the_same_one_is_not() -> None:
 
 
 def test_an_equal_route_is_renewed_for_who_lacks_what_follows_from_it() -> None:
-    heard = Heard()
-    heard.cache.take(T, RouteAnswer(route(), '"1-x"'))
-    heard.news()
+    heard, bare = Heard(), route(groups=[])
     heard.cache.table.want_publish_info(T)
-    assert heard.cache.take(T, None).changed
+    heard.cache.take(T, RouteAnswer(bare, '"1-x"'))
+    heard.news()
+    assert heard.cache.take(T, None).changed  # there is a route and still no queue
+    assert heard.cache.take(T, RouteAnswer(bare, '"1-x"')).changed
+    assert heard.news() == []
+    heard.cache.take(T, RouteAnswer(route(), '"2-x"'))
     assert not heard.cache.take(T, None).changed
+    heard.cache.take(T, RouteAnswer(None, '"3-none"'))
     heard.cache.table.want_subscribe_info(T)
-    assert heard.cache.take(T, RouteAnswer(route(), '"1-x"')).changed
+    assert heard.cache.table.subscribe_info(T) is None
+    heard.news()
+    assert heard.cache.take(T, RouteAnswer(route(), '"4-x"')).changed
+    assert [change.new for change in heard.news()] == [route()]
     info, queues = heard.cache.table.publish_info(T), heard.cache.table.subscribe_info(T)
     assert info is not None and info.ok
     assert queues is not None and len(queues) == 4
-    assert heard.news() == []
+
+
+def test_what_follows_from_a_known_route_is_there_at_once() -> None:
+    heard = Heard()
+    heard.cache.take(T, RouteAnswer(route()))
+    heard.cache.table.want_publish_info(T)
+    heard.cache.table.want_subscribe_info(T)
+    info, queues = heard.cache.table.publish_info(T), heard.cache.table.subscribe_info(T)
+    assert info is not None and info.ok and info.have_topic_router_info
+    assert queues is not None and len(queues) == 4
+    assert not heard.cache.table.needs_update(T)
 
 
 def test_a_topic_that_is_gone_keeps_its_route_and_is_news_once() -> None:
