@@ -4,6 +4,7 @@ Python packages come from requirements.lock; what runs on a JVM comes from here.
 SHA-256 and size, grouped into sets:
 
 =============  =======================================================================================
+local-fs       the fold: Hadoop's local file system without a process for every chmod
 kafka-source   Spark's Kafka connector, without the jars that PySpark ships
 delta          Spark SQL over Delta tables, without the jars that PySpark ships
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin

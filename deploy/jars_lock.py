@@ -15,6 +15,7 @@ from typing import Final
 from deploy.jars import JarError, digest_of, pyspark_jars
 
 ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "local-fs": ("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",),
     "kafka-source": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
     "delta": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
     "rocketmq": (
@@ -25,7 +26,7 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7",),
     "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
 }
-ON_SPARK: Final = frozenset({"kafka-source", "delta"})
+ON_SPARK: Final = frozenset({"local-fs", "kafka-source", "delta"})
 """Sets that run inside Spark's driver, beside the jars that PySpark ships."""
 MANAGED: Final = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",)  # 4.2.0 was never published
 FOREIGN: Final = re.compile(r"osx|windows|riscv")

@@ -18,6 +18,12 @@ _OPTIONS = {
     "spark.driver.bindAddress": "127.0.0.1",
     # The planner overflowed the default stack in a trial (docs/performance.md).
     "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
+    # Hadoop's own local file system starts a process, chmod, for every file it makes: fifty in a batch, which was more
+    # than half of a batch's time (docs/performance.md). Spark prefers FileContext, which this one does not serve.
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -56,6 +62,7 @@ def session(
     builder = SparkSession.builder.appName(name).master(f"local[{max(2, min(shards, os.cpu_count() or 2))}]")
     for key, value in _OPTIONS.items():
         builder = builder.config(key, value)
+    builder = builder.config("spark.driver.extraClassPath", ":".join(map(str, ensure("local-fs"))))
     builder = builder.config("spark.driver.memory", driver_memory).config("spark.sql.shuffle.partitions", str(shards))
     if scratch_dir is not None:
         builder = builder.config("spark.local.dir", str(scratch_dir))
