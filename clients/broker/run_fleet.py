@@ -48,8 +48,8 @@ async def _run(settings: FleetSettings) -> int:
         registered = fleet.registered
     finally:
         await fleet.close()
-    result = Console()
-    result.print(fleet.report.table(registered), width=None if result.is_terminal else _WIDTH)
+    result = Console() if Console().is_terminal else Console(width=_WIDTH)
+    result.print(fleet.report.table(registered))
     for message, count in fleet.report.errors.most_common(_ERRORS_SHOWN):
         screen.print(f"{count} times: {message}", highlight=False, markup=False, soft_wrap=True)
     return 0 if registered == settings.brokers else 1
