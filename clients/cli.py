@@ -292,11 +292,20 @@ def check() -> None:
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which of them; all without a name.")] = None,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How often each side of a comparison is measured.")
+    ] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
+    serve: Annotated[str, typer.Option("--serve", help="More options of routelake, such as '--workers 2'.")] = "",
+    results: Annotated[Path | None, typer.Option("--results", help="Folder of the results.")] = None,
 ) -> None:
-    """Run the benchmarks in benchmarks/."""
-    from deploy.developer import run_benchmarks
+    """Measure routelake, side by side with Apache RocketMQ's NameServer; see docs/performance.md."""
+    import shlex
 
-    raise typer.Exit(run_benchmarks(names or []))
+    from benchmarks.harness.run import run_benches
+
+    options = shlex.split(serve)
+    raise typer.Exit(run_benches(names or [], rounds=rounds, quick=quick, serve_options=options, results=results))
 
 
 def _writable(data_dir: Path) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from schemas.errors import SetupError
-
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 _CHECKS: Final = (
@@ -42,24 +40,6 @@ def run_tests(arguments: Sequence[str]) -> int:
     return subprocess.run(
         [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
     ).returncode
-
-
-def run_benchmarks(names: Sequence[str]) -> int:
-    """Run benchmarks one after the other; returns 1 if any failed.
-
-    Raises:
-        SetupError: there is no benchmark of that name.
-    """
-    known = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_"))
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise SetupError(f"no benchmark {unknown[0]!r}; there are {', '.join(known)}.")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    codes = [
-        subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=ROOT, env=environment, check=False).returncode
-        for name in names or known
-    ]
-    return 1 if any(codes) else 0
 
 
 def _tool(name: str) -> Path:

@@ -1,0 +1,1 @@
+"""What the benches share: the load generator, the peers, the machine, results and charts."""

@@ -1,0 +1,130 @@
+"""The servers that are compared, behind one face: a remoting port, processes, and a switch to freeze them.
+
+Only one of two compared servers runs at a time: the other is stopped by SIGSTOP, so that neither pays for the other's
+timers, garbage collector or Spark. Brokers register with a timeout of an hour, so that a freeze costs none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.harness.machine import tree
+from deploy.peers.kafka import Kafka
+from deploy.peers.rocketmq import StockNameServer
+from deploy.peers.routelake import Routelake
+
+NAMESERVER = "NameServer"
+ROUTELAKE = "routelake"
+
+
+class Server(Protocol):
+    """A running server."""
+
+    name: str
+    port: int
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Roots of all its process trees."""
+
+    @property
+    def serving_pid(self) -> int:
+        """Root of the processes that answer requests."""
+
+
+class NameServer:
+    """Apache RocketMQ's NameServer 5.5.0 with the JVM options of its own start script."""
+
+    name = NAMESERVER
+
+    def __init__(self, stock: StockNameServer) -> None:
+        self.port = stock.port
+        self._stock = stock
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The JVM."""
+        return (self._stock.process.pid,)
+
+    @property
+    def serving_pid(self) -> int:
+        """The JVM."""
+        return self._stock.process.pid
+
+
+class RoutelakeServer:
+    """routelake, with its HTTP port."""
+
+    name = ROUTELAKE
+
+    def __init__(self, process: Routelake, command: str) -> None:
+        self.process = process
+        self.port = process.remoting_port
+        self.http_port = process.http_port
+        self._command = command
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The supervisor with gateway and fold below it, or the one part."""
+        assert self.process.process is not None
+        return (self.process.process.pid,)
+
+    @property
+    def serving_pid(self) -> int:
+        """The gateway, with its workers below it."""
+        return self.process.child("gateway") if self._command == "serve" else self.pids[0]
+
+
+@contextmanager
+def nameserver() -> Iterator[NameServer]:
+    """Apache RocketMQ's NameServer."""
+    with StockNameServer(production=True) as stock:
+        yield NameServer(stock)
+
+
+@contextmanager
+def routelake(data_dir: Path, options: Sequence[str] = (), command: str = "serve") -> Iterator[RoutelakeServer]:
+    """routelake: gateway and fold (`serve`), or one of them."""
+    process = Routelake(data_dir, command, tuple(options))
+    try:
+        process.start(180.0 if command == "serve" else None)
+        yield RoutelakeServer(process, command)
+        process.stop()
+    finally:
+        process.kill()
+
+
+@contextmanager
+def kafka_log(name: str = "routelake-bench") -> Iterator[str]:
+    """Apache Kafka in KRaft mode; gives the URL of an event log in it."""
+    with Kafka() as kafka:
+        yield f"kafka://{kafka.address}/{name}"
+
+
+def _signal(server: Server, number: signal.Signals) -> None:
+    for pid in tree(*server.pids):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@contextmanager
+def only(server: Server, among: Sequence[Server]) -> Iterator[None]:
+    """Freeze the others."""
+    others = [other for other in among if other is not server]
+    try:
+        for other in others:
+            _signal(other, signal.SIGSTOP)
+        yield
+    finally:
+        for other in others:
+            _signal(other, signal.SIGCONT)
+
+
+def entered(stack: ExitStack, *servers: AbstractContextManager[Server]) -> list[Server]:
+    """Start servers that end with the stack."""
+    return [stack.enter_context(server) for server in servers]

@@ -1,0 +1,123 @@
+"""Figures against targets: printed, and kept as JSON with a chart beside them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Sense = Literal["at least", "at most"]
+
+
+class Figure(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One number that was asked for.
+
+    Attributes:
+        name: What was measured.
+        value: What was reached; None if nothing was (the note says why).
+        unit: Such as ``x``, ``req/s``, ``ms``.
+        target: What was to be reached; None for context.
+        sense: Which side of the target is good.
+        note: What the value is made of.
+        peers: The same of others, by name: what a ratio is a ratio of.
+    """
+
+    name: str
+    value: float | None
+    unit: str
+    target: float | None = None
+    sense: Sense = "at least"
+    note: str = ""
+    peers: dict[str, float] = {}
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the target was reached; None where there is none."""
+        if self.target is None:
+            return None
+        if self.value is None:
+            return False
+        return self.value >= self.target if self.sense == "at least" else self.value <= self.target
+
+    def line(self) -> str:
+        """One line for people."""
+        value = "none" if self.value is None else f"{number(self.value)} {self.unit}"
+        if self.target is None:
+            goal, verdict = "", ""
+        else:
+            goal = f"{self.sense} {number(self.target)} {self.unit}"
+            verdict = "reached" if self.reached else f"MISSED{self._by()}"
+        return f"  {self.name:<44} {value:>18}   {goal:<24} {verdict:<16} {self.note}".rstrip()
+
+    def _by(self) -> str:
+        if self.value is None or not self.target:
+            return ""
+        return f" by {abs(self.value - self.target) / self.target:.0%}"
+
+
+class Result(msgspec.Struct, rename="camel"):
+    """One bench: its figures, and everything they were computed from."""
+
+    bench: str
+    figures: list[Figure]
+    seconds: float = 0.0
+    details: dict[str, Any] = {}
+    error: str | None = None
+
+    def lines(self) -> Iterable[str]:
+        """For people."""
+        yield f"{self.bench} ({self.seconds:.0f} s)"
+        for figure in self.figures:
+            yield figure.line()
+        if self.error:
+            yield f"  FAILED: {self.error}"
+
+    @property
+    def missed(self) -> list[Figure]:
+        """Figures whose target was not reached."""
+        return [figure for figure in self.figures if figure.reached is False]
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart."""
+    if value == 0 or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def median(values: Sequence[float]) -> float:
+    """Of at least one value."""
+    return statistics.median(values)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that a share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
+
+
+def save(folder: Path, results: Sequence[Result], machine: dict[str, Any], options: dict[str, Any]) -> Path:
+    """Write one JSON file and one chart, and again as latest.*; returns the JSON file."""
+    from benchmarks.harness.chart import draw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    content = {
+        "startedAt": stamp,
+        "machine": machine,
+        "options": options,
+        "results": [
+            {**msgspec.to_builtins(result), "missed": [figure.name for figure in result.missed]} for result in results
+        ],
+    }
+    text = json.dumps(content, indent=1) + "\n"
+    svg = draw(results, machine)
+    for name in (stamp, "latest"):
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    return folder / f"{stamp}.json"

@@ -1,0 +1,89 @@
+"""`routelake bench`: run benches one after the other, print target and result, keep JSON and a chart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness import machine
+from benchmarks.harness.bench import BENCHES, MICRO, Bench, run_of
+from benchmarks.harness.loadgen import program
+from benchmarks.harness.report import Result, save
+from schemas.errors import SetupError
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+RESULTS: Final = ROOT / "benchmarks" / "results"
+
+
+def run_benches(
+    names: Sequence[str], *, rounds: int, quick: bool, serve_options: Sequence[str] = (), results: Path | None = None
+) -> int:
+    """Run them; returns 1 if one failed. A missed target is not a failure: it is printed, and stands in the JSON.
+
+    Args:
+        names: All without a name.
+        rounds: How often each side of a comparison is measured.
+        quick: Small sizes; results are kept only if `results` is given.
+        serve_options: More options of routelake.
+        results: Folder of the results.
+
+    Raises:
+        SetupError: there is no bench of a name, or no C compiler.
+    """
+    known = (*BENCHES, *MICRO)
+    names = [name.replace("_", "-") for name in names]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SetupError(f"no benchmark {unknown[0]!r}; there are {', '.join(known)}.")
+    failed = [name for name in names if name in MICRO and _run_micro(name)]
+    wanted = [name for name in names or BENCHES if name in BENCHES]
+    if not wanted:
+        return 1 if failed else 0
+    program()
+    facts = {**machine.describe(), "loadAverage": machine.load_average()}
+    print(
+        f"{facts['cores']} cores {facts['processor']}, {facts['memoryGib']} GiB, Linux {facts['kernel']}, "
+        f"{facts['java']}, Python {facts['python']}; load average {facts['loadAverage'][0]:.2f}",
+        flush=True,
+    )
+    done = [_run(name, rounds, quick, tuple(serve_options)) for name in wanted]
+    print()
+    for result in done:
+        print("\n".join(result.lines()), flush=True)
+    missed = sum(len(result.missed) for result in done)
+    targets = sum(figure.target is not None for result in done for figure in result.figures)
+    print(f"\n{targets - missed} of {targets} targets reached" + (f", {missed} MISSED" if missed else ""))
+    if results is not None or not quick:
+        options: dict[str, Any] = {"rounds": rounds, "quick": quick, "serveOptions": list(serve_options)}
+        print(f"written to {save(results or RESULTS, done, facts, options)}")
+    return 1 if failed or any(result.error for result in done) else 0
+
+
+def _run(name: str, rounds: int, quick: bool, serve_options: tuple[str, ...]) -> Result:
+    print(f"\n{name}", flush=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"routelake-{name}-") as folder:
+        bench = Bench(folder=Path(folder), rounds=rounds, quick=quick, serve_options=serve_options, say=_say)
+        try:
+            result = run_of(name)(bench)
+        except Exception as error:
+            result = Result(name, [], error=f"{type(error).__name__}: {error}")
+    result.seconds = time.monotonic() - began
+    for line in result.lines():
+        _say(line)
+    return result
+
+
+def _run_micro(name: str) -> int:
+    command = [sys.executable, "-m", f"benchmarks.{name.replace('-', '_')}"]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False).returncode
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,47 @@
+"""Waiting for routelake's view: until an event has been folded, until a route looks as it should."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.harness.frames import Link, route_query
+from benchmarks.harness.peers import RoutelakeServer
+
+
+def readiness(lake: RoutelakeServer) -> dict[str, Any]:
+    """What /readyz says, ready or not; empty while nothing answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{lake.http_port}/readyz", timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+    except OSError:
+        return {}
+    return found
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, what: str, poll_s: float = 0.01) -> float:
+    """Seconds until a condition holds.
+
+    Raises:
+        TimeoutError: it did not.
+    """
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > timeout_s:
+            raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
+        time.sleep(poll_s)
+    return time.monotonic() - began
+
+
+def route_rows(link: Link, topic: str) -> dict[str, int]:
+    """``{brokerName: writeQueueNums}`` of a route; empty if there is none."""
+    answer = link.call(route_query(topic))
+    if answer.code or not answer.body:
+        return {}
+    return {row["brokerName"]: row["writeQueueNums"] for row in json.loads(answer.body)["queueDatas"]}

@@ -1,0 +1,47 @@
+"""route-read: GET_ROUTEINFO_BY_TOPIC over remoting, one broker group with 100 topics, against RocketMQ's NameServer."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from api.remoting.frame import RemotingCommand, encode_frame
+from benchmarks.harness.bench import Bench
+from benchmarks.harness.duel import Shape, builtins, ceiling, duel, figures, route_frames, same_answers
+from benchmarks.harness.frames import Link, brokers, register_all, topic_name
+from benchmarks.harness.loadgen import OPAQUE, Load
+from benchmarks.harness.peers import entered, nameserver, routelake
+from benchmarks.harness.report import Result
+
+TOPICS = 100
+TARGETS = {Shape(64, 1): 2.0, Shape(64, 4): 2.0, Shape(8, 16): 3.0}
+"""Times the NameServer; p99 lower at each."""
+
+
+def run(bench: Bench) -> Result:
+    """Measure."""
+    return compare(bench, "route-read", groups=1, topics=TOPICS, targets=TARGETS, p99_target=1.0)
+
+
+def compare(
+    bench: Bench, name: str, *, groups: int, topics: int, targets: dict[Shape, float], p99_target: float | None
+) -> Result:
+    """Register the same groups with both servers, check that they answer alike, measure in turns."""
+    fleet = brokers(groups, topics)
+    names = [topic_name(number) for number in range(topics)]
+    with ExitStack() as stack:
+        servers = entered(stack, nameserver(), routelake(bench.folder / "data", bench.serve_options))
+        for server in servers:
+            links = [stack.enter_context(Link(server.port)) for _ in fleet]
+            register_all(links, fleet)
+        body_bytes = same_answers([server.port for server in servers], names)
+        load = Load(port=0, frames=route_frames(bench.folder / "route.frames", names))
+        answer = encode_frame(RemotingCommand(0, flag=1, opaque=OPAQUE, body=bytes(body_bytes)))
+        ceilings = {str(shape): ceiling(bench, load, shape, answer) for shape in targets}
+        samples = duel(bench, servers, load, list(targets))
+    found = [
+        figure
+        for shape, target in targets.items()
+        for figure in figures(str(shape), samples[str(shape)], target, p99_target, ceilings[str(shape)])
+    ]
+    details = {"bodyBytes": body_bytes, "generatorCeiling": ceilings, "samples": builtins(samples)}
+    return Result(name, found, details=details)

@@ -1,0 +1,113 @@
+"""storm: 300 broker groups register 10,000 topics at once; then each with one changed topic; then each unchanged.
+
+All registrations are sent by the load generator, each over a connection of its own that stays open. Beside them a
+second generator asks the gateway for the route of a broker that is not part of it, a thousand times a second; its
+latencies count from the time each question was due.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.bench import Bench
+from benchmarks.harness.duel import route_frames
+from benchmarks.harness.frames import Link, brokers, for_generator, register_all, registration, topic_name
+from benchmarks.harness.loadgen import Load, running_load, write_frames
+from benchmarks.harness.machine import Meter
+from benchmarks.harness.peers import RoutelakeServer, routelake
+from benchmarks.harness.report import Figure, Result
+from benchmarks.harness.settle import readiness, route_rows, wait_for
+from clients.broker.fleet_topics import FleetBroker
+
+GROUPS, TOPICS = 300, 10_000
+TARGETS_S = {"all new": 15.0, "one topic each": 10.0, "unchanged": 3.0}
+READ_P99_MS = 20.0
+READS_PER_S = 1_000
+TIMEOUT_S = 900.0
+
+
+def run(bench: Bench) -> Result:
+    """Measure."""
+    groups, topics = bench.size(GROUPS, 10), bench.size(TOPICS, 200)
+    fleet = brokers(groups + 1, topics)[1:]
+    bystander = brokers(1, 0)[0]
+    figures: list[Figure] = []
+    details: dict[str, Any] = {"groups": groups, "topics": topics}
+    with ExitStack() as stack:
+        options = ("--driver-memory", "2g", *bench.serve_options)
+        lake = stack.enter_context(routelake(bench.folder / "data", options))
+        register_all([stack.enter_context(Link(lake.port))], [bystander])
+        reads = route_frames(bench.folder / "reads.frames", [bystander.config.broker_name])
+        for phase, target_s in TARGETS_S.items():
+            if phase == "one topic each":
+                for number, broker in enumerate(fleet):
+                    broker.change(_changed_topic(number, topics), round(time.time() * 1000))
+            path = bench.folder / f"{phase}.frames"
+            write_frames(path, for_generator([registration(broker) for broker in fleet]))
+            found = _phase(bench, stack, lake, phase, path, fleet, topics, reads)
+            path.unlink()
+            details[phase] = found
+            read, answered = found["readP99Ms"], found["answeredS"]
+            note = f"answered after {answered:.1f} s; routelake used {found['cores']:.1f} cores"
+            figures.append(Figure(f"{phase}, visible", found["visibleS"], "s", target_s, "at most", note))
+            note = f"p99.9 {found['readP999Ms']:.1f}, longest {found['readMaxMs']:.0f} ms, {READS_PER_S}/s"
+            figures.append(Figure(f"{phase}, reads p99", read, "ms", READ_P99_MS, "at most", note))
+    return Result("storm", figures, details=details)
+
+
+def _changed_topic(number: int, topics: int) -> int:
+    return number * 33 % topics
+
+
+def _phase(
+    bench: Bench,
+    stack: ExitStack,
+    lake: RoutelakeServer,
+    phase: str,
+    frames: Path,
+    fleet: list[FleetBroker],
+    topics: int,
+    reads: Path,
+) -> dict[str, float]:
+    """One wave; its connections live as long as the stack."""
+    reading = Load(
+        port=lake.port, frames=reads, connections=16, depth=64, seconds=86_400.0, rate=READS_PER_S, check="code"
+    )
+    wave = Load(port=lake.port, frames=frames, connections=len(fleet), once=True, hold=True, seconds=TIMEOUT_S)
+    before = readiness(lake)["offset"]
+    with running_load(reading) as readers, Link(lake.port) as link:
+        time.sleep(reading.warmup_s + (0.2 if bench.quick else 2.0))
+        meter, began = Meter(*lake.pids), time.monotonic()
+        sending = stack.enter_context(running_load(wave))
+
+        def visible() -> bool:
+            if phase == "unchanged":
+                return bool(readiness(lake).get("offset", -1) >= before + len(fleet))
+            if phase == "all new":
+                return all(len(route_rows(link, topic_name(at))) >= len(fleet) for at in (topics - 1, 0, topics // 2))
+            return all(
+                route_rows(link, topic_name(index)).get(broker.config.broker_name)
+                == broker.topic(index).write_queue_nums
+                for number, broker in reversed(list(enumerate(fleet)))
+                for index in (_changed_topic(number, topics),)
+            )
+
+        wait_for(visible, TIMEOUT_S, f"{phase}: visible", 0.1)
+        visible_s = time.monotonic() - began
+        cores = meter.read()[0] / visible_s
+        answered = sending.result()
+        readers.stop()
+        read = readers.result()
+    took = f"visible after {visible_s:.1f} s, answered {answered.seconds:.1f} s"
+    bench.say(f"  {phase}: {took}, reads p99 {read.p99_us / 1000:.1f} ms")
+    return {
+        "visibleS": visible_s,
+        "answeredS": answered.seconds,
+        "cores": cores,
+        "readP99Ms": read.p99_us / 1000,
+        "readP999Ms": read.p999_us / 1000,
+        "readMaxMs": read.max_us / 1000,
+    }
