@@ -76,6 +76,7 @@ class Gateway:
         self.settings = settings
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
+        self._view_followers: list[Callable[[RouteView, RouteView], None]] = []
         self._gate_opens_s = 0.0
         self._registered: dict[tuple[str, str, str], str] = {}
         self._writer = LogWriter(
@@ -160,6 +161,10 @@ class Gateway:
         """Call back with the settings: now, and whenever UPDATE_NAMESRV_CONFIG changed one."""
         self._followers.append(apply)
         apply(self.settings)
+
+    def follow_views(self, moved: Callable[[RouteView, RouteView], None]) -> None:
+        """Call back with the view before and after, on the event loop, whenever it has moved."""
+        self._view_followers.append(moved)
 
     def _take_settings(self) -> None:
         self.settings = with_stored(self._started_with, self._view.namesrv_config)
@@ -280,6 +285,8 @@ class Gateway:
         for reflects, future in list(self._predicates.values()):
             if not future.done() and reflects(view):
                 future.set_result(True)
+        for moved in self._view_followers:
+            moved(previous, view)
 
     def _wake_waiters(self) -> None:
         folded = self.folded_offset

@@ -23,10 +23,12 @@ from api.remoting import commands, config_commands
 from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
+from api.remoting.notifier import Notifier
 from api.remoting.registration import decode_data_version
 from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery, route_query
 from api.view.answers import RouteAnswers
+from api.view.snapshot import RouteView
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import (
@@ -65,6 +67,8 @@ class NameServerHandler:
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._notifier = Notifier(self._is_bound)
+        gateway.follow_views(self._view_moved)
         self._handlers: Final[dict[int, Handler]] = {
             RequestCode.PUT_KV_CONFIG: self._command,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
@@ -130,6 +134,15 @@ class NameServerHandler:
             task = asyncio.create_task(self._unbind(connection, sorted(bound)))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+    def _view_moved(self, before: RouteView, after: RouteView) -> None:
+        if self._gateway.settings.notify_min_broker_id_changed:
+            self._notifier.view_moved(before, after)
+
+    def _is_bound(self, broker_name: str, broker_addr: str) -> bool:
+        return any(
+            name == broker_name and addr == broker_addr for bound in self._bound.values() for _, name, addr in bound
+        )
 
     def stop(self) -> None:
         """From now on a closed connection is this gateway's doing, and no broker's loss."""
