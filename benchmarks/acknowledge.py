@@ -21,10 +21,11 @@ KINDS = ("heartbeat", "registration repeated")
 def run(bench: Bench) -> Result:
     """Measure. The NameServer's figures stand beside: it keeps nothing."""
     fleet = brokers(CONNECTIONS, 10)
+    links: dict[str, list[Link]] = {}
     with ExitStack() as stack:
         servers = entered(stack, routelake(bench.folder / "data", bench.serve_options), nameserver())
         for server in servers:
-            register_all([stack.enter_context(Link(server.port)) for _ in fleet], fleet)
+            links[server.name] = [stack.enter_context(Link(server.port)) for _ in fleet]
         frames = {
             KINDS[0]: heartbeat_frames(bench.folder / "heartbeat.frames", fleet),
             KINDS[1]: repeated_frames(bench.folder / "repeated.frames", fleet),
@@ -34,6 +35,8 @@ def run(bench: Bench) -> Result:
             for server in servers:
                 with only(server, servers):
                     for kind in KINDS:
+                        # the brokers left with the generator's connections that had registered them
+                        register_all(links[server.name], fleet)
                         load = Load(
                             port=server.port,
                             frames=frames[kind],

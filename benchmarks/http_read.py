@@ -92,13 +92,16 @@ def measure(bench: Bench, stack: ExitStack, lake: RoutelakeServer, paths: dict[s
     cost = {name: median([taken.server_us for taken in taken_of]) for name, taken_of in of.items()}
     p99 = median([taken.load.p99_us for taken in of["routelake"]]) / 1000
     other = median([taken.other_cores for taken_of in of.values() for taken in taken_of])
+    beside = median([taken.beside_cores for taken in of["routelake"]])
     note = (
-        f"{cost['routelake']:.1f} us/request in the gateway; generator can {most:,.0f}; others used {other:.2f} cores"
+        f"gateway {cost['routelake']:.1f} us/request; generator can {most:,.0f}; "
+        f"cores used by the fold {beside:.2f}, by others {other:.2f}"
     )
     against = f"plain FastAPI {rate[PLAIN]:,.0f} req/s, {cost[PLAIN]:.1f} us/request"
     figures = [
-        Figure("requests, one gateway process", rate["routelake"], "req/s", PER_PROCESS, note=note, peers=rate),
+        Figure("one gateway process", rate["routelake"], "req/s", PER_PROCESS, note=note, peers=rate),
         Figure("against plain FastAPI", rate["routelake"] / rate[PLAIN], "x", TIMES_FASTAPI, note=against, peers=rate),
+        Figure("requests a processor second", 1e6 / cost["routelake"], "", note="what a core of its own would answer"),
         Figure("p99", p99, "ms", note="64 connections"),
     ]
     return Result("http-read", figures, details={"generatorCeiling": most, "samples": builtins(samples)})

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.harness.bench import Bench
 from benchmarks.harness.duel import route_frames
 from benchmarks.harness.frames import Link, brokers, for_generator, register_all, registration, topic_name
+from benchmarks.harness.lake import last_offset
 from benchmarks.harness.loadgen import Load, running_load, write_frames
 from benchmarks.harness.machine import Meter
 from benchmarks.harness.peers import RoutelakeServer, routelake
@@ -77,7 +78,6 @@ def _phase(
         port=lake.port, frames=reads, connections=16, depth=64, seconds=86_400.0, rate=READS_PER_S, check="code"
     )
     wave = Load(port=lake.port, frames=frames, connections=len(fleet), once=True, hold=True, seconds=TIMEOUT_S)
-    before = readiness(lake)["offset"]
     with running_load(reading) as readers, Link(lake.port) as link:
         time.sleep(reading.warmup_s + (0.2 if bench.quick else 2.0))
         meter, began = Meter(*lake.pids), time.monotonic()
@@ -85,7 +85,7 @@ def _phase(
 
         def visible() -> bool:
             if phase == "unchanged":
-                return bool(readiness(lake).get("offset", -1) >= before + len(fleet))
+                return bool(readiness(lake).get("offset", -1) >= last_offset(lake.process.data_dir))
             if phase == "all new":
                 return all(len(route_rows(link, topic_name(at))) >= len(fleet) for at in (topics - 1, 0, topics // 2))
             return all(
@@ -95,6 +95,8 @@ def _phase(
                 for index in (_changed_topic(number, topics),)
             )
 
+        if phase == "unchanged":
+            sending.result()
         wait_for(visible, TIMEOUT_S, f"{phase}: visible", 0.1)
         visible_s = time.monotonic() - began
         cores = meter.read()[0] / visible_s

@@ -296,6 +296,7 @@ def bench(
         int, typer.Option("--rounds", min=1, help="How often each side of a comparison is measured.")
     ] = 5,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Age of the lake that growth makes.")] = 100_000,
     serve: Annotated[str, typer.Option("--serve", help="More options of routelake, such as '--workers 2'.")] = "",
     results: Annotated[Path | None, typer.Option("--results", help="Folder of the results.")] = None,
 ) -> None:
@@ -305,7 +306,9 @@ def bench(
     from benchmarks.harness.run import run_benches
 
     options = shlex.split(serve)
-    raise typer.Exit(run_benches(names or [], rounds=rounds, quick=quick, serve_options=options, results=results))
+    raise typer.Exit(
+        run_benches(names or [], rounds=rounds, quick=quick, epochs=epochs, serve_options=options, results=results)
+    )
 
 
 def _writable(data_dir: Path) -> None:

@@ -36,6 +36,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         folder: For data and frames; goes away afterwards.
         rounds: How often each side is measured.
         quick: Small sizes and short times: shows that it runs, not how fast.
+        grown_epochs: Of `growth`, when not quick.
         serve_options: More options of `./routelake serve` or `gateway`.
         say: Tells people what goes on.
     """
@@ -43,6 +44,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     rounds: int = 5
     quick: bool = False
+    grown_epochs: int = 100_000
     serve_options: tuple[str, ...] = ()
     say: Callable[[str], None] = print
 
@@ -55,6 +57,11 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     def warmup_s(self) -> float:
         """Before each measurement."""
         return 0.5 if self.quick else 2.0
+
+    @property
+    def epochs(self) -> int:
+        """How old a lake `growth` makes."""
+        return min(self.grown_epochs, 60) if self.quick else self.grown_epochs
 
     def size(self, full: int, quick: int) -> int:
         """One of two sizes."""

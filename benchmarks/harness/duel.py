@@ -34,11 +34,13 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         load: What the generator saw.
         server_us: Processor microseconds of the answering processes per request.
+        beside_cores: Cores that the server's other processes used, such as the fold.
         other_cores: Cores kept busy by neither server nor generator: the disturbance from outside.
     """
 
     load: LoadResult
     server_us: float
+    beside_cores: float
     other_cores: float
 
 
@@ -50,7 +52,12 @@ def sample(load: Load, server: Server) -> Sample:
     all_spent, busy = everything.read()
     seconds = load.seconds + load.warmup_s
     generator = found.cpu_seconds * seconds / max(found.seconds, 1e-3)
-    return Sample(found, spent / max(1, found.answered) * 1e6, max(0.0, busy - all_spent - generator) / seconds)
+    return Sample(
+        found,
+        spent / max(1, found.answered) * 1e6,
+        (all_spent - spent) / seconds,
+        max(0.0, busy - all_spent - generator) / seconds,
+    )
 
 
 Samples = dict[str, dict[str, list[Sample]]]
@@ -84,7 +91,8 @@ def describe(taken: Sample) -> str:
     load = taken.load
     return (
         f"{load.per_second:,.0f}/s, p50 {load.p50_us / 1000:.2f} p99 {load.p99_us / 1000:.2f} p99.9 "
-        f"{load.p999_us / 1000:.2f} ms, server {taken.server_us:.1f} us/request, others {taken.other_cores:.2f} cores"
+        f"{load.p999_us / 1000:.2f} ms, server {taken.server_us:.1f} us/request, fold "
+        f"{taken.beside_cores:.2f}, others {taken.other_cores:.2f} cores"
     )
 
 
@@ -96,9 +104,11 @@ def figures(
     p99 = {name: median([taken.load.p99_us for taken in of]) / 1000 for name, of in samples.items()}
     cost = {name: median([taken.server_us for taken in of]) for name, of in samples.items()}
     other = median([taken.other_cores for of in samples.values() for taken in of])
+    beside = median([taken.beside_cores for taken in samples[ROUTELAKE]])
     note = (
         f"{rate[ROUTELAKE]:,.0f} against {rate[NAMESERVER]:,.0f} req/s; server {cost[ROUTELAKE]:.1f} against "
-        f"{cost[NAMESERVER]:.1f} us/request; generator can {ceiling:,.0f}; others used {other:.2f} cores"
+        f"{cost[NAMESERVER]:.1f} us/request; generator can {ceiling:,.0f}; "
+        f"cores used by the fold {beside:.2f}, by others {other:.2f}"
     )
     found = [Figure(f"{shape} throughput", rate[ROUTELAKE] / rate[NAMESERVER], "x", target, note=note, peers=rate)]
     if p99_target is not None:

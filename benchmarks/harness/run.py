@@ -22,7 +22,13 @@ RESULTS: Final = ROOT / "benchmarks" / "results"
 
 
 def run_benches(
-    names: Sequence[str], *, rounds: int, quick: bool, serve_options: Sequence[str] = (), results: Path | None = None
+    names: Sequence[str],
+    *,
+    rounds: int,
+    quick: bool,
+    epochs: int = 100_000,
+    serve_options: Sequence[str] = (),
+    results: Path | None = None,
 ) -> int:
     """Run them; returns 1 if one failed. A missed target is not a failure: it is printed, and stands in the JSON.
 
@@ -30,6 +36,7 @@ def run_benches(
         names: All without a name.
         rounds: How often each side of a comparison is measured.
         quick: Small sizes; results are kept only if `results` is given.
+        epochs: How old a lake `growth` makes.
         serve_options: More options of routelake.
         results: Folder of the results.
 
@@ -52,7 +59,8 @@ def run_benches(
         f"{facts['java']}, Python {facts['python']}; load average {facts['loadAverage'][0]:.2f}",
         flush=True,
     )
-    done = [_run(name, rounds, quick, tuple(serve_options)) for name in wanted]
+    settings = {"rounds": rounds, "quick": quick, "grown_epochs": epochs, "serve_options": tuple(serve_options)}
+    done = [_run(name, settings) for name in wanted]
     print()
     for result in done:
         print("\n".join(result.lines()), flush=True)
@@ -60,16 +68,15 @@ def run_benches(
     targets = sum(figure.target is not None for result in done for figure in result.figures)
     print(f"\n{targets - missed} of {targets} targets reached" + (f", {missed} MISSED" if missed else ""))
     if results is not None or not quick:
-        options: dict[str, Any] = {"rounds": rounds, "quick": quick, "serveOptions": list(serve_options)}
-        print(f"written to {save(results or RESULTS, done, facts, options)}")
+        print(f"written to {save(results or RESULTS, done, facts, settings)}")
     return 1 if failed or any(result.error for result in done) else 0
 
 
-def _run(name: str, rounds: int, quick: bool, serve_options: tuple[str, ...]) -> Result:
+def _run(name: str, settings: dict[str, Any]) -> Result:
     print(f"\n{name}", flush=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"routelake-{name}-") as folder:
-        bench = Bench(folder=Path(folder), rounds=rounds, quick=quick, serve_options=serve_options, say=_say)
+        bench = Bench(folder=Path(folder), say=_say, **settings)
         try:
             result = run_of(name)(bench)
         except Exception as error:

@@ -1,0 +1,72 @@
+"""growth: freshness, commit time and gateway start after 100,000 epochs, against those of an empty lake."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchmarks import freshness
+from benchmarks.cold_start import start_gateway
+from benchmarks.harness.background import heartbeats
+from benchmarks.harness.bench import Bench
+from benchmarks.harness.frames import Link, brokers, register_all
+from benchmarks.harness.lake import LakeMaker, topic_name, write_full
+from benchmarks.harness.machine import folder_bytes
+from benchmarks.harness.peers import routelake
+from benchmarks.harness.report import Figure, Result, median
+
+GROUPS, TOPICS = 20, 50
+AT_MOST = 1.5
+SAMPLE = 300
+"""Commits at either end over which the median is taken."""
+
+
+def run(bench: Bench) -> Result:
+    """Measure a young lake, let it grow with the real log, fold and writer, measure again."""
+    young, old = bench.folder / "young", bench.folder / "old"
+    commits: list[float] = []
+    with LakeMaker(young) as maker:
+        write_full(maker, GROUPS, TOPICS)
+    began = time.monotonic()
+    with LakeMaker(old) as maker:
+        made = write_full(maker, GROUPS, TOPICS)
+        for number in range(bench.epochs):
+            group = made[number % GROUPS]
+            group.change(topic_name(number % TOPICS))
+            commits.append(maker.batch([group.event()]))
+            if number % 10_000 == 9_999:
+                bench.say(f"  {number + 1:,} epochs, {1000 * median(commits[-SAMPLE:]):.1f} ms a commit")
+    grown_s = time.monotonic() - began
+    found = {"young": _measure(bench, young), "old": _measure(bench, old)}
+    warm = min(50, len(commits) // 4)
+    sample = min(SAMPLE, max(1, len(commits) // 4))
+    commit = {"young": median(commits[warm : warm + sample]), "old": median(commits[-sample:])}
+    figures = [
+        _ratio("gateway start", {name: of["startS"] for name, of in found.items()}),
+        _ratio("commit time", commit),
+        _ratio("freshness p50", {name: of["freshnessS"] for name, of in found.items()}),
+        Figure("size of the old lake", folder_bytes(old / "lake") / 1e6, "MB", note=f"{bench.epochs:,} epochs"),
+    ]
+    details: dict[str, Any] = {"epochs": bench.epochs, "grownInS": grown_s, "commitS": commit, **found}
+    return Result("growth", figures, details=details)
+
+
+def _ratio(name: str, of: dict[str, float]) -> Figure:
+    note = f"{of['old']:.3f} s after, {of['young']:.3f} s before"
+    return Figure(name, of["old"] / of["young"], "x", AT_MOST, "at most", note, of)
+
+
+def _measure(bench: Bench, data: Path) -> dict[str, float]:
+    """Start of a gateway, then freshness of a whole routelake on it."""
+    starts = [start_gateway(data, bench.serve_options, GROUPS, TOPICS)[0] for _ in range(min(bench.rounds, 3))]
+    with ExitStack() as stack:
+        lake = stack.enter_context(routelake(data, bench.serve_options))
+        fleet = brokers(freshness.BROKERS, freshness.TOPICS)
+        links = [stack.enter_context(Link(lake.port)) for _ in fleet]
+        register_all(links, fleet)
+        stack.enter_context(heartbeats(bench.folder, lake.port, fleet[1:], len(fleet) - 1))
+        visible, _ = freshness.samples(lake, links[0], fleet[0], bench.size(50, 3), 0 if bench.quick else 10)
+    bench.say(f"  {data.name}: start {median(starts):.2f} s, visible p50 {median(visible):.2f} s")
+    return {"startS": median(starts), "freshnessS": median(visible)}
