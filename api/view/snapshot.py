@@ -189,13 +189,20 @@ class RouteView:
     # --- brokers ---
 
     def system_topics(self) -> SystemTopics:
-        """getSystemTopicList: names of clusters and broker groups, and an address of some broker."""
+        """getSystemTopicList: names of clusters and broker groups, and an address of some broker.
+
+        Which broker and which order is up to a hash map in RocketMQ. Here both follow the names, so that gateways that
+        came to the same view in different ways answer the same.
+        """
         names: dict[str, None] = {}
-        for cluster, members in self.clusters.items():
+        for cluster, members in sorted(self.clusters.items()):
             names[cluster] = None
-            names.update(dict.fromkeys(members))
-        addr = next((addr for group in self.groups.values() for addr in group.row.broker_addrs.values()), None)
-        return SystemTopics(tuple(names), addr)
+            names.update(dict.fromkeys(sorted(members)))
+        first = min((name for name, group in self.groups.items() if group.row.broker_addrs), default=None)
+        if first is None:
+            return SystemTopics(tuple(names), None)
+        addrs = self.groups[first].row.broker_addrs
+        return SystemTopics(tuple(names), addrs[min(addrs)])
 
     def broker_member_group(self, broker_name: str) -> Mapping[int, str]:
         """getBrokerMemberGroup: brokerId to address; empty for an unknown group."""
