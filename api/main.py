@@ -74,7 +74,9 @@ async def _run(
             def bound(_port: int) -> None:
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
 
-            http_task = asyncio.create_task(serve_http(app, *http, stop=stop, on_bound=bound))
+            http_task = asyncio.create_task(
+                serve_http(app, *http, stop=stop, on_bound=bound, reuse_port=server.settings.reuse_port)
+            )
             stopped = asyncio.create_task(stop.wait())
             await asyncio.wait({http_task, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stop.set()

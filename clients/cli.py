@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
@@ -17,9 +17,29 @@ import typer
 from clients import kv_import
 from clients.admin.lazy import admin
 from clients.broker import cli as broker_cli
+from clients.options import (
+    AllowConfigUpdate,
+    Config,
+    DataDir,
+    DriverMemory,
+    FrameLimitMib,
+    GatewayId,
+    Http,
+    LivenessS,
+    LogRetentionH,
+    LogUrl,
+    Remoting,
+    RetentionDays,
+    Shards,
+    TriggerMs,
+    Workers,
+)
 from clients.route import cli as route_cli
 from deploy.logs import configure
 from schemas.errors import RoutelakeError, SetupError
+
+if TYPE_CHECKING:
+    from deploy.supervisor import Child
 
 app = typer.Typer(
     name="routelake",
@@ -29,91 +49,6 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(admin, name="admin")
-
-DataDir = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir", envvar="ROUTELAKE_DATA_DIR", help="Where the event log, the tables and checkpoints are."
-    ),
-]
-LogUrl = Annotated[
-    str,
-    typer.Option(
-        "--log",
-        envvar="ROUTELAKE_LOG",
-        help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
-    ),
-]
-Http = Annotated[str, typer.Option("--http", envvar="ROUTELAKE_HTTP", help="HTTP address, HOST:PORT.")]
-Remoting = Annotated[
-    str, typer.Option("--remoting", envvar="ROUTELAKE_REMOTING", help="NameServer address, HOST:PORT.")
-]
-TriggerMs = Annotated[
-    int,
-    typer.Option("--trigger-ms", envvar="ROUTELAKE_TRIGGER_MS", min=0, help="Least time between micro-batches, ms."),
-]
-Shards = Annotated[
-    int,
-    typer.Option(
-        "--shards", envvar="ROUTELAKE_SHARDS", help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint."
-    ),
-]
-RetentionDays = Annotated[
-    int,
-    typer.Option(
-        "--history-retention-days", envvar="ROUTELAKE_HISTORY_RETENTION_DAYS", min=1, help="How long history is kept."
-    ),
-]
-LivenessS = Annotated[
-    float,
-    typer.Option(
-        "--liveness-interval-s",
-        envvar="ROUTELAKE_LIVENESS_INTERVAL_S",
-        min=0.1,
-        help="How often heartbeat times alone are committed, at most.",
-    ),
-]
-LogRetentionH = Annotated[
-    float,
-    typer.Option(
-        "--log-retention-hours",
-        envvar="ROUTELAKE_LOG_RETENTION_HOURS",
-        min=0,
-        help="Age at which folded events may go.",
-    ),
-]
-DriverMemory = Annotated[
-    str, typer.Option("--driver-memory", envvar="ROUTELAKE_DRIVER_MEMORY", help="Heap of the Spark driver.")
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        envvar="ROUTELAKE_CONFIG",
-        help="A RocketMQ namesrv.properties. Options and variables given explicitly win over it.",
-    ),
-]
-AllowConfigUpdate = Annotated[
-    bool,
-    typer.Option(
-        "--allow-config-update",
-        envvar="ROUTELAKE_ALLOW_CONFIG_UPDATE",
-        help="Let mqadmin updateNamesrvConfig change the live switches, for all gateways of the log.",
-    ),
-]
-FrameLimitMib = Annotated[
-    int,
-    typer.Option(
-        "--frame-limit-mib",
-        envvar="ROUTELAKE_FRAME_LIMIT_MIB",
-        min=1,
-        max=512,
-        help="Largest remoting frame, MiB. RocketMQ's is 16; 100,000 topics in one registration need about 18.",
-    ),
-]
-GatewayId = Annotated[
-    str, typer.Option("--gateway-id", envvar="ROUTELAKE_GATEWAY_ID", help="Name of this gateway in the history.")
-]
 
 _HTTP = "127.0.0.1:8080"
 _REMOTING = "127.0.0.1:9876"
@@ -162,19 +97,16 @@ def serve(
     log_retention_hours: LogRetentionH = 24.0,
     driver_memory: DriverMemory = "1g",
     gateway_id: GatewayId = "",
+    workers: Workers = 1,
 ) -> None:
-    """Run the NameServer: the gateway and the fold, supervised."""
-    from deploy.supervisor import Child, Supervisor, python_command
+    """Run the NameServer: gateways and the fold, supervised."""
+    from deploy.supervisor import Child, python_command
 
     configure("serve")
-    host, port = address(http, "--http")
     remoting = remoting_option(context, remoting, config)
-    address(remoting, "--remoting")
-    _writable(data_dir)
     common = ["--data-dir", str(data_dir), "--log", log_url(data_dir, log)]
     gateway_options = [
         *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
-        *(["--gateway-id", gateway_id] if gateway_id else []),
         *(["--config", str(config)] if config else []),
         *(["--allow-config-update"] if allow_config_update else []),
     ]
@@ -186,15 +118,11 @@ def serve(
         *("--log-retention-hours", str(log_retention_hours)),
         *("--driver-memory", driver_memory),
     ]
-    supervisor = Supervisor(
-        [
-            Child("gateway", python_command("gateway", *common, *gateway_options)),
-            Child("fold", python_command("fold", *common, *fold_options)),
-        ],
-        ready_url=f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/readyz",  # noqa: S104 (compared, not bound)
-        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on http://{http}, data in {data_dir}",
-    )
-    raise typer.Exit(supervisor.run())
+    children = [
+        *_gateways(workers, gateway_id or default_gateway_id(remoting), [*common, *gateway_options]),
+        Child("fold", python_command("fold", *common, *fold_options)),
+    ]
+    raise typer.Exit(_supervise(children, data_dir, http, remoting, workers))
 
 
 @app.command()
@@ -208,8 +136,21 @@ def gateway(
     allow_config_update: AllowConfigUpdate = False,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     gateway_id: GatewayId = "",
+    workers: Workers = 1,
+    reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
 ) -> None:
-    """Run a gateway alone: it answers from the tables and writes to the event log."""
+    """Run gateways alone: they answer from the tables and write to the event log."""
+    if workers > 1:
+        configure("serve")
+        remoting = remoting_option(context, remoting, config)
+        options = [
+            *("--data-dir", str(data_dir), "--log", log_url(data_dir, log)),
+            *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
+            *(["--config", str(config)] if config else []),
+            *(["--allow-config-update"] if allow_config_update else []),
+        ]
+        children = _gateways(workers, gateway_id or default_gateway_id(remoting), options)
+        raise typer.Exit(_supervise(children, data_dir, http, remoting, workers))
     from api.view.lean import keep_pandas_out
 
     keep_pandas_out()
@@ -223,10 +164,10 @@ def gateway(
     for warning in properties.warnings:
         structlog.get_logger("routelake.gateway").warning(warning)
     listen = address(remoting_option(context, remoting, config), "--remoting")
-    bounds = remoting_settings(properties, frame_limit_mib)
+    bounds = remoting_settings(properties, frame_limit_mib, reuse_port=reuse_port)
     _writable(data_dir)
     settings = GatewaySettings(
-        gateway_id=gateway_id or f"{socket.gethostname()}:{listen[1]}",
+        gateway_id=gateway_id or default_gateway_id(remoting_option(context, remoting, config)),
         lake_dir=(data_dir / "lake").resolve(),
         allow_config_update=allow_config_update,
     )
@@ -309,6 +250,47 @@ def bench(
     raise typer.Exit(
         run_benches(names or [], rounds=rounds, quick=quick, epochs=epochs, serve_options=options, results=results)
     )
+
+
+def default_gateway_id(remoting: str) -> str:
+    """Host name and port: different for every gateway of a log."""
+    return f"{socket.gethostname()}:{address(remoting, '--remoting')[1]}"
+
+
+def _gateways(workers: int, gateway_id: str, options: list[str]) -> list[Child]:
+    """The gateway processes; several share their ports, each under an id of its own."""
+    from deploy.supervisor import Child, python_command
+
+    if workers == 1:
+        return [Child("gateway", python_command("gateway", *options, "--gateway-id", gateway_id))]
+    return [
+        Child(
+            f"gateway-{number}",
+            python_command(
+                "gateway", *options, "--workers", "1", "--reuse-port", "--gateway-id", f"{gateway_id}/{number}"
+            ),
+        )
+        for number in range(1, workers + 1)
+    ]
+
+
+def _supervise(children: list[Child], data_dir: Path, http: str, remoting: str, workers: int) -> int:
+    """Run children until told to stop."""
+    from deploy.supervisor import Supervisor, check_port_is_free
+
+    host, port = address(http, "--http")
+    address(remoting, "--remoting")
+    _writable(data_dir)
+    if workers > 1:
+        # Sharing a port on purpose would let somebody else's routelake share it, too.
+        check_port_is_free(*address(remoting, "--remoting"), "--remoting")
+        check_port_is_free(host, port, "--http")
+    supervisor = Supervisor(
+        children,
+        ready_url=f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/readyz",  # noqa: S104 (compared, not bound)
+        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on http://{http}, data in {data_dir}",
+    )
+    return supervisor.run()
 
 
 def _writable(data_dir: Path) -> None:

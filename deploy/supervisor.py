@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from typing import Final
 import structlog
 
 from deploy.children import SUPERVISED
+from schemas.errors import SetupError
 
 log = structlog.get_logger("routelake.serve")
 
@@ -139,6 +141,22 @@ class Supervisor:
                 os.killpg(child.process.pid, signal.SIGKILL)
                 child.process.wait()
         log.info("stopped")
+
+
+def check_port_is_free(host: str, port: int, option: str) -> None:
+    """Make sure that nobody listens on an address that several children are about to share.
+
+    Raises:
+        SetupError: somebody does.
+    """
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        raise SetupError(
+            f"{option} {host}:{port} cannot be listened on: {error.strerror}. Stop what listens there (`ss -ltnp`), or "
+            "choose another."
+        ) from error
 
 
 def python_command(*arguments: str) -> list[str]:

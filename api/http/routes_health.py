@@ -39,12 +39,14 @@ _NOT_READY: Final = {
     "/healthz",
     operation_id="health",
     summary="Is the process alive?",
-    responses={200: plain(HealthShape, {"status": "ok", "uptimeSeconds": 12.5}, "It is.")},
+    responses={200: plain(HealthShape, {"status": "ok", "gateway": "host-1:9876", "uptimeSeconds": 12.5}, "It is.")},
 )
 async def health(request: Request) -> Response:
     """Answers 200 as long as the event loop turns. Restart the process when it does not."""
-    uptime_s = round(time.monotonic() - door_of(request).gateway.started_s, 3)
-    return Response(_encode({"status": "ok", "uptimeSeconds": uptime_s}), 200, _NO_STORE, JSON)
+    gateway = door_of(request).gateway
+    uptime_s = round(time.monotonic() - gateway.started_s, 3)
+    health = {"status": "ok", "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
+    return Response(_encode(health), 200, _NO_STORE, JSON)
 
 
 @router.get(

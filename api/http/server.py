@@ -41,6 +41,7 @@ async def serve_http(
     stop: asyncio.Event,
     on_bound: Callable[[int], None] | None = None,
     drain_s: int = DRAIN_S,
+    reuse_port: bool = False,
 ) -> None:
     """Serve until ``stop`` is set, then finish what is under way. Long polls are answered at once.
 
@@ -51,11 +52,12 @@ async def serve_http(
         stop: Set it to stop.
         on_bound: Told the port, once connections are taken.
         drain_s: How long requests under way may take after that.
+        reuse_port: SO_REUSEPORT: several gateway processes on one port.
 
     Raises:
         SetupError: the address cannot be used; the message names --http.
     """
-    listener = listen(host, port)
+    listener = listen(host, port, reuse_port=reuse_port)
     door = app.door
     config = uvicorn.Config(
         app,
@@ -83,7 +85,7 @@ async def serve_http(
         await serving
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """A listening socket.
 
     Raises:
@@ -96,6 +98,8 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:

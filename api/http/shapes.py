@@ -251,4 +251,5 @@ class HealthShape(Shape):
     """The process is alive."""
 
     status: Literal["ok"]
+    gateway: str
     uptime_seconds: float

@@ -43,12 +43,14 @@ def gateway_settings(
     return replace(settings, **given, shown_properties=shown)
 
 
-def remoting_settings(properties: NamesrvProperties, frame_limit_mib: int) -> RemotingSettings:
+def remoting_settings(
+    properties: NamesrvProperties, frame_limit_mib: int, *, reuse_port: bool = False
+) -> RemotingSettings:
     """NettyServerConfig's keys of the file, and the frame limit, which is a JVM property in RocketMQ.
 
     serverChannelMaxIdleTimeSeconds 0 means that silence is no reason to close, as in Netty's IdleStateHandler.
     """
-    settings = RemotingSettings(frame_limit_bytes=frame_limit_mib * _MIB)
+    settings = RemotingSettings(frame_limit_bytes=frame_limit_mib * _MIB, reuse_port=reuse_port)
     idle_s = properties.values.get("serverChannelMaxIdleTimeSeconds")
     if idle_s is not None:
         settings = msgspec.structs.replace(settings, idle_timeout_s=float(idle_s) or math.inf)

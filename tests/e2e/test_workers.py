@@ -1,0 +1,114 @@
+"""`gateway --workers N`: processes on the same two ports, with one log and one lake behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.log.base import open_log
+from tests.examples.parts import config, register
+from tests.model import codes
+from tests.model.client import RemotingClient
+from tests.model.wire import Request
+from tests.support.java import wait_until
+from tests.support.minifold import MiniFold
+from tests.support.routelake import Routelake
+
+WORKERS = 3
+
+
+@pytest.fixture
+def routelake(tmp_path: Path) -> Iterator[Routelake]:
+    """Three gateway processes, and a fold in this one."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    log = open_log(f"sqlite://{data_dir / 'events.db'}")
+    running = Routelake(data_dir, "gateway", ("--workers", str(WORKERS)))
+    with MiniFold(log, data_dir / "lake"):
+        running.start(wait_ready_s=None)
+        try:
+            wait_until(lambda: len(_workers(running)) == WORKERS, 30, "all workers to serve", 0.05)
+            yield running
+            assert running.stop() == 0
+        finally:
+            running.kill()
+    log.close()
+
+
+def _workers(routelake: Routelake) -> set[str]:
+    """Gateway ids that answer; each try is a connection of its own, which the kernel gives to one of them."""
+    found = set()
+    for _ in range(12 * WORKERS):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{routelake.http_port}/healthz", timeout=5) as answer:
+                found.add(json.load(answer)["gateway"])
+        except OSError:
+            return set()
+    return found
+
+
+def _ask(routelake: Routelake, code: int, **ext: str) -> tuple[int, bytes]:
+    with RemotingClient("127.0.0.1", routelake.remoting_port) as client:
+        answer = client.call(Request(code, ext))
+        return answer.code, answer.body
+
+
+def test_all_of_them_answer_alike(routelake: Routelake) -> None:
+    with RemotingClient("127.0.0.1", routelake.remoting_port) as broker:
+        assert broker.call(register("b", "127.0.0.1:1", topics=[config("t"), config("u")]).request()).code == codes.SUCCESS
+        wait_until(
+            lambda: len({_ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t") for _ in range(30)}) == 1,
+            10,
+            "every worker to know the route",
+            0.05,
+        )
+        assert _ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t")[0] == codes.SUCCESS
+    # The lost connection unregisters the broker for all of them.
+    wait_until(
+        lambda: {_ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t")[0] for _ in range(30)}
+        == {codes.TOPIC_NOT_EXIST},
+        10,
+        "the broker to be gone everywhere",
+        0.05,
+    )
+
+
+def test_one_that_is_killed_is_replaced(routelake: Routelake) -> None:
+    assert routelake.process is not None
+    pid = routelake.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert len(children) == WORKERS
+    os.kill(int(children[0]), signal.SIGKILL)
+    wait_until(
+        lambda: children[0] not in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        and len(_workers(routelake)) == WORKERS,
+        30,
+        "another in its place",
+        0.1,
+    )
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """Also by somebody who would let us share it: two lakes behind one address would be a riddle."""
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    routelake = Routelake(tmp_path / "data", "gateway", ("--workers", "2"))
+    routelake.remoting_port = taken.getsockname()[1]
+    try:
+        routelake.start(wait_ready_s=None)
+        assert routelake.process is not None
+        assert routelake.process.wait(30) == 2
+        assert "--remoting 127.0.0.1" in routelake.log_tail()
+        assert "cannot be listened on" in routelake.log_tail()
+    finally:
+        routelake.kill()
+        taken.close()
