@@ -52,7 +52,7 @@ class RouteFetcher:
         """
         self.remoting = RemotingTransport()
         self._http = HttpTransport(settings.http_token)
-        self._servers = NameServers(addresses, choice, settings.back_off)
+        self._servers = NameServers(addresses, choice, settings.back_off, preferred=is_http)
         self._timeout_s = settings.mq_client_api_timeout_s
         self._now_s = now_s
         self._closed = False

@@ -3,6 +3,7 @@
 One is chosen and stays chosen while it answers, also with an error. When it cannot be reached or does not answer, the
 next in the (shuffled) list is asked within the same call, and the one that failed is left alone for a time that doubles
 with every failure. When all are left alone, the one whose time ends first comes first, so a caller never waits in vain.
+Some may be preferred (those that tell changes at once): they come before the others, chosen or not, unless left alone.
 
 RocketMQ's client does not retry within a call and knows no back-off: its call fails, and its next call moves on.
 
@@ -12,7 +13,7 @@ Source (5.5.0): NettyRemotingClient.updateNameServerAddressList, getAndCreateNam
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -37,8 +38,22 @@ class _Failing(msgspec.Struct, frozen=True):
 class NameServers:
     """The address list and how each of them has been doing. ``chosen`` is None before the first answer."""
 
-    def __init__(self, addresses: Sequence[str], choice: random.Random, back_off: BackOff | None = None) -> None:
-        """Shuffle the list."""
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        choice: random.Random,
+        back_off: BackOff | None = None,
+        preferred: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Shuffle the list.
+
+        Args:
+            addresses: The list.
+            choice: For the order and the back-off.
+            back_off: How long a failing one is left alone.
+            preferred: Whether an address comes before the others; None: all are alike.
+        """
+        self._preferred = preferred or (lambda address: True)
         self.chosen: str | None = None
         self.addresses: list[str] = []
         self._choice = choice
@@ -75,6 +90,7 @@ class NameServers:
         first = self._next if self.chosen is None else self.addresses.index(self.chosen)
         turn = self.addresses[first:] + self.addresses[:first]
         ready = [address for address in turn if self._rest_s(address, now_s) <= 0]
+        ready.sort(key=self._preferred, reverse=True)
         if only_ready:
             return ready
         return ready + sorted(set(turn) - set(ready), key=lambda address: self._rest_s(address, now_s))

@@ -54,6 +54,7 @@ class Heard:
 
     def _hear(self, change: RouteChange) -> None:
         self.changes.append(change)
+        self.at = time.monotonic()
         self._arrived.set()
 
     async def next(self, timeout_s: float = 10.0) -> RouteChange:
@@ -89,10 +90,10 @@ def test_a_change_arrives_without_a_poll(lake: LiveRoutelake) -> None:
             await until(lambda: lake.app.door.watch.waiting >= 1)
             took = []
             for host in (12, 13, 14):
-                begin = time.monotonic()
                 await register(lake, f"quick-{host}", "quick", host=host)
+                visible = time.monotonic()  # at the latest
                 change = await heard.next()
-                took.append(time.monotonic() - begin)
+                took.append(heard.at - visible)
                 assert change.new is not None
                 assert len(change.new.broker_datas) == host - 10
                 assert len(await client.publish_queues("quick")) == 8 * (host - 10)

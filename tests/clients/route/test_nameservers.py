@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.route.addresses import route_addresses
+from clients.route.addresses import is_http, route_addresses
 from clients.route.nameservers import BackOff, NameServers
 from schemas.errors import SetupError
 
@@ -53,6 +53,20 @@ def test_when_all_are_left_alone_the_first_to_be_ready_comes_first() -> None:
     assert 0.05 <= rest <= 0.55
     assert known.candidates(0.45 + rest, only_ready=True) == [first]
     assert known.next_ready_s(99) == 0
+
+
+def test_preferred_ones_come_first_unless_left_alone() -> None:
+    for seed in range(20):
+        known = NameServers(["a:1", "http://b", "c:1", "http://d"], random.Random(seed), BackOff(1.0, 30.0), is_http)
+        first, second, third, fourth = known.candidates(0)
+        assert {first, second} == {"http://b", "http://d"}
+        known.answered(third)
+        assert known.candidates(0)[:2] in ([first, second], [second, first])
+        assert known.candidates(0)[2:] == [third, fourth]
+        known.failed(first, 0)
+        known.failed(second, 0)
+        assert known.candidates(0, only_ready=True) == [third, fourth]
+        assert known.candidates(1.1)[0] in (first, second)
 
 
 @given(seed=st.integers(0, 1000), failures=st.integers(1, 12))
