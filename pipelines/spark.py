@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import threading
 from pathlib import Path
+from typing import IO, Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from deploy.jars import ensure
+from schemas.errors import SetupError
+
+_LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
 _OPTIONS = {
     "spark.ui.enabled": "false",
@@ -17,7 +26,9 @@ _OPTIONS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # The planner overflowed the default stack in a trial (docs/performance.md).
-    "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
+    "spark.driver.extraJavaOptions": (
+        f"-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+    ),
     # Hadoop's own local file system starts a process, chmod, for every file it makes: fifty in a batch, which was more
     # than half of a batch's time (docs/performance.md). Spark prefers FileContext, which this one does not serve.
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
@@ -54,24 +65,57 @@ def session(
         kafka: with the Kafka connector.
         delta: with Delta Lake's SQL, for readers.
         scratch_dir: where the JVM keeps temporary files; None for the system's place.
+
+    Raises:
+        SetupError: the JVM does not start.
     """
     # Workers run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = [*(ensure("kafka-source") if kafka else ()), *(ensure("delta") if delta else ())]
-    builder = SparkSession.builder.appName(name).master(f"local[{max(2, min(shards, os.cpu_count() or 2))}]")
-    for key, value in _OPTIONS.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.driver.extraClassPath", ":".join(map(str, ensure("local-fs"))))
-    builder = builder.config("spark.driver.memory", driver_memory).config("spark.sql.shuffle.partitions", str(shards))
+    conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
+    conf.setMaster(f"local[{max(2, min(shards, os.cpu_count() or 2))}]")
+    conf.set("spark.driver.extraClassPath", ":".join(map(str, ensure("local-fs"))))
+    conf.set("spark.driver.memory", driver_memory)
+    conf.set("spark.sql.shuffle.partitions", str(shards))
     if scratch_dir is not None:
-        builder = builder.config("spark.local.dir", str(scratch_dir))
+        conf.set("spark.local.dir", str(scratch_dir))
     if jars:
-        builder = builder.config("spark.jars", ",".join(map(str, jars)))
+        conf.set("spark.jars", ",".join(map(str, jars)))
     if delta:
-        builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-    spark = builder.getOrCreate()
+        conf.set("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    if SparkContext._gateway is None:
+        read_end, write_end = os.pipe()
+        threading.Thread(target=_pass_on, args=(os.fdopen(read_end, "rb"),), name="spark-output", daemon=True).start()
+        try:
+            # It prints what was wrong before it ends, through the pipe.
+            gateway = launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise SetupError(
+                "Spark's JVM did not start; what it said stands above. Check JAVA_HOME and --driver-memory."
+            ) from error
+        finally:
+            os.close(write_end)
+        SparkContext(conf=conf, gateway=gateway)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+_NOISE: Final = re.compile(
+    rb"\s*$"
+    rb"|WARNING: Using incubator modules"
+    rb"|(Starting )?(Streaming )?TransformWithState\w* Python worker"
+    rb"|Streaming TransformWithState"
+    rb"|Setting default log level|To adjust logging level"
+)
+"""What the JVM and PySpark's workers print at every start, and nobody needs to read."""
+
+
+def _pass_on(output: IO[bytes]) -> None:
+    """Copy the JVM's output to standard error, without the noise."""
+    with output:
+        for line in output:
+            if not _NOISE.match(line):
+                os.write(2, line)
