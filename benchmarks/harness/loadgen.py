@@ -166,9 +166,14 @@ class RunningLoad:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
+    @property
+    def alive(self) -> bool:
+        """Whether its connections are still open."""
+        return self._process.poll() is None
+
     def stop(self) -> None:
         """Let it end now, with its result."""
-        if self._process.poll() is None:
+        if self.alive:
             self._process.send_signal(signal.SIGTERM)
 
     def result(self, *, may_fail: bool = False) -> LoadResult:

@@ -1,0 +1,44 @@
+"""A bench from end to end, on a real gateway over a real lake, without a JVM."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import http_read
+from benchmarks.harness.bench import Bench
+from benchmarks.harness.duel import Shape, route_frames, same_answers, sample
+from benchmarks.harness.lake import LakeMaker, topic_name, write_full
+from benchmarks.harness.loadgen import Load
+from benchmarks.harness.peers import routelake
+from benchmarks.harness.settle import readiness, wait_for
+
+TOPICS = 5
+
+
+def test_a_gateway_is_measured(tmp_path: Path) -> None:
+    with LakeMaker(tmp_path / "data") as maker:
+        write_full(maker, 3, TOPICS, per_epoch=2)
+        assert maker.writer.epoch == 2
+    names = [topic_name(number) for number in range(TOPICS)]
+    said: list[str] = []
+    bench = Bench(folder=tmp_path, rounds=1, quick=True, say=said.append)
+    with ExitStack() as stack:
+        gateway = stack.enter_context(routelake(tmp_path / "data", (), "gateway"))
+        wait_for(lambda: readiness(gateway).get("epoch") == 2, 60, "the gateway")
+
+        frames = route_frames(tmp_path / "route.frames", names)
+        assert same_answers([gateway.port], names) > 0
+        load = Load(port=gateway.port, frames=frames, connections=8, depth=4, seconds=0.5, warmup_s=0.2)
+        taken = sample(load, gateway)
+        assert taken.load.wrong == 0
+        assert taken.load.requests > 100
+        assert 0 < taken.server_us < 1_000_000 / taken.load.per_second * 2
+
+        paths = {name: f"/v1/topics/{name}/route" for name in names}
+        result = http_read.measure(bench, stack, gateway, paths)
+    figures = {figure.name: figure for figure in result.figures}
+    assert figures["one gateway process"].target == http_read.PER_PROCESS
+    assert (figures["against plain FastAPI"].value or 0) > 0.3
+    assert len(said) == 2
+    assert str(Shape(64, 1)) in result.details["samples"]
