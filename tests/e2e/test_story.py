@@ -1,0 +1,139 @@
+"""The story of the articles (docs/story.md) from one end to the other, with nothing of it in Java.
+
+updateTopic by cluster -> the broker's memory, version and file -> incremental registration -> NameServer -> the route a
+producer gets -> deleteTopic -> the route is gone -> what happened, and what the route was, read back afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.route.blocking import BlockingRouteClient
+from deploy.peers.java import free_port, wait_until
+from deploy.peers.routelake import ROOT, Routelake
+from pipelines.log.base import open_log
+from tests.model import codes
+from tests.model.client import RemotingClient
+from tests.model.wire import Request
+from tests.support.minifold import MiniFold
+
+TOPIC = "orders"
+
+
+class Stage:
+    """A gateway process with a fold, a broker agent's process, and the command line."""
+
+    def __init__(self, routelake: Routelake, store: Path, broker_port: int) -> None:
+        self.routelake, self.store, self.broker_port = routelake, store, broker_port
+
+    def admin(self, command: str, *options: str) -> Any:
+        """`routelake admin`; the JSON it prints. Fails when the command does."""
+        return json.loads(self.cli("admin", command, "-n", self.routelake.namesrv_addr, *options, "-o", "json"))
+
+    def cli(self, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "clients.cli", *words],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout
+
+    def topics_json(self) -> Any:
+        return json.loads((self.store / "config" / "topics.json").read_text())
+
+    def broker_version(self) -> Any:
+        """DataVersion in the broker's memory (GET_ALL_TOPIC_CONFIG)."""
+        with RemotingClient("127.0.0.1", self.broker_port) as client:
+            answer = json.loads(client.call(Request(21)).body)
+        assert TOPIC in answer["topicConfigTable"] or TOPIC not in self.topics_json()["topicConfigTable"]
+        return answer["dataVersion"]
+
+
+@contextmanager
+def broker(namesrv_addr: str, port: int, store: Path) -> Iterator[None]:
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "clients.cli", "broker", "-n", namesrv_addr, "--listen", f"127.0.0.1:{port}",
+            "--cluster", "DefaultCluster", "--name", "broker-a", "--store", str(store),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    data_dir, store, port = tmp_path / "data", tmp_path / "store", free_port()
+    data_dir.mkdir()
+    log = open_log(f"sqlite://{data_dir / 'events.db'}")
+    routelake = Routelake(data_dir, "gateway")
+    with MiniFold(log, data_dir / "lake"):
+        try:
+            routelake.start(wait_ready_s=60)
+            with broker(routelake.namesrv_addr, port, store):
+                stage = Stage(routelake, store, port)
+                wait_until(lambda: "broker-a" in str(routelake.get("/v1/clusters")), 30, "the broker", 0.05)
+                yield stage
+        finally:
+            routelake.kill()
+    log.close()
+
+
+def test_the_whole_story(stage: Stage) -> None:
+    before = stage.broker_version()
+
+    stage.admin("updateTopic", "-c", "DefaultCluster", "-t", TOPIC, "-r", "4", "-w", "4")
+    # The broker's memory, version and file.
+    after = stage.broker_version()
+    assert after["counter"] == before["counter"] + 1
+    written = stage.topics_json()
+    assert written["dataVersion"]["counter"] == after["counter"]
+    assert written["topicConfigTable"][TOPIC]["writeQueueNums"] == 4
+    # The NameServer, by the registration that this caused, not by the next periodic one.
+    wait_until(lambda: TOPIC in str(stage.routelake.get("/v1/topics")), 10, "the topic to be registered", 0.02)
+    (queue_data,) = stage.routelake.get(f"/v1/topics/{TOPIC}/route")["queueDatas"]
+    assert (queue_data["brokerName"], queue_data["writeQueueNums"], queue_data["perm"]) == ("broker-a", 4, 6)
+    # A producer's view of it.
+    with BlockingRouteClient(stage.routelake.namesrv_addr) as client:
+        info = client.try_to_find_topic_publish_info(TOPIC)
+        assert [(queue.broker_name, queue.queue_id) for queue in info.message_queue_list] == [
+            ("broker-a", number) for number in range(4)
+        ]
+    created = max(row["epoch"] for row in stage.routelake.get(f"/v1/topics/{TOPIC}/changes")["changes"])
+
+    stage.admin("deleteTopic", "-c", "DefaultCluster", "-t", TOPIC)
+    assert TOPIC not in stage.topics_json()["topicConfigTable"]
+    with RemotingClient("127.0.0.1", stage.routelake.remoting_port) as client_:
+        gone = Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
+        wait_until(lambda: client_.call(gone).code == codes.TOPIC_NOT_EXIST, 10, "the route to be gone", 0.02)
+
+    # Afterwards: what the route was, and who took it away.
+    past = stage.routelake.get(f"/v1/topics/{TOPIC}/route?as_of={created}")
+    assert past["queueDatas"][0]["writeQueueNums"] == 4
+    commands = [row["command"] for row in stage.routelake.get(f"/v1/topics/{TOPIC}/changes")["changes"]]
+    assert "REGISTER_BROKER" in commands
+    assert "DELETE_TOPIC_IN_NAMESRV" in commands
