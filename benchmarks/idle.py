@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from benchmarks.harness.background import heartbeats
@@ -52,9 +53,16 @@ def run(bench: Bench) -> Result:
 
 
 def _sizes(data: Path) -> tuple[int, int, int]:
-    """Bytes of the log, bytes of the lake, commits of all tables so far."""
-    log = sum(path.stat().st_size for path in data.glob("events.db*"))
-    return log, folder_bytes(data / "lake"), len(set(commit_files(data / "lake")))
+    """Bytes of the log (its pages, not its write-ahead file), bytes of the lake, commits of all tables so far."""
+    return log_bytes(data / "events.db"), folder_bytes(data / "lake"), len(set(commit_files(data / "lake")))
+
+
+def log_bytes(events: Path) -> int:
+    """Size of the pages of a SQLite file."""
+    with closing(sqlite3.connect(f"{events.as_uri()}?mode=ro", uri=True)) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(size)
 
 
 def commit_files(lake: Path) -> Iterable[Path]:

@@ -9,24 +9,13 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.harness.report import Result
+from benchmarks.harness.report import BENCHES, Result
 
-BENCHES: Final = (
-    "route-read",
-    "route-read-wide",
-    "route-read-under-change",
-    "http-read",
-    "freshness",
-    "acknowledge",
-    "storm",
-    "one-frame",
-    "cold-start",
-    "idle",
-    "time-travel",
-    "growth",
-)
 MICRO: Final = ("event-log", "remoting-codec", "view-load")
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""
+
+
+__all__ = ["BENCHES", "MICRO", "Bench", "run_of"]
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):

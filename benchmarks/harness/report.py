@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 Sense = Literal["at least", "at most"]
+
+BENCHES: Final = (
+    "route-read",
+    "route-read-wide",
+    "route-read-under-change",
+    "http-read",
+    "freshness",
+    "acknowledge",
+    "storm",
+    "one-frame",
+    "cold-start",
+    "idle",
+    "time-travel",
+    "growth",
+)
+"""In the order of docs/performance.md."""
+
+BENCH_ORDER: Final = {name: position for position, name in enumerate(BENCHES)}
 
 
 class Figure(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -61,10 +78,15 @@ class Figure(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Result(msgspec.Struct, rename="camel"):
-    """One bench: its figures, and everything they were computed from."""
+    """One bench: its figures, and everything they were computed from.
+
+    ``load_average`` is that of the minute before: what else went on.
+    """
 
     bench: str
     figures: list[Figure]
+    started_at: str = ""
+    load_average: float = 0.0
     seconds: float = 0.0
     details: dict[str, Any] = {}
     error: str | None = None
@@ -101,23 +123,46 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
 
 
-def save(folder: Path, results: Sequence[Result], machine: dict[str, Any], options: dict[str, Any]) -> Path:
-    """Write one JSON file and one chart, and again as latest.*; returns the JSON file."""
+class Run(msgspec.Struct, rename="camel"):
+    """One run of benches, or in latest.json the newest result of each bench on this machine."""
+
+    started_at: str
+    machine: dict[str, Any]
+    options: dict[str, Any]
+    results: list[Result]
+
+
+def save(folder: Path, run: Run) -> Path:
+    """Write a run as JSON and chart under its time, and bring latest.json and latest.svg up to date.
+
+    Returns:
+        The run's JSON file.
+    """
     from benchmarks.harness.chart import draw
 
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    content = {
-        "startedAt": stamp,
-        "machine": machine,
-        "options": options,
-        "results": [
-            {**msgspec.to_builtins(result), "missed": [figure.name for figure in result.missed]} for result in results
-        ],
-    }
-    text = json.dumps(content, indent=1) + "\n"
-    svg = draw(results, machine)
-    for name in (stamp, "latest"):
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
-        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-    return folder / f"{stamp}.json"
+    latest = folder / "latest.json"
+    for name, content in ((run.started_at, run), ("latest", _merged(latest, run))):
+        text = msgspec.json.format(msgspec.json.encode(content), indent=1)
+        (folder / f"{name}.json").write_bytes(text + b"\n")
+        (folder / f"{name}.svg").write_text(draw(content.results, content.machine), encoding="utf-8")
+    return folder / f"{run.started_at}.json"
+
+
+def _merged(latest: Path, run: Run) -> Run:
+    """Results of earlier runs on the same machine stay until their bench is measured again."""
+    try:
+        before = msgspec.json.decode(latest.read_bytes(), type=Run)
+    except (OSError, msgspec.MsgspecError):
+        return run
+    if any(before.machine.get(name) != run.machine.get(name) for name in ("cores", "processor", "memoryGib")):
+        return run
+    measured = {result.bench for result in run.results}
+    kept = [result for result in before.results if result.bench not in measured]
+    results = sorted([*kept, *run.results], key=lambda result: BENCH_ORDER.get(result.bench, len(BENCH_ORDER)))
+    return Run(run.started_at, run.machine, run.options, results)
+
+
+def started_now() -> str:
+    """Name of a run: its time in UTC."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

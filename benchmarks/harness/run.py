@@ -14,7 +14,8 @@ from typing import Any, Final
 from benchmarks.harness import machine
 from benchmarks.harness.bench import BENCHES, MICRO, Bench, run_of
 from benchmarks.harness.loadgen import program
-from benchmarks.harness.report import Result, save
+from benchmarks.harness.report import Result, Run, save, started_now
+from deploy.logs import configure
 from schemas.errors import SetupError
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -52,11 +53,12 @@ def run_benches(
     wanted = [name for name in names or BENCHES if name in BENCHES]
     if not wanted:
         return 1 if failed else 0
+    configure("bench")
     program()
-    facts = {**machine.describe(), "loadAverage": machine.load_average()}
+    started_at, facts = started_now(), machine.describe()
     print(
         f"{facts['cores']} cores {facts['processor']}, {facts['memoryGib']} GiB, Linux {facts['kernel']}, "
-        f"{facts['java']}, Python {facts['python']}; load average {facts['loadAverage'][0]:.2f}",
+        f"{facts['java']}, Python {facts['python']}; load average {machine.load_average()[0]:.2f}",
         flush=True,
     )
     settings = {"rounds": rounds, "quick": quick, "grown_epochs": epochs, "serve_options": tuple(serve_options)}
@@ -68,13 +70,13 @@ def run_benches(
     targets = sum(figure.target is not None for result in done for figure in result.figures)
     print(f"\n{targets - missed} of {targets} targets reached" + (f", {missed} MISSED" if missed else ""))
     if results is not None or not quick:
-        print(f"written to {save(results or RESULTS, done, facts, settings)}")
+        print(f"written to {save(results or RESULTS, Run(started_at, facts, settings, done))}")
     return 1 if failed or any(result.error for result in done) else 0
 
 
 def _run(name: str, settings: dict[str, Any]) -> Result:
     print(f"\n{name}", flush=True)
-    began = time.monotonic()
+    began, started_at, load_average = time.monotonic(), started_now(), machine.load_average()[0]
     with tempfile.TemporaryDirectory(prefix=f"routelake-{name}-") as folder:
         bench = Bench(folder=Path(folder), say=_say, **settings)
         try:
@@ -82,6 +84,7 @@ def _run(name: str, settings: dict[str, Any]) -> Result:
         except Exception as error:
             result = Result(name, [], error=f"{type(error).__name__}: {error}")
     result.seconds = time.monotonic() - began
+    result.started_at, result.load_average = started_at, load_average
     for line in result.lines():
         _say(line)
     return result

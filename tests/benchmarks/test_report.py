@@ -6,11 +6,13 @@ import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.harness.bench import BENCHES, MICRO, run_of
-from benchmarks.harness.report import Figure, Result, number, quantile, save
+from benchmarks.harness.report import Figure, Result, Run, number, quantile, save
 from benchmarks.harness.run import run_benches
+from benchmarks.harness.table import BEGIN, END, fill
 from schemas.errors import SetupError
 
 MACHINE = {"cores": 2, "processor": "Some <CPU>", "memoryGib": 24.0}
@@ -52,15 +54,50 @@ def test_save_writes_json_and_chart(tmp_path: Path) -> None:
         Result("one", [Figure("good & cheap", 3.0, "x", 2.0), Figure("bad", 9.0, "s", 3.0, "at most")]),
         Result("two", [], error="it broke"),
     ]
-    written = save(tmp_path, results, MACHINE, {"rounds": 3})
+    written = save(tmp_path, Run("20260102T030405Z", MACHINE, {"rounds": 3}, results))
     found = json.loads(written.read_text())
-    assert found["results"][0]["missed"] == ["bad"]
+    assert written.name == "20260102T030405Z.json"
+    assert found["results"][0]["figures"][1] == {
+        "name": "bad",
+        "value": 9.0,
+        "unit": "s",
+        "target": 3.0,
+        "sense": "at most",
+    }
     assert found["results"][1]["error"] == "it broke"
     assert found["machine"] == MACHINE
     assert (tmp_path / "latest.json").read_text() == written.read_text()
     texts = [element.text or "" for element in ET.fromstring((tmp_path / "latest.svg").read_text()).iter()]
     assert "one: good & cheap" in texts
     assert any("MISSED" in text for text in texts)
+
+
+def test_latest_keeps_what_was_not_measured_again(tmp_path: Path) -> None:
+    def kept(started_at: str, machine: dict[str, object], *results: Result) -> list[tuple[str, float | None]]:
+        save(tmp_path, Run(started_at, machine, {}, list(results)))
+        latest = msgspec.json.decode((tmp_path / "latest.json").read_bytes(), type=Run)
+        return [(result.bench, result.figures[0].value) for result in latest.results]
+
+    def result(bench: str, value: float) -> Result:
+        return Result(bench, [Figure("f", value, "x")])
+
+    assert kept("1", MACHINE, result("growth", 1.0), result("storm", 2.0)) == [("growth", 1.0), ("storm", 2.0)]
+    assert kept("2", MACHINE, result("idle", 3.0), result("growth", 4.0)) == [
+        ("storm", 2.0),
+        ("idle", 3.0),
+        ("growth", 4.0),
+    ]
+    assert kept("3", {**MACHINE, "cores": 64}, result("idle", 5.0)) == [("idle", 5.0)]
+
+
+def test_table_for_the_docs() -> None:
+    result = Result("storm", [Figure("all new", 9.0, "s", 15.0, "at most", "a | b"), Figure("context", 1.0, "GB")])
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    filled = fill(text, Run("20260102T030405Z", MACHINE, {}, [result]))
+    assert filled.startswith(f"before\n{BEGIN}\n") and filled.endswith(f"{END}\nafter\n")
+    assert "| storm | all new | 9 s | at most 15 s | reached | a / b |" in filled
+    assert "| storm | context | 1 GB | | | |" in filled
+    assert "old" not in filled
 
 
 def test_every_bench_can_be_loaded() -> None:
