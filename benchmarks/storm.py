@@ -16,7 +16,7 @@ from benchmarks.harness.bench import Bench
 from benchmarks.harness.duel import route_frames
 from benchmarks.harness.frames import Link, brokers, for_generator, register_all, registration, topic_name
 from benchmarks.harness.lake import last_offset
-from benchmarks.harness.loadgen import Load, running_load, write_frames
+from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_frames
 from benchmarks.harness.machine import Meter
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result
@@ -38,8 +38,7 @@ def run(bench: Bench) -> Result:
     figures: list[Figure] = []
     details: dict[str, Any] = {"groups": groups, "topics": topics}
     with ExitStack() as stack:
-        options = ("--driver-memory", "2g", *bench.serve_options)
-        lake = stack.enter_context(routelake(bench.folder / "data", options))
+        lake = stack.enter_context(routelake(bench.folder / "data", bench.serve_options))
         register_all([stack.enter_context(Link(lake.port))], [bystander])
         reads = route_frames(bench.folder / "reads.frames", [bystander.config.broker_name])
         for phase, target_s in TARGETS_S.items():
@@ -82,22 +81,7 @@ def _phase(
         time.sleep(reading.warmup_s + (0.2 if bench.quick else 2.0))
         meter, began = Meter(*lake.pids), time.monotonic()
         sending = stack.enter_context(running_load(wave))
-
-        def visible() -> bool:
-            if phase == "unchanged":
-                return bool(readiness(lake).get("offset", -1) >= last_offset(lake.process.data_dir))
-            if phase == "all new":
-                return all(len(route_rows(link, topic_name(at))) >= len(fleet) for at in (topics - 1, 0, topics // 2))
-            return all(
-                route_rows(link, topic_name(index)).get(broker.config.broker_name)
-                == broker.topic(index).write_queue_nums
-                for number, broker in reversed(list(enumerate(fleet)))
-                for index in (_changed_topic(number, topics),)
-            )
-
-        if phase == "unchanged":
-            sending.result()
-        wait_for(visible, TIMEOUT_S, f"{phase}: visible", 0.1)
+        _wait_visible(phase, lake, link, fleet, topics, sending)
         visible_s = time.monotonic() - began
         cores = meter.read()[0] / visible_s
         answered = sending.result()
@@ -113,3 +97,34 @@ def _phase(
         "readP999Ms": read.p999_us / 1000,
         "readMaxMs": read.max_us / 1000,
     }
+
+
+def _wait_visible(
+    phase: str, lake: RoutelakeServer, link: Link, fleet: list[FleetBroker], topics: int, sending: RunningLoad
+) -> None:
+    """Wait until the gateway shows what a wave brought; for an unchanged one, until it has been folded.
+
+    Raises:
+        RuntimeError: the fold died of it.
+        TimeoutError: it takes too long.
+    """
+    last = 0
+    if phase == "unchanged":
+        sending.result()
+        last = last_offset(lake.process.data_dir)
+
+    def visible() -> bool:
+        if "ended, starting again" in (log := lake.process.log_tail(100_000)):
+            cause = next((line for line in log.splitlines() if "Error" in line), "see its log")
+            raise RuntimeError(f"{phase}: the fold died and was started again: {cause.strip()}")
+        if phase == "unchanged":
+            return bool(readiness(lake).get("offset", -1) >= last)
+        if phase == "all new":
+            return all(len(route_rows(link, topic_name(at))) >= len(fleet) for at in (topics - 1, 0, topics // 2))
+        changed = ((broker, _changed_topic(number, topics)) for number, broker in reversed(list(enumerate(fleet))))
+        return all(
+            route_rows(link, topic_name(at)).get(broker.config.broker_name) == broker.topic(at).write_queue_nums
+            for broker, at in changed
+        )
+
+    wait_for(visible, TIMEOUT_S, f"{phase}: visible", 0.1)

@@ -165,6 +165,7 @@ class RunningLoad:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+        self._found: LoadResult | None = None
 
     @property
     def alive(self) -> bool:
@@ -179,10 +180,12 @@ class RunningLoad:
     def result(self, *, may_fail: bool = False) -> LoadResult:
         """Wait until it has measured; with `hold` its connections stay open after that. Raises LoadError."""
         assert self._process.stdout is not None and self._process.stderr is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise LoadError(f"the load generator failed: {self._process.stderr.read().decode().strip()}")
-        found = msgspec.json.decode(line, type=LoadResult)
+        if self._found is None:
+            line = self._process.stdout.readline()
+            if not line:
+                raise LoadError(f"the load generator failed: {self._process.stderr.read().decode().strip()}")
+            self._found = msgspec.json.decode(line, type=LoadResult)
+        found = self._found
         if found.wrong and not may_fail:
             raise LoadError(
                 f"{found.wrong_code} answers were errors, {found.wrong_opaque} belonged to no request, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,7 @@ def run_benches(
     if not wanted:
         return 1 if failed else 0
     configure("bench")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     program()
     started_at, facts = started_now(), machine.describe()
     print(
