@@ -62,7 +62,9 @@ def _ask(routelake: Routelake, code: int, **ext: str) -> tuple[int, bytes]:
 
 def test_all_of_them_answer_alike(routelake: Routelake) -> None:
     with RemotingClient("127.0.0.1", routelake.remoting_port) as broker:
-        assert broker.call(register("b", "127.0.0.1:1", topics=[config("t"), config("u")]).request()).code == codes.SUCCESS
+        assert (
+            broker.call(register("b", "127.0.0.1:1", topics=[config("t"), config("u")]).request()).code == codes.SUCCESS
+        )
         wait_until(
             lambda: len({_ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t") for _ in range(30)}) == 1,
             10,
@@ -72,8 +74,9 @@ def test_all_of_them_answer_alike(routelake: Routelake) -> None:
         assert _ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t")[0] == codes.SUCCESS
     # The lost connection unregisters the broker for all of them.
     wait_until(
-        lambda: {_ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t")[0] for _ in range(30)}
-        == {codes.TOPIC_NOT_EXIST},
+        lambda: (
+            {_ask(routelake, codes.GET_ROUTEINFO_BY_TOPIC, topic="t")[0] for _ in range(30)} == {codes.TOPIC_NOT_EXIST}
+        ),
         10,
         "the broker to be gone everywhere",
         0.05,
@@ -87,8 +90,10 @@ def test_one_that_is_killed_is_replaced(routelake: Routelake) -> None:
     assert len(children) == WORKERS
     os.kill(int(children[0]), signal.SIGKILL)
     wait_until(
-        lambda: children[0] not in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        and len(_workers(routelake)) == WORKERS,
+        lambda: (
+            children[0] not in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            and len(_workers(routelake)) == WORKERS
+        ),
         30,
         "another in its place",
         0.1,
