@@ -8,7 +8,7 @@ local-fs       the fold: Hadoop's local file system without a process for every 
 kafka-source   Spark's Kafka connector, without the jars that PySpark ships
 delta          Spark SQL over Delta tables, without the jars that PySpark ships
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
-rocketmq-4     tests: a RocketMQ 4.9 mqadmin
+rocketmq-4     tests: a RocketMQ 4.9 broker and mqadmin
 kafka          tests: Apache Kafka in KRaft mode
 =============  =======================================================================================
 

@@ -23,7 +23,7 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
         "org.apache.rocketmq:rocketmq-broker:5.5.0",
         "org.apache.rocketmq:rocketmq-tools:5.5.0",
     ),
-    "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7",),
+    "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"),
     "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
 }
 ON_SPARK: Final = frozenset({"local-fs", "kafka-source", "delta"})

@@ -26,7 +26,7 @@ RUNSERVER_JVM: Final = (
 )
 
 # Logging off: the peers' own log files are never read, and configuring them costs a second and fills the output.
-_LOGBACK_FILES = ("rmq.logback-test.xml", "conf/logback_tools.xml")
+_LOGBACK_FILES = ("rmq.logback-test.xml", "conf/logback_tools.xml", "conf/logback_broker.xml")
 _NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root level="OFF"/></configuration>\n'
 
 
@@ -44,10 +44,10 @@ class Stock:
 
     process: JavaProcess
 
-    def __init__(self) -> None:
+    def __init__(self, jar_set: str = "rocketmq") -> None:
         self._cleanup = ExitStack()
         self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketmq-")))
-        self._classpath = prepare_home(self.home) + classpath("rocketmq")
+        self._classpath = prepare_home(self.home) + classpath(jar_set)
 
     def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
         path = self.home / name

@@ -35,7 +35,7 @@ QUICK_BROKER: Mapping[str, str] = {
 
 
 class StockBroker(Stock):
-    """Apache RocketMQ's own broker 5.5.0, with small files so that it starts in seconds."""
+    """Apache RocketMQ's own broker, 5.5.0 unless told otherwise, with small files so that it starts in seconds."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class StockBroker(Stock):
         name: str = "broker-a",
         broker_id: int = 0,
         properties: Mapping[str, str] | None = None,
+        release: str = "5.5.0",
     ) -> None:
         """Prepare it; `with` starts it.
 
@@ -53,8 +54,9 @@ class StockBroker(Stock):
             name: brokerName.
             broker_id: 0 makes a master, anything else a slave.
             properties: broker.conf on top of QUICK_BROKER.
+            release: "5.5.0" or "4.9.7".
         """
-        super().__init__()
+        super().__init__(_JAR_SETS[release])
         self.cluster, self.name, self.broker_id = cluster, name, broker_id
         # A broker also opens the "fast" port two below and the HA port one above its own.
         self.port = free_port((0, -2, 1))
