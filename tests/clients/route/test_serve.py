@@ -26,14 +26,14 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
         yield routelake
 
 
-def register(serve: Routelake, name: str, host: int) -> dict[str, Any]:
-    """Register a broker; the answer comes when it is visible."""
+def register(serve: Routelake, name: str, host: int) -> None:
+    """Register a broker; it is visible when this returns."""
     url = f"http://127.0.0.1:{serve.http_port}/v1/brokers/register"
     answer = httpx.post(url, json=broker(name, topics=("orders", "TBW102"), host=host), timeout=30, trust_env=False)
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code in (200, 202), answer.text
     found: dict[str, Any] = answer.json()
-    assert found["visible"]
-    return found
+    if not found["visible"]:  # a busy machine
+        serve.get(f"/v1/topics/orders/route?wait_for={found['offset']}&wait_timeout=14000")
 
 
 def test_changes_arrive_also_from_a_gateway_that_was_killed(serve: Routelake) -> None:
@@ -51,7 +51,7 @@ def test_changes_arrive_also_from_a_gateway_that_was_killed(serve: Routelake) ->
             assert len(change.new.broker_datas) == host
         serve.kill_child("gateway")
         assert len(client.publish_queues("orders")) == 24  # what is known stays in use
-        wait_until(lambda: serve.get("/readyz")["ready"] if alive(serve) else False, 60, "the gateway to be back")
+        wait_until(lambda: ready(serve), 60, "the gateway to be back")
         register(serve, "broker-4", 4)
         _, change = changes.get(timeout=40)
         assert change.new is not None
@@ -60,9 +60,8 @@ def test_changes_arrive_also_from_a_gateway_that_was_killed(serve: Routelake) ->
             assert remoting.route("orders") == client.route("orders")
 
 
-def alive(serve: Routelake) -> bool:
+def ready(serve: Routelake) -> bool:
     try:
-        serve.get("/healthz")
-    except OSError:
+        return bool(serve.get("/readyz")["ready"])
+    except OSError:  # not there, or 503
         return False
-    return True
