@@ -31,7 +31,7 @@ from api.view.reflected import is_known, reflected
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
 from pipelines.log.base import Appended, EventLog
-from schemas.errors import RoutelakeError, UnavailableError
+from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from schemas.events import AnyEvent, RegisterBroker, UnregisterBroker, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
@@ -101,7 +101,8 @@ class Gateway:
         """Load the view, then open the log for writing.
 
         Raises:
-            UnavailableError, SetupError: the log cannot be written, or the lake is not ours.
+            UnavailableError: the log cannot be written, or the tables cannot be read.
+            SetupError: neither is ours.
         """
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._first_view)
@@ -261,11 +262,17 @@ class Gateway:
     # --- the view moves ---
 
     def _first_view(self) -> None:
-        # Serve the last committed routes before the first connection is accepted.
+        """Show the last committed routes before the first connection is accepted.
+
+        Without them every topic would be answered as one that does not exist, so a lake that is there but cannot be
+        read keeps a gateway from starting. One that is not there yet is empty.
+        """
         try:
             self._follower.poll()
+        except SetupError:
+            raise
         except Exception as error:
-            log.error("tables cannot be read yet", error=str(error))
+            raise UnavailableError(f"the tables in {self.settings.lake_dir} cannot be read: {error}") from error
         self._view = self._follower.view
         self._follower.start()
 

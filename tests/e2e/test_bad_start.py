@@ -1,0 +1,103 @@
+"""What cannot start says so in one sentence, changes nothing, and ends with exit code 2."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.peers.java import free_port
+from deploy.peers.routelake import ROOT
+from pipelines.tables.ddl import lock_lake, open_lake
+
+
+def start(*words: str) -> tuple[int, str]:
+    """Exit code and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "clients.cli", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def gateway(data_dir: Path, **ports: int) -> tuple[int, str]:
+    addresses = {"http": free_port(), "remoting": free_port(), **ports}
+    options = [word for name, port in addresses.items() for word in (f"--{name}", f"127.0.0.1:{port}")]
+    return start("gateway", "--data-dir", str(data_dir), *options)
+
+
+def refused(result: tuple[int, str], *words: str) -> None:
+    code, printed = result
+    assert code == 2, printed
+    (line,) = [line for line in printed.splitlines() if line.startswith("routelake: ")]
+    for word in words:
+        assert word in line
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("door", ["http", "remoting"])
+def test_a_port_in_use(tmp_path: Path, door: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused(gateway(tmp_path / "data", **{door: port}), f"127.0.0.1:{port}", f"--{door}")
+
+
+@pytest.mark.parametrize("command", ["gateway", "fold", "serve"])
+def test_a_data_directory_that_cannot_be_written(tmp_path: Path, command: str) -> None:
+    """A file in its place: root may write into any folder."""
+    (tmp_path / "data").write_text("")
+    refused(start(command, "--data-dir", str(tmp_path / "data")), "cannot write to the data directory", "--data-dir")
+
+
+def test_a_lake_that_another_fold_holds(tmp_path: Path) -> None:
+    (tmp_path / "data" / "lake").mkdir(parents=True)
+    held = lock_lake(tmp_path / "data" / "lake")
+    try:
+        refused(start("fold", "--data-dir", str(tmp_path / "data")), "fold", str(tmp_path / "data" / "lake"))
+    finally:
+        held.close()
+
+
+@pytest.mark.parametrize("command", ["gateway", "fold"])
+def test_a_lake_of_a_newer_format(tmp_path: Path, command: str) -> None:
+    lake_dir = tmp_path / "data" / "lake"
+    open_lake(lake_dir, retention_days=30)
+    (lake_dir / "lake.json").write_text('{"format": 999}')
+    result = start(command, "--data-dir", str(tmp_path / "data")) if command == "fold" else gateway(tmp_path / "data")
+    refused(result, "999", "pgrade")
+
+
+def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
+    """An empty NameServer would tell every client that its topics are gone. It may pass, so the exit code is 1."""
+    lake_dir = tmp_path / "data" / "lake"
+    open_lake(lake_dir, retention_days=30)
+    for commit in (lake_dir / "routeCommitTable" / "_delta_log").iterdir():
+        commit.write_text("torn")
+    code, printed = gateway(tmp_path / "data")
+    assert code == 1, printed
+    assert "cannot be read" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--log", "mysql://x"), ("mysql://x", "sqlite://")),
+        (("--log", "kafka://"), ("kafka://",)),
+        (("--remoting", "9876"), ("--remoting", "HOST:PORT")),
+        (("--http", "127.0.0.1:99999"), ("--http", "HOST:PORT")),
+        (("--config", "/nonexistent/namesrv.properties"), ("/nonexistent/namesrv.properties",)),
+    ],
+)
+def test_options_that_make_no_sense(tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:
+    refused(start("gateway", "--data-dir", str(tmp_path / "data"), *options), *words)
