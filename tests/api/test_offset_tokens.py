@@ -1,0 +1,135 @@
+"""A client that moves between gateways and passes the offset token never sees routes go back in time.
+
+Real gateways over one log and one lake, asked over HTTP; the fold and the Delta writer without Spark (`MiniFold`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from api.http.app import create_app
+from api.http.server import serve_http
+from api.view.history import History
+from tests.support.local import LocalGateway, LocalLake
+
+NAMES = ("one", "two", "three")
+
+
+@contextmanager
+def http_door(gateway: LocalGateway) -> Iterator[httpx.Client]:
+    """A client of a gateway's HTTP door, over TCP; the door runs on the gateway's own loop."""
+    loop, stop, ports = gateway._loop, asyncio.Event(), []
+    ready = threading.Event()
+
+    def on_bound(port: int) -> None:
+        ports.append(port)
+        ready.set()
+
+    async def serve() -> None:
+        app = create_app(gateway.gateway, History(gateway._settings.lake_dir))
+        await serve_http(app, "127.0.0.1", 0, stop=stop, on_bound=on_bound)
+
+    serving = asyncio.run_coroutine_threadsafe(serve(), loop)
+    assert ready.wait(10)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{ports[0]}", timeout=20) as client:
+            yield client
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        serving.result(20)
+
+
+def over_http(counter: int) -> dict[str, Any]:
+    """A registration whose topic has as many queues as it has changed."""
+    topic = {"topicName": "orders", "readQueueNums": counter, "writeQueueNums": counter, "perm": 6}
+    return {
+        "clusterName": "c1", "brokerName": "broker-h", "brokerAddr": "10.0.0.9:10911", "brokerId": 0,
+        "topicConfigSerializeWrapper": {
+            "dataVersion": {"stateVersion": 0, "timestamp": 1_700_000_000_000, "counter": counter},
+            "topicConfigTable": {"orders": topic, "other": {**topic, "topicName": "other", "readQueueNums": 1}},
+        },
+    }  # fmt: skip
+
+
+@contextmanager
+def unlike_gateways(folder: Path) -> Iterator[list[httpx.Client]]:
+    """Three gateways: one sees an epoch at once, one late, and one very late."""
+    with ExitStack() as stack:
+        lake = stack.enter_context(LocalLake(folder))
+        clients = []
+        for name, poll_s in zip(NAMES, (0.002, 0.05, 0.25), strict=True):
+            gateway = stack.enter_context(lake.gateway(gateway_id=name, poll_s=poll_s))
+            clients.append(stack.enter_context(http_door(gateway)))
+        yield clients
+
+
+def test_a_client_that_moves_never_sees_routes_go_back(tmp_path: Path) -> None:
+    chance, stop = random.Random(1), threading.Event()
+    with unlike_gateways(tmp_path) as clients:
+        written = clients[0].post("/v1/brokers/register", json=over_http(1)).raise_for_status().json()
+
+        def write() -> int:
+            counter = 1
+            while not stop.is_set():
+                counter += 1
+                clients[0].post("/v1/brokers/register", json=over_http(counter)).raise_for_status()
+            return counter
+
+        def read(token: int) -> tuple[int, int]:
+            answer = clients[chance.randrange(3)].get("/v1/topics/orders/route", params={"wait_for": token})
+            queues = answer.raise_for_status().json()["queueDatas"][0]["readQueueNums"]
+            return queues, int(answer.headers["x-routelake-offset"])
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            try:
+                seen, token = [1], written["offset"]
+                for _ in range(40):
+                    queues, token = read(token)
+                    seen.append(queues)
+                careless = [1]
+                while careless == sorted(careless):  # who passes no token does see an older route, sooner or later
+                    careless.append(read(0)[0])
+            finally:
+                stop.set()
+            assert writing.result(20) > 5
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[1], "the routes did move meanwhile"
+
+
+def test_the_token_of_a_write_is_good_at_every_gateway(tmp_path: Path) -> None:
+    with unlike_gateways(tmp_path) as clients:
+        for counter in range(1, 7):
+            writer = clients[counter % 3]
+            written = writer.post("/v1/brokers/register", json=over_http(counter)).raise_for_status().json()
+            for client in clients:
+                answer = client.get("/v1/topics/orders/route", params={"wait_for": written["offset"]})
+                assert answer.raise_for_status().json()["queueDatas"][0]["readQueueNums"] == counter
+                assert int(answer.headers["x-routelake-offset"]) >= written["offset"]
+
+
+def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path) -> None:
+    with (
+        LocalLake(tmp_path) as lake,
+        lake.gateway(gateway_id="one") as one,
+        lake.gateway(gateway_id="stuck", visible_wait_s=0.1) as stuck,
+        http_door(one) as client,
+        http_door(stuck) as lagging,
+    ):
+        first = client.post("/v1/brokers/register", json=over_http(1)).raise_for_status().json()
+        at_first = {"wait_for": first["offset"]}
+        assert lagging.get("/v1/topics/orders/route", params=at_first).status_code == 200
+        stuck.gateway.follower.stop()
+        second = client.post("/v1/brokers/register", json=over_http(2)).raise_for_status().json()
+        late = lagging.get("/v1/topics/orders/route", params={"wait_for": second["offset"], "wait_timeout": 200})
+        assert late.status_code == 503, late.text
+        assert lagging.get("/v1/topics/orders/route", params=at_first).json()["queueDatas"][0]["readQueueNums"] == 1
