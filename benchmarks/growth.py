@@ -19,6 +19,8 @@ from benchmarks.harness.report import Figure, Result, median
 
 GROUPS, TOPICS = 20, 50
 AT_MOST = 1.5
+EPOCHS_AN_HOUR = 3_600
+"""The lake is made as fast as it goes, but with the housekeeping of one that gets an epoch each second."""
 SAMPLE = 300
 """Commits at either end over which the median is taken."""
 
@@ -36,6 +38,8 @@ def run(bench: Bench) -> Result:
             group = made[number % GROUPS]
             group.change(topic_name(number % TOPICS))
             commits.append(maker.batch([group.event()]))
+            if number % EPOCHS_AN_HOUR == EPOCHS_AN_HOUR - 1:
+                maker.hour()
             if number % 10_000 == 9_999:
                 bench.say(f"  {number + 1:,} epochs, {1000 * median(commits[-SAMPLE:]):.1f} ms a commit")
     grown_s = time.monotonic() - began
