@@ -12,7 +12,8 @@ from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.machine import usage_of
 from benchmarks.harness.peers import nameserver, routelake
 from benchmarks.harness.report import Figure, Result, median
-from benchmarks.harness.settle import route_rows, wait_for
+from benchmarks.harness.settle import route_rows
+from deploy.peers.java import wait_until
 
 GROUPS, TOPICS = 300, 10_000
 START_S, RESIDENT_GB = 5.0, 1.2
@@ -58,7 +59,7 @@ def start_gateway(data: Path, options: tuple[str, ...], groups: int, topics: int
                 answers = len(route_rows(link, topic_name(topics - 1))) == groups
             return answers
 
-        wait_for(serves, 300, "the gateway's first answer", 0.02)
+        wait_until(serves, 300, "the gateway's first answer", 0.02)
         took = time.monotonic() - began
         time.sleep(1.0)
         resident = usage_of(gateway.serving_pid).resident_bytes

@@ -10,9 +10,10 @@ from benchmarks.harness.bench import Bench
 from benchmarks.harness.frames import Link, brokers, register_all, registration
 from benchmarks.harness.peers import entered, nameserver, only, routelake
 from benchmarks.harness.report import Figure, Result, median
-from benchmarks.harness.settle import route_rows, wait_for
+from benchmarks.harness.settle import route_rows
 from clients.broker.registration import Registration
 from clients.broker.topic_config import TopicConfig, encode_entries
+from deploy.peers.java import wait_until
 from schemas.broker import DataVersion
 
 TOPICS = 100_000
@@ -37,7 +38,7 @@ def run(bench: Bench) -> Result:
                 began = time.monotonic()
                 opaque = link.send(command)
                 name = broker.config.broker_name
-                wait_for(lambda name=name: name in route_rows(reader, long_name(topics - 1)), 120, "visible", 0.005)  # type: ignore[misc]
+                wait_until(lambda name=name: name in route_rows(reader, long_name(topics - 1)), 120, "visible", 0.005)  # type: ignore[misc]
                 took.append(time.monotonic() - began)
                 bench.say(f"  {len(command.body) / 1e6:.1f} MB: visible after {took[-1]:.2f} s")
                 if link.answer(opaque).code:

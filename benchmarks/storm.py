@@ -20,8 +20,9 @@ from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_fr
 from benchmarks.harness.machine import Meter
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result
-from benchmarks.harness.settle import readiness, route_rows, wait_for
+from benchmarks.harness.settle import readiness, route_rows
 from clients.broker.fleet_topics import FleetBroker
+from deploy.peers.java import wait_until
 
 GROUPS, TOPICS = 300, 10_000
 TARGETS_S = {"all new": 15.0, "one topic each": 10.0, "unchanged": 3.0}
@@ -127,4 +128,4 @@ def _wait_visible(
             for broker, at in changed
         )
 
-    wait_for(visible, TIMEOUT_S, f"{phase}: visible", 0.1)
+    wait_until(visible, TIMEOUT_S, f"{phase}: visible", 0.1)

@@ -10,7 +10,8 @@ from benchmarks.harness.bench import Bench
 from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result, median
-from benchmarks.harness.settle import readiness, wait_for
+from benchmarks.harness.settle import readiness
+from deploy.peers.java import wait_until
 
 GROUPS, TOPICS, AGO = 300, 10_000, 1_000
 FIRST_S, REPEATED_S = 0.5, 0.005
@@ -33,7 +34,7 @@ def run(bench: Bench) -> Result:
     first, repeated, other_topic = [], [], []
     for _ in range(min(bench.rounds, 3)):
         with routelake(data, bench.serve_options, "gateway") as gateway:
-            wait_for(lambda gateway=gateway: readiness(gateway).get("epoch") == newest, 300, "the gateway's view")  # type: ignore[misc]
+            wait_until(lambda gateway=gateway: readiness(gateway).get("epoch") == newest, 300, "the gateway's view")  # type: ignore[misc]
             with suppress(OSError):
                 _ask(gateway, topic_name(7), newest)  # connection, imports: not what is measured
             first.append(_ask(gateway, topic_name(7), then))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 from benchmarks.harness.frames import Link, route_query
@@ -23,20 +21,6 @@ def readiness(lake: RoutelakeServer) -> dict[str, Any]:
     except OSError:
         return {}
     return found
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float, what: str, poll_s: float = 0.01) -> float:
-    """Seconds until a condition holds.
-
-    Raises:
-        TimeoutError: it did not.
-    """
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > timeout_s:
-            raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
-        time.sleep(poll_s)
-    return time.monotonic() - began
 
 
 def route_rows(link: Link, topic: str) -> dict[str, int]:

@@ -11,7 +11,8 @@ from benchmarks.harness.duel import Shape, route_frames, same_answers, sample
 from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.loadgen import Load
 from benchmarks.harness.peers import routelake
-from benchmarks.harness.settle import readiness, wait_for
+from benchmarks.harness.settle import readiness
+from deploy.peers.java import wait_until
 
 TOPICS = 5
 
@@ -25,7 +26,7 @@ def test_a_gateway_is_measured(tmp_path: Path) -> None:
     bench = Bench(folder=tmp_path, rounds=1, quick=True, say=said.append)
     with ExitStack() as stack:
         gateway = stack.enter_context(routelake(tmp_path / "data", (), "gateway"))
-        wait_for(lambda: readiness(gateway).get("epoch") == 2, 60, "the gateway")
+        wait_until(lambda: readiness(gateway).get("epoch") == 2, 60, "the gateway")
 
         frames = route_frames(tmp_path / "route.frames", names)
         assert same_answers([gateway.port], names) > 0
