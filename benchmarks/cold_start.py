@@ -62,7 +62,7 @@ def start_gateway(data: Path, options: tuple[str, ...], groups: int, topics: int
         wait_until(serves, 300, "the gateway's first answer", 0.02)
         took = time.monotonic() - began
         time.sleep(1.0)
-        resident = usage_of(gateway.serving_pid).resident_bytes
-        status = Path(f"/proc/{gateway.serving_pid}/status").read_text()
+        resident = usage_of(*gateway.serving_pids).resident_bytes
+        status = Path(f"/proc/{gateway.serving_pids[0]}/status").read_text()
         peak_bytes = int(status.split("VmHWM:")[1].split()[0]) * 1024
     return took, resident / 1e9, peak_bytes / 1e9

@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 class HttpServer:
     """The HTTP door of a routelake, or a plain application."""
 
-    def __init__(self, name: str, port: int, pid: int, pids: Sequence[int]) -> None:
-        self.name, self.port, self.serving_pid, self.pids = name, port, pid, pids
+    def __init__(self, name: str, port: int, serving_pids: Sequence[int], pids: Sequence[int]) -> None:
+        self.name, self.port, self.serving_pids, self.pids = name, port, serving_pids, pids
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def plain(bodies: dict[str, str], folder: Path) -> Iterator[HttpServer]:
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_until(lambda: port_answers(port), 30, "the plain FastAPI application")
-        yield HttpServer(PLAIN, port, process.pid, (process.pid,))
+        yield HttpServer(PLAIN, port, (process.pid,), (process.pid,))
     finally:
         process.terminate()
         process.wait()
@@ -76,7 +76,7 @@ def measure(bench: Bench, stack: ExitStack, lake: RoutelakeServer, paths: dict[s
         paths: Topic to path.
     """
     bodies = {topic: get(lake.http_port, path).decode() for topic, path in paths.items()}
-    door = HttpServer("routelake", lake.http_port, lake.serving_pid, lake.pids)
+    door = HttpServer("routelake", lake.http_port, lake.serving_pids, lake.pids)
     servers: list[Server] = [door, stack.enter_context(plain(bodies, bench.folder))]
     for topic, path in paths.items():
         if get(servers[1].port, path).decode() != bodies[topic]:

@@ -33,7 +33,7 @@ def run(bench: Bench) -> Result:
         stack.enter_context(heartbeats(bench.folder, lake.port, fleet, BROKERS))
         time.sleep(bench.size(30, 1))  # the JVM compiles
         log_before, lake_before, commits_before = _sizes(data)
-        gateway, everything = Meter(lake.serving_pid), Meter(*lake.pids)
+        gateway, everything = Meter(*lake.serving_pids), Meter(*lake.pids)
         time.sleep(seconds)
         gateway_s, all_s = gateway.read()[0], everything.read()[0]
         log_after, lake_after, commits_after = _sizes(data)

@@ -46,7 +46,7 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
 
 def sample(load: Load, server: Server) -> Sample:
     """Measure once. Warm-up is part of the time over which processor time is taken, and of the requests."""
-    serving, everything = Meter(server.serving_pid), Meter(*server.pids)
+    serving, everything = Meter(*server.serving_pids), Meter(*server.pids)
     found = run_load(load)
     spent, _ = serving.read()
     all_spent, busy = everything.read()

@@ -33,8 +33,8 @@ class Server(Protocol):
         """Roots of all its process trees."""
 
     @property
-    def serving_pid(self) -> int:
-        """Root of the processes that answer requests."""
+    def serving_pids(self) -> Sequence[int]:
+        """Roots of the processes that answer requests."""
 
 
 class NameServer:
@@ -52,9 +52,9 @@ class NameServer:
         return (self._stock.process.pid,)
 
     @property
-    def serving_pid(self) -> int:
+    def serving_pids(self) -> Sequence[int]:
         """The JVM."""
-        return self._stock.process.pid
+        return self.pids
 
 
 class RoutelakeServer:
@@ -75,9 +75,9 @@ class RoutelakeServer:
         return (self.process.process.pid,)
 
     @property
-    def serving_pid(self) -> int:
-        """The gateway, with its workers below it."""
-        return self.process.child("gateway") if self._command == "serve" else self.pids[0]
+    def serving_pids(self) -> Sequence[int]:
+        """The gateways, as many as it has workers."""
+        return self.process.children("gateway") if self._command == "serve" else self.pids
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -97,16 +98,21 @@ class Routelake:
 
     def child(self, name: str) -> int:
         """Process id of a supervised child: gateway or fold."""
+        found = self.children(name)
+        if not found:
+            raise LookupError(f"no {name} is running")
+        return found[0]
+
+    def children(self, name: str) -> list[int]:
+        """Process ids of all such children: with workers there are several gateways."""
         assert self.process is not None
         pid = self.process.pid
+        found = []
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            try:
-                words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            except FileNotFoundError:
-                continue
-            if name.encode() in words:
-                return int(child)
-        raise LookupError(f"no {name} is running")
+            with contextlib.suppress(FileNotFoundError):
+                if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                    found.append(int(child))
+        return found
 
     def kill_child(self, name: str) -> None:
         """SIGKILL one child; the supervisor will start it again."""
