@@ -16,6 +16,7 @@ from benchmarks.harness.loadgen import OPAQUE
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
 from clients.broker.registration import Registration, register_request
+from deploy.peers.java import wait_until
 from schemas.codes import RequestCode
 
 HEARTBEAT_TIMEOUT_MS = 3_600_000
@@ -106,7 +107,7 @@ class Link:
 
 
 def register_all(links: Sequence[Link], fleet: Sequence[FleetBroker]) -> None:
-    """Register each broker over a connection of its own, all at once.
+    """Register each broker over a connection of its own, all at once; returns when all of it is visible.
 
     Raises:
         RuntimeError: one was refused.
@@ -116,3 +117,19 @@ def register_all(links: Sequence[Link], fleet: Sequence[FleetBroker]) -> None:
         answer = link.answer(opaque)
         if answer.code:
             raise RuntimeError(f"a registration was refused: {answer.code} {answer.remark}")
+    settle(links[0])
+
+
+def settle(link: Link, timeout_s: float = 300.0) -> None:
+    """Wait until what was sent so far is visible: a KV entry that is sent after it is seen after it.
+
+    A registration is answered after a bounded wait as durable, visible or not.
+
+    Raises:
+        TimeoutError: it takes too long.
+    """
+    mark = {"namespace": "routelake-bench", "key": "mark"}
+    value = str(time.time_ns())
+    link.call(RemotingCommand(RequestCode.PUT_KV_CONFIG, {**mark, "value": value}))
+    asked = RemotingCommand(RequestCode.GET_KV_CONFIG, mark)
+    wait_until(lambda: link.call(asked).ext("value") == value, timeout_s, "the registrations to be visible")
