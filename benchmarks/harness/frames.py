@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from api.remoting.connection import RemotingConnection
-from api.remoting.frame import RemotingCommand, encode_frame
+from api.remoting.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from benchmarks.harness.loadgen import OPAQUE
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
-from clients.broker.registration import Registration, register_request
+from clients.broker.registration import Registration, heartbeat_request, register_request
 from deploy.peers.java import wait_until
 from schemas.codes import RequestCode
 
@@ -66,6 +68,8 @@ class Link:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._incoming = RemotingConnection(keep_responses=True)
         self._opaque = 0
+        self._sending = threading.Lock()
+        self._kept_alive: threading.Event | None = None
 
     def __enter__(self) -> Self:
         """This connection."""
@@ -79,13 +83,30 @@ class Link:
 
     def close(self) -> None:
         """Close it; a NameServer takes brokers that registered over it for gone."""
+        if self._kept_alive is not None:
+            self._kept_alive.set()
         self._socket.close()
 
     def send(self, command: RemotingCommand) -> int:
         """Send a request; returns its opaque."""
-        self._opaque += 1
-        self._socket.sendall(encode_frame(msgspec.structs.replace(command, opaque=self._opaque)))
-        return self._opaque
+        with self._sending:
+            self._opaque += 1
+            self._socket.sendall(encode_frame(msgspec.structs.replace(command, opaque=self._opaque)))
+            return self._opaque
+
+    def keep_alive(self, broker: FleetBroker, every_s: float = 30.0) -> None:
+        """Send heartbeats that nobody answers until it is closed: both servers close what is silent for 120 s."""
+        if self._kept_alive is not None:
+            return
+        heartbeat = heartbeat_request(broker.config)
+        stop = self._kept_alive = threading.Event()
+
+        def work() -> None:
+            with suppress(OSError):
+                while not stop.wait(every_s):
+                    self.send(msgspec.structs.replace(heartbeat, flag=FLAG_ONEWAY))
+
+        threading.Thread(target=work, name="keep-alive", daemon=True).start()
 
     def answer(self, opaque: int) -> RemotingCommand:
         """Wait for the answer to a request; others are dropped.
@@ -117,6 +138,8 @@ def register_all(links: Sequence[Link], fleet: Sequence[FleetBroker]) -> None:
         answer = link.answer(opaque)
         if answer.code:
             raise RuntimeError(f"a registration was refused: {answer.code} {answer.remark}")
+    for link, broker in zip(links, fleet, strict=True):
+        link.keep_alive(broker)
     settle(links[0])
 
 
