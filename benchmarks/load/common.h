@@ -148,19 +148,21 @@ static long number_after(const char *at, size_t size, const char *key) {
     return found ? strtol(found + strlen(key), NULL, 10) : -1;
 }
 
-/* Take a message off the start of data: 1 when it is whole, 0 when more is needed, -1 when it is none.
+/* Take a message off the start of data: 1 when it is whole, 0 when more is needed, -1 when it is none. Of a remoting
+   message whose header is there already everything but the rest of the body is filled in.
    data[size] must be readable; a JSON header has code and opaque before any text a user could choose. */
 static int parse_remoting(const char *data, size_t size, struct message *m) {
     if (size < 8) return 0;
     size_t length = be32(data), header = be32(data + 4) & 0xffffff;
+    m->body = NULL;
     if (header + 4 > length || data[4] || length > 1u << 30) return -1;
-    if (size < length + 4) return 0;
     m->size = length + 4;
+    if (size < 8 + header) return 0;
     m->ok = number_after(data + 8, header, CODE_KEY) == 0;
     m->opaque = (uint32_t)number_after(data + 8, header, OPAQUE_KEY);
     m->body = data + 8 + header;
     m->body_size = length - 4 - header;
-    return 1;
+    return size >= m->size;
 }
 
 static int parse_http(const char *data, size_t size, struct message *m) {

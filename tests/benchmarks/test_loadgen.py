@@ -163,3 +163,15 @@ def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert loadgen.program() == first
     assert first.stat().st_mtime_ns == made
     assert list(first.parent.iterdir()) == [first]
+
+
+def test_large_bodies_are_checked_though_most_are_dropped_unread(requests: Path) -> None:
+    body, other = b"x" * 40_000, b"y" * 40_000
+    with serving(lambda opaque, number: frame(opaque, body=body)) as port:
+        assert run_load(load(port, requests, connections=2, depth=3)).body_bytes == len(body)
+    with serving(lambda opaque, number: frame(opaque, body=body[:-1] if number == 50 else body)) as port:
+        assert run_load(load(port, requests), may_fail=True).wrong_body == 1
+    with serving(lambda opaque, number: frame(opaque, code=int(number == 50), body=body)) as port:
+        assert run_load(load(port, requests), may_fail=True).wrong_code == 1
+    with serving(lambda opaque, number: frame(opaque, body=body if number < 10 else other)) as port:
+        assert run_load(load(port, requests, seconds=1.0), may_fail=True).wrong_body >= 1
