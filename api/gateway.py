@@ -181,14 +181,23 @@ class Gateway:
             UnavailableError: not accepted.
             BadRequestError: too large for the log.
         """
-        assert self._loop is not None
-        loop = self._loop
         if isinstance(event, RegisterBroker) and len(event.topic_config_table or ()) > _BIG_REGISTRATION_TOPICS:
             payload = await asyncio.to_thread(encode, event)
         else:
             payload = encode(event)
+        return await self.append_encoded(routing_key(event), payload)
+
+    async def append_encoded(self, key: str, payload: bytes) -> Appended:
+        """`append` for an event that was encoded before.
+
+        Raises:
+            UnavailableError: not accepted.
+            BadRequestError: too large for the log.
+        """
+        assert self._loop is not None
+        loop = self._loop
         future: asyncio.Future[Appended] = loop.create_future()
-        self._writer.submit(routing_key(event), payload, lambda result: _resolve(loop, future, result))
+        self._writer.submit(key, payload, lambda result: _resolve(loop, future, result))
         return await future
 
     async def register(self, event: RegisterBroker) -> Receipt:

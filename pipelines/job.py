@@ -61,7 +61,8 @@ class FoldSettings:
     retention_days: int = 30
     log_retention_hours: float = 24.0
     max_records_per_batch: int = 20_000
-    max_bytes_per_batch: int = 16 * 1024 * 1024
+    max_bytes_per_batch: int = 2 * 1024 * 1024
+    """Of compressed events: about eighty registrations of 10,000 new topics each, which the driver holds at once."""
     driver_memory: str = "1g"
 
 

@@ -40,6 +40,8 @@ from schemas.events import (
     RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
+    encode,
+    routing_key,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import QUARANTINED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
@@ -65,6 +67,8 @@ class NameServerHandler:
         self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
+        self._heartbeats: dict[str, tuple[dict[str, str], str, bytes]] = {}
+        """connection id -> header fields of its last heartbeat, and the event that they are: key and payload."""
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
@@ -129,6 +133,7 @@ class NameServerHandler:
 
     def on_close(self, connection: Connection) -> None:
         """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
+        self._heartbeats.pop(connection.id, None)
         bound = self._bound.pop(connection.id, None)
         if bound and not self._stopping:
             task = asyncio.create_task(self._unbind(connection, sorted(bound)))
@@ -217,9 +222,16 @@ class NameServerHandler:
         )
 
     async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        event = self._event(command, connection)
-        if event is not None:
-            await self._gateway.heartbeat(event)
+        """A broker says the same each second: it is turned into an event once, and written as often as it comes."""
+        known = self._heartbeats.get(connection.id)
+        if known is None or known[0] != command.ext_fields:
+            event = self._event(command, connection)
+            if event is None:
+                return response()
+            known = command.ext_fields or {}, routing_key(event), encode(event)
+            if not connection.closed:
+                self._heartbeats[connection.id] = known
+        await self._gateway.append_encoded(known[1], known[2])
         return response()
 
     async def _get_broker_member_group(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:

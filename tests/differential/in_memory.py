@@ -31,7 +31,7 @@ from pipelines.log.memory import MemoryLog
 from pipelines.tables.arrow import DELETE, OP
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
-from schemas.events import Actor, AnyEvent, Clock, encode, routing_key
+from schemas.events import Actor, Clock
 from schemas.tables import BROKER_LIVE_TABLE, Table
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response
@@ -51,10 +51,10 @@ class InstantGateway(Gateway):
         self._offset = 0
         self._watermark_ms = 0
 
-    async def append(self, event: AnyEvent) -> Appended:
+    async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """Fold it now."""
         self._offset += 1
-        record = Record(self._offset, self.now_ms, routing_key(event), encode(event))
+        record = Record(self._offset, self.now_ms, key, payload)
         store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
         fold = ShardFold(0, self._shard, store, "run", self._watermark_ms)
         fold.apply(record)
