@@ -68,13 +68,14 @@ def test_history_answers_what_the_route_was(server: Routelake) -> None:
     first = post(server, "/v1/brokers/register", registration("broker-h", 1, story=4, other=4))
     before = server.get(f"/v1/topics/story/route?wait_for={first['offset']}")
     assert before["queueDatas"][0]["readQueueNums"] == 4
+    epoch = server.get("/v1/topics/story/changes")["changes"][0]["epoch"]
     at_first = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
     wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 5, "the next second")
     second = post(server, "/v1/brokers/register", registration("broker-h", 2, story=8, other=4))
     after = server.get(f"/v1/topics/story/route?wait_for={second['offset']}")
     assert after["queueDatas"][0]["readQueueNums"] == 8
 
-    past = server.get(f"/v1/topics/story/route?as_of={first['epoch']}")
+    past = server.get(f"/v1/topics/story/route?as_of={epoch}")
     assert past["queueDatas"][0]["readQueueNums"] == 4
     assert server.get(f"/v1/topics/story/route?as_of={at_first}")["queueDatas"][0]["readQueueNums"] == 4
     changes = server.get("/v1/topics/story/changes")["changes"]
