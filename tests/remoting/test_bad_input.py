@@ -1,4 +1,4 @@
-"""Bad input over a real socket, one case after the other as /work/shared/reference/field.md lists them (4, Remoting).
+"""Bad input over a real socket, one case after the other of the list of bad inputs for the remoting door.
 
 Where the opaque could be read the peer gets an error, else the connection is closed; either way at once, and the next
 peer is served.
