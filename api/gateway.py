@@ -213,14 +213,13 @@ class Gateway:
         if len(self._registered) >= _REGISTERED_KEPT:
             self._registered.clear()
         self._registered[broker] = event.topic_config_digest
-        deletes = event.delete_absent_topics
-        if not deletes and reflected(self._view, event):
+        if reflected(self._view, event):
             slim = msgspec.structs.replace(event, topic_config_table=None) if repeated else event
             appended = await self.append(slim)
             return Receipt(appended.offset, appended.event_time_ms, visible=True)
         appended = await self.append(event)
         # Another gateway may have brought the same registration: then no epoch of our own need come.
-        return await self._visible(appended, None if deletes else lambda view: reflected(view, event))
+        return await self._visible(appended, lambda view: reflected(view, event))
 
     async def command(self, event: AnyEvent) -> Receipt:
         """An admin command, or an unregistration: answered when its outcome is visible."""

@@ -105,11 +105,7 @@ def serve(
     configure("serve")
     remoting = remoting_option(context, remoting, config)
     common = ["--data-dir", str(data_dir), "--log", log_url(data_dir, log)]
-    gateway_options = [
-        *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
-        *(["--config", str(config)] if config else []),
-        *(["--allow-config-update"] if allow_config_update else []),
-    ]
+    gateway_options = _gateway_options(http, remoting, frame_limit_mib, config, allow_config_update)
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
         *("--shards", str(shards)),
@@ -145,9 +141,7 @@ def gateway(
         remoting = remoting_option(context, remoting, config)
         options = [
             *("--data-dir", str(data_dir), "--log", log_url(data_dir, log)),
-            *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
-            *(["--config", str(config)] if config else []),
-            *(["--allow-config-update"] if allow_config_update else []),
+            *_gateway_options(http, remoting, frame_limit_mib, config, allow_config_update),
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(remoting), options)
         raise typer.Exit(_supervise(children, data_dir, http, remoting, workers))
@@ -255,6 +249,17 @@ def bench(
 def default_gateway_id(remoting: str) -> str:
     """Host name and port: different for every gateway of a log."""
     return f"{socket.gethostname()}:{address(remoting, '--remoting')[1]}"
+
+
+def _gateway_options(
+    http: str, remoting: str, frame_limit_mib: int, config: Path | None, allow_config_update: bool
+) -> list[str]:
+    """What every gateway process of a supervisor is told alike."""
+    return [
+        *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
+        *(["--config", str(config)] if config else []),
+        *(["--allow-config-update"] if allow_config_update else []),
+    ]
 
 
 def _gateways(workers: int, gateway_id: str, options: list[str]) -> list[Child]:
