@@ -32,7 +32,7 @@ from api.view.rows import Outcome
 from api.view.snapshot import RouteView
 from pipelines.log.base import Appended, EventLog
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
-from schemas.events import AnyEvent, RegisterBroker, UnregisterBroker, encode, routing_key
+from schemas.events import AnyEvent, EventEncoder, RegisterBroker, UnregisterBroker, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -92,6 +92,8 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._status_task: asyncio.Task[None] | None = None
         self._fold_status: FoldStatus | None = None
+        self._encoder = EventEncoder()
+        """For the event loop's thread."""
         self.started_offset = -1
         self.started_s = time.monotonic()
 
@@ -184,7 +186,7 @@ class Gateway:
         if isinstance(event, RegisterBroker) and len(event.topic_config_table or ()) > _BIG_REGISTRATION_TOPICS:
             payload = await asyncio.to_thread(encode, event)
         else:
-            payload = encode(event)
+            payload = self._encoder.encode(event)
         return await self.append_encoded(routing_key(event), payload)
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:

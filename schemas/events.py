@@ -11,7 +11,6 @@ The *routing key* beside a payload says which state an event touches (`routing_k
 from __future__ import annotations
 
 import hashlib
-import threading
 from typing import Final
 
 import msgspec
@@ -207,16 +206,20 @@ def broker_key(broker_name: str) -> str:
     return _KEY_BROKER_PREFIX + broker_name
 
 
-_of_thread = threading.local()
+class EventEncoder:
+    """`encode` for one thread with many events: a compressor costs more to make than to use."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=1)
+
+    def encode(self, event: AnyEvent) -> bytes:
+        """Event to log payload: format byte 1, then a zstd frame of JSON."""
+        return b"\x01" + self._compressor.compress(_encoder.encode(event))
 
 
 def encode(event: AnyEvent) -> bytes:
-    """Event to log payload: format byte 1, then a zstd frame of JSON."""
-    # A compressor costs more to make than to use, and may serve one thread only.
-    compressor = getattr(_of_thread, "compressor", None)
-    if compressor is None:
-        compressor = _of_thread.compressor = zstandard.ZstdCompressor(level=1)
-    return b"\x01" + compressor.compress(_encoder.encode(event))
+    """Event to log payload, in any thread."""
+    return EventEncoder().encode(event)
 
 
 def decode(payload: bytes) -> AnyEvent:

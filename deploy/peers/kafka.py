@@ -113,10 +113,9 @@ class Kafka:
                 self._classpath,
                 "kafka.tools.StorageTool",
                 "format",
-                "-t",
-                cluster_id,
-                "-c",
-                str(self._properties),
+                # In one word: an id may begin with a hyphen, which would be taken for an option of its own.
+                f"--cluster-id={cluster_id}",
+                f"--config={self._properties}",
             ],
             cwd=self.home,
             capture_output=True,
