@@ -223,6 +223,26 @@ class Gateway:
         # Another gateway may have brought the same registration: then no epoch of our own need come.
         return await self._visible(appended, lambda view: reflected(view, event))
 
+    async def repeat(self, event: RegisterBroker, key: str, payload: bytes) -> Receipt | None:
+        """`register` for one that this gateway has had before, word for word.
+
+        Args:
+            event: The registration, without its topics.
+            key: Its routing key.
+            payload: It, encoded.
+
+        Returns:
+            None when it may change something: then it has to come in full.
+
+        Raises:
+            UnavailableError: not accepted.
+        """
+        broker = (event.cluster_name, event.broker_name, event.broker_addr)
+        if self._registered.get(broker) != event.topic_config_digest or not reflected(self._view, event):
+            return None
+        appended = await self.append_encoded(key, payload)
+        return Receipt(appended.offset, appended.event_time_ms, visible=True)
+
     async def command(self, event: AnyEvent) -> Receipt:
         """An admin command, or an unregistration: answered when its outcome is visible."""
         appended = await self.append(event)

@@ -25,6 +25,7 @@ from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
 from api.remoting.notifier import Notifier
 from api.remoting.registration import decode_data_version
+from api.remoting.repeats import Repeats
 from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery, route_query
 from api.view.answers import RouteAnswers
@@ -40,8 +41,6 @@ from schemas.events import (
     RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
-    encode,
-    routing_key,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import QUARANTINED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
@@ -67,8 +66,7 @@ class NameServerHandler:
         self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
-        self._heartbeats: dict[str, tuple[dict[str, str], str, bytes]] = {}
-        """connection id -> header fields of its last heartbeat, and the event that they are: key and payload."""
+        self._repeats = Repeats()
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
@@ -133,7 +131,7 @@ class NameServerHandler:
 
     def on_close(self, connection: Connection) -> None:
         """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
-        self._heartbeats.pop(connection.id, None)
+        self._repeats.forget(connection.id)
         bound = self._bound.pop(connection.id, None)
         if bound and not self._stopping:
             task = asyncio.create_task(self._unbind(connection, sorted(bound)))
@@ -156,14 +154,9 @@ class NameServerHandler:
     # --- brokers ---
 
     async def _register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        if len(command.body) > BIG_BODY_BYTES:
-            event = await asyncio.to_thread(self._event, command, connection)
-        else:
-            event = self._event(command, connection)
-        if event is None:
+        event, receipt = await self._register(command, connection)
+        if event is None or receipt is None:
             return response(ext_fields={})
-        assert isinstance(event, RegisterBroker)
-        receipt = await self._gateway.register(event)
         reason = receipt.outcome.reason if receipt.outcome is not None else None
         if reason == SINGLE_TOPIC_REFUSED:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
@@ -184,6 +177,29 @@ class NameServerHandler:
             ext_fields={name: value for name, value in fields.items() if value is not None},
             body=self._order_topic_config(),
         )
+
+    async def _register(
+        self, command: RemotingCommand, connection: Connection
+    ) -> tuple[RegisterBroker | None, Receipt | None]:
+        known = self._repeats.find(connection.id, command)
+        if known is not None and not self._gateway.settings.delete_topic_with_broker_registration:
+            assert isinstance(known.event, RegisterBroker)
+            receipt = await self._gateway.repeat(known.event, known.key, known.payload)
+            if receipt is not None:
+                return known.event, receipt
+        now_ms = time.time_ns() // 1_000_000
+        if len(command.body) > BIG_BODY_BYTES:
+            event = await asyncio.to_thread(self._event, command, connection, now_ms)
+        else:
+            event = self._event(command, connection, now_ms)
+        if event is None:
+            return None, None
+        assert isinstance(event, RegisterBroker)
+        receipt = await self._gateway.register(event)
+        # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
+        if not connection.closed and event.data_version.timestamp != now_ms:
+            self._repeats.keep(connection.id, command, event)
+        return event, receipt
 
     def _order_topic_config(self) -> bytes:
         """Body of a registration's answer: the order configuration, if brokers are to have it."""
@@ -222,16 +238,15 @@ class NameServerHandler:
         )
 
     async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """A broker says the same each second: it is turned into an event once, and written as often as it comes."""
-        known = self._heartbeats.get(connection.id)
-        if known is None or known[0] != command.ext_fields:
+        known = self._repeats.find(connection.id, command)
+        if known is None:
             event = self._event(command, connection)
             if event is None:
                 return response()
-            known = command.ext_fields or {}, routing_key(event), encode(event)
-            if not connection.closed:
-                self._heartbeats[connection.id] = known
-        await self._gateway.append_encoded(known[1], known[2])
+            known = self._repeats.keep(connection.id, command, event)
+            if connection.closed:
+                self._repeats.forget(connection.id)
+        await self._gateway.append_encoded(known.key, known.payload)
         return response()
 
     async def _get_broker_member_group(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
@@ -351,9 +366,10 @@ class NameServerHandler:
             log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
         return response()
 
-    def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
+    def _event(self, command: RemotingCommand, connection: Connection, now_ms: int = 0) -> AnyEvent | None:
         channel = Channel(self._gateway.settings.gateway_id, connection.id)
-        event = commands.to_event(command, self._actor(connection), channel, now_ms=time.time_ns() // 1_000_000)
+        now_ms = now_ms or time.time_ns() // 1_000_000
+        event = commands.to_event(command, self._actor(connection), channel, now_ms=now_ms)
         if self._gateway.settings.delete_topic_with_broker_registration and isinstance(event, RegisterBroker):
             return msgspec.structs.replace(event, delete_absent_topics=True)
         return event

@@ -1,0 +1,180 @@
+"""What comes again word for word is not decoded again, and never taken for something else.
+
+A gateway with a real fold; what went down to the log is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.remoting import commands
+from schemas.events import Clock, RegisterBroker, Resume, decode
+from tests.examples.parts import ADDR1, T1, T2, A, config, register, route, unregister, version
+from tests.histories import Send
+from tests.model import codes
+from tests.model.client import RemotingClient
+from tests.support.java import wait_until
+from tests.support.local import LocalGateway, LocalLake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[LocalLake]:
+    with LocalLake(tmp_path) as lake:
+        yield lake
+
+
+@pytest.fixture
+def gateway(lake: LocalLake) -> Iterator[LocalGateway]:
+    with lake.gateway(clock_interval_s=3600.0) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def client(gateway: LocalGateway) -> Iterator[RemotingClient]:
+    with gateway.connect() as client:
+        yield client
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each body that was decoded."""
+    sizes: list[int] = []
+    real = commands.decode_registration
+
+    def counted(body: bytes, *args: object, **kwargs: object) -> object:
+        sizes.append(len(body))
+        return real(body, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(commands, "decode_registration", counted)
+    return sizes
+
+
+def events(lake: LocalLake) -> list[object]:
+    found = [decode(record.payload) for record in lake.log.read(0, max_records=10_000)]
+    return [event for event in found if not isinstance(event, Clock | Resume)]
+
+
+def tables(lake: LocalLake) -> list[object]:
+    """What each registration on the log brought: topic names, or None where they were left out."""
+    return [
+        None if event.topic_config_table is None else sorted(event.topic_config_table)
+        for event in events(lake)
+        if isinstance(event, RegisterBroker)
+    ]
+
+
+def say(client: RemotingClient, send: Send) -> None:
+    answer = client.call(send.request())
+    assert answer.code == codes.SUCCESS, answer
+
+
+def has_route(client: RemotingClient, topic: str) -> bool:
+    return client.call(route(topic).step.request()).code == codes.SUCCESS
+
+
+def test_a_registration_is_decoded_once_and_goes_down_without_topics(
+    lake: LocalLake, client: RemotingClient, decoded: list[int]
+) -> None:
+    first = register(A, ADDR1, topics=[config(T1), config(T2)])
+    for _ in range(4):
+        say(client, first)
+    assert len(decoded) == 1
+    assert tables(lake) == [[T1, T2], None, None, None]
+    full, *slim = (event for event in events(lake) if isinstance(event, RegisterBroker))
+    for event in slim:
+        assert (event.data_version, event.topic_config_digest, event.channel, event.actor) == (
+            full.data_version,
+            full.topic_config_digest,
+            full.channel,
+            full.actor,
+        )
+
+
+def test_one_byte_makes_another(lake: LocalLake, client: RemotingClient, decoded: list[int]) -> None:
+    for queues in (4, 4, 5, 4, 4):
+        say(client, register(A, ADDR1, topics=[config(T1, queues=queues), config(T2)], at=version(counter=queues)))
+        rows = json.loads(client.call(route(T1).step.request()).body)["queueDatas"]
+        assert rows[0]["readQueueNums"] == queues
+    assert len(decoded) == 3
+    assert tables(lake) == [[T1, T2], None, [T1, T2], [T1, T2], None]
+
+
+def test_a_header_field_makes_another(lake: LocalLake, client: RemotingClient, decoded: list[int]) -> None:
+    for zone in ("a", "a", "b"):
+        say(client, register(A, ADDR1, topics=[config(T1), config(T2)], zone=zone))
+    assert len(decoded) == 2
+
+
+def test_what_has_left_comes_back_in_full(lake: LocalLake, client: RemotingClient, decoded: list[int]) -> None:
+    mine = register(A, ADDR1, topics=[config(T1), config(T2)])
+    say(client, mine)
+    say(client, mine)
+    say(client, unregister(A, ADDR1))
+    assert not has_route(client, T1)
+    say(client, mine)
+    assert has_route(client, T1)
+    assert len(decoded) == 2
+    assert tables(lake) == [[T1, T2], None, [T1, T2]]
+
+
+def test_another_connection_says_it_for_itself(
+    lake: LocalLake, gateway: LocalGateway, client: RemotingClient, decoded: list[int]
+) -> None:
+    mine = register(A, ADDR1, topics=[config(T1), config(T2)])
+    with gateway.connect() as other:
+        for connection in (client, other, client, other):
+            say(connection, mine)
+        channels = [event.channel for event in events(lake) if isinstance(event, RegisterBroker)]
+    assert len(decoded) == 2
+    assert channels[0] == channels[2] != channels[1] == channels[3]
+
+
+def test_parts_that_take_turns_are_not_mixed_up(lake: LocalLake, client: RemotingClient) -> None:
+    """registrationSplit: the same DataVersion, other topics."""
+    parts = [register(A, ADDR1, topics=[config(T1), config(topic)]) for topic in ("part-1", "part-2")]
+    for _ in range(3):
+        for part in parts:
+            say(client, part)
+    assert tables(lake) == [["part-1", T1], ["part-2", T1]] * 3
+    assert all(has_route(client, topic) for topic in ("part-1", "part-2"))
+
+
+def test_a_version_without_a_time_is_another_each_time(
+    lake: LocalLake, client: RemotingClient, decoded: list[int]
+) -> None:
+    """DataVersion's timestamp is then the time of receipt."""
+    mine = register(A, ADDR1, topics=[config(T1), config(T2)], at={"counter": 1, "stateVersion": 0})
+    for _ in range(3):
+        say(client, mine)
+    assert len(decoded) == 3
+
+
+def test_deleting_what_is_left_out_needs_every_one_in_full(tmp_path: Path, decoded: list[int]) -> None:
+    settings = {"delete_topic_with_broker_registration": True, "clock_interval_s": 3600.0}
+    with LocalLake(tmp_path) as lake, lake.gateway(**settings) as gateway, gateway.connect() as client:
+        for _ in range(3):
+            say(client, register(A, ADDR1, topics=[config(T1), config(T2)]))
+        assert tables(lake) == [[T1, T2]] * 3
+    assert len(decoded) == 3
+
+
+def test_heartbeats_are_the_same_event(lake: LocalLake, client: RemotingClient) -> None:
+    mine = register(A, ADDR1)
+    say(client, mine)
+    beat = Send(codes.BROKER_HEARTBEAT, mine.ext)
+    for _ in range(3):
+        say(client, beat)
+    last = [record.payload for record in lake.log.read(0, max_records=100)][-3:]
+    assert len(set(last)) == 1
+
+
+def test_a_lost_connection_is_forgotten(lake: LocalLake, gateway: LocalGateway) -> None:
+    with gateway.connect() as client:
+        say(client, register(A, ADDR1))
+    (view_moved,) = gateway.gateway._view_followers
+    repeats = view_moved.__self__._repeats  # type: ignore[attr-defined]
+    wait_until(lambda: not repeats._kept, 5, "the memory of the connection to go")
