@@ -3,7 +3,7 @@
 One thread owns the event log. While an append is on its way to disk the next events queue up, and go down together.
 It also keeps the log's time honest:
 
-* every second a CLOCK event, so that brokers expire when their time has come, whoever else is talking;
+* every few seconds a CLOCK event, so that brokers expire when their time has come, whoever else is talking;
 * nothing written for much longer (this process was stopped, suspended or cut off): a RESUME event before anything else,
   so that the time in which nobody listened counts against no broker.
 """
@@ -40,7 +40,7 @@ class LogWriter:
         event_log: the log; owned by the caller, who closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
-        gap_s: silence after which a RESUME event is due.
+        gap_s: silence after which a RESUME event is due; longer than the former.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
 
@@ -49,8 +49,8 @@ class LogWriter:
         event_log: EventLog,
         gateway_id: str,
         *,
-        clock_interval_s: float = 1.0,
-        gap_s: float = 5.0,
+        clock_interval_s: float = 5.0,
+        gap_s: float = 10.0,
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log = event_log

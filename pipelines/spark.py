@@ -25,9 +25,10 @@ _OPTIONS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # The planner overflowed the default stack in a trial (docs/performance.md).
+    # The planner overflowed the default stack in a trial (docs/performance.md). The JVM only carries things to and fro:
+    # its second compiler costs seconds at the start, and gains nothing.
     "spark.driver.extraJavaOptions": (
-        f"-Xss4m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+        f"-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     ),
     # Hadoop's own local file system starts a process, chmod, for every file it makes: fifty in a batch, which was more
     # than half of a batch's time (docs/performance.md). Spark prefers FileContext, which this one does not serve.
@@ -39,6 +40,9 @@ _OPTIONS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A batch without records, only because the watermark has moved, would settle what the CLOCK event that moved it has
+    # settled already.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.adaptive.enabled": "false",

@@ -14,6 +14,9 @@ from api.settings.keys import LIVE_KEYS, parse_boolean
 class GatewaySettings:
     """Settings of one gateway process. Times in seconds unless named otherwise.
 
+    ``clock_interval_s`` is RocketMQ's scanNotActiveBrokerInterval: how late a silent broker may be noticed. A silence
+    of the log of ``gap_s``, always longer than that, counts against no broker.
+
     From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
     ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
     gateways at once. ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
@@ -22,8 +25,8 @@ class GatewaySettings:
     gateway_id: str
     lake_dir: Path
     visible_wait_s: float = 2.0
-    clock_interval_s: float = 1.0
-    gap_s: float = 5.0
+    clock_interval_s: float = 5.0
+    gap_s: float = 10.0
     poll_s: float = 0.02
     support_acting_master: bool = False
     order_message_enable: bool = False

@@ -62,6 +62,7 @@ _LIVE: Final = (
 _START: Final = {
     "needWaitForService": "boolean",
     "waitSecondsForService": "int",
+    "scanNotActiveBrokerInterval": "int",
     "bindAddress": "String",
     "listenPort": "int",
     "serverChannelMaxIdleTimeSeconds": "int",
@@ -77,10 +78,10 @@ REFUSED: Final = {
 """Key to why ``true`` is refused."""
 
 _IGNORED: Final = (
-    # NamesrvConfig; there is no scan: brokers expire at their deadline
+    # NamesrvConfig
     "rocketmqHome", "configStorePath", "kvConfigPath", "productEnvName", "clientRequestThreadPoolNums",
     "defaultThreadPoolNums", "clientRequestThreadPoolQueueCapacity", "defaultThreadPoolQueueCapacity",
-    "scanNotActiveBrokerInterval", "unRegisterBrokerQueueCapacity",
+    "unRegisterBrokerQueueCapacity",
     # NettyServerConfig; requests in flight are always finished at a stop
     "serverWorkerThreads", "serverCallbackExecutorThreads", "serverSelectorThreads", "serverOnewaySemaphoreValue",
     "serverAsyncSemaphoreValue", "serverSocketSndBufSize", "serverSocketRcvBufSize", "writeBufferHighWaterMark",

@@ -8,14 +8,19 @@ have wanted, the start is refused: an unknown key, a number that is none, one ke
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from api.settings.keys import KEYS, REFUSED, Key, Use, nearest, parse_boolean, parse_int
 from api.settings.properties import PropertiesError, Property, parse_file
+from schemas.codes import MAX_INT
 from schemas.errors import SetupError
 
 Value = bool | int | str
+
+_BOUNDS: Final = {"listenPort": (0, 65535), "scanNotActiveBrokerInterval": (1, MAX_INT)}
+"""Where a number other than 0 or more is asked for. With an interval of 0 a stock NameServer does not start, either."""
 
 
 class NamesrvProperties(msgspec.Struct, frozen=True):
@@ -110,9 +115,10 @@ def _value(key: Key, entry: Property, source: str, warnings: list[str]) -> Value
     if key.kind == "String":
         return entry.value.strip()
     number = parse_int(entry.value)
-    if number is None or number < 0 or (key.name == "listenPort" and number > 65535):
+    least, most = _BOUNDS.get(key.name, (0, MAX_INT))
+    if number is None or not least <= number <= most:
         raise SetupError(
             f"{source}, line {entry.line}: {key.name}={entry.value!r} is not usable: expected a number"
-            f"{' from 0 to 65535' if key.name == 'listenPort' else ', 0 or more'}, without blanks after it."
+            f"{f' from {least} to {most}' if most < MAX_INT else f', {least} or more'}, without blanks after it."
         )
     return number

@@ -33,12 +33,17 @@ def gateway_settings(
     """The settings with NamesrvConfig's keys of the file, and what GET_NAMESRV_CONFIG shows of the server."""
     known = {field.name for field in fields(GatewaySettings)}
     given: dict[str, Any] = {name: value for name, value in properties.fields().items() if name in known}
+    scan_ms = properties.values.get("scanNotActiveBrokerInterval")
+    if scan_ms is not None:
+        given["clock_interval_s"] = int(scan_ms) / 1000
+        given["gap_s"] = max(settings.gap_s, 2 * int(scan_ms) / 1000)
     idle_s = remoting.idle_timeout_s
     shown = {
         "bindAddress": listen[0],
         "listenPort": str(listen[1]),
         "serverChannelMaxIdleTimeSeconds": "0" if math.isinf(idle_s) else str(int(idle_s)),
         "serverSocketBacklog": str(remoting.backlog),
+        "scanNotActiveBrokerInterval": str(scan_ms or int(settings.clock_interval_s * 1000)),
     }
     return replace(settings, **given, shown_properties=shown)
 

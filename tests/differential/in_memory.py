@@ -32,7 +32,7 @@ from pipelines.tables.arrow import DELETE, OP
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
 from schemas.events import Actor, Clock
-from schemas.tables import BROKER_LIVE_TABLE, Table
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, Table
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response
 
@@ -67,7 +67,8 @@ class InstantGateway(Gateway):
     def _show(self, batch: Batch) -> None:
         time = EPOCH_START + timedelta(milliseconds=self.now_ms)
         cut = Cut(self._view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
-        parts = {**batch.operations, BROKER_LIVE_TABLE.name: batch.live}
+        parts = {table.name: list(batch.operations_of(table)) for table in STATE_TABLES}
+        parts[BROKER_LIVE_TABLE.name] = batch.live
 
         def read(table: Table) -> pa.Table | None:
             found = parts.get(table.name)
@@ -100,6 +101,10 @@ class InMemoryNameServer:
             delete_topic_with_broker_registration=settings.delete_topic_with_broker_registration,
             enable_all_topic_list=settings.enable_all_topic_list,
             enable_topic_list=settings.enable_topic_list,
+            notify_min_broker_id_changed=settings.notify_min_broker_id_changed,
+            need_wait_for_service=settings.need_wait_for_service,
+            wait_seconds_for_service=settings.wait_seconds_for_service,
+            allow_config_update=True,
         )
         self.gateway = InstantGateway(chosen)
         self.handler = NameServerHandler(

@@ -22,7 +22,7 @@ from tests.model.settings import Settings
 from tests.model.wire import Request, canonical
 from tests.random_histories import random_histories, shrunk
 
-REQUEST_CODES = frozenset(codes.ALL_CODES) - {codes.UPDATE_NAMESRV_CONFIG, codes.GET_NAMESRV_CONFIG}
+REQUEST_CODES = frozenset(codes.ALL_CODES)
 START_MS = 1_000_000
 ORDINARY_STEPS, DEEP_STEPS = 1_500, 300_000
 

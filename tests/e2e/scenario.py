@@ -27,7 +27,7 @@ CLUSTER = "e2e-cluster"
 BROKER = "e2e-broker"
 
 # A timeout that is short, and still longer than a JVM on a busy machine may pause.
-TIMEOUT_MS = 5_000
+TIMEOUT_MS = 8_000
 
 
 @dataclass(frozen=True)
@@ -224,8 +224,8 @@ def check_freeze_and_thaw(namesrv_addr: str, broker: StockBroker, patience: Pati
     eventually(
         lambda: route(namesrv_addr, "orders") is None, TIMEOUT_MS / 1000 + patience.expiry, "no route after SIGSTOP"
     )
-    # The last heartbeat was up to a heartbeat interval before the freeze.
-    assert time.monotonic() - frozen > TIMEOUT_MS / 1000 - 2, "the route went before the broker's timeout"
+    # The last heartbeat was up to a heartbeat interval before the freeze, or longer on a busy machine.
+    assert time.monotonic() - frozen > TIMEOUT_MS / 1000 - 4, "the route went before the broker's timeout"
     broker.sigcont()
     eventually(lambda: route(namesrv_addr, "orders") is not None, patience.registration, "route after SIGCONT")
 

@@ -10,14 +10,23 @@ Each is a numbered row of docs/known-differences.md. A history compared with thi
   broker on the same connection along.
 * A broker whose brokerName first appeared in another cluster is unregistered like any other when it falls silent or
   loses its connection. RocketMQ compares the group's cluster, finds nothing, and keeps the address for good.
+* UPDATE_NAMESRV_CONFIG refuses what only a start can set, and all that comes with it; GET_NAMESRV_CONFIG does not show
+  clusterTest, which is not here.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 
+from tests.model import codes
 from tests.model.namesrv import NameServerModel
 from tests.model.route_tables import BrokerAddrInfo, UnRegisterBroker
+from tests.model.settings import parse_properties
+from tests.model.wire import Request, Response
+
+FIXED_SETTINGS = {"clusterTest", "needWaitForService", "waitSecondsForService"}
+"""Of the settings the model has, those that only a start of routelake can set."""
 
 
 class DeliberateModel(NameServerModel):
@@ -40,6 +49,18 @@ class DeliberateModel(NameServerModel):
             if live.channel == channel:
                 live.channel = None
                 self._unregister(key)
+
+    def update_config(self, request: Request) -> Response:
+        """318. What is malformed or black-listed is answered before what is fixed."""
+        trial = NameServerModel(copy.copy(self.settings)).update_config(request)
+        if trial.code != codes.SUCCESS or FIXED_SETTINGS.isdisjoint(parse_properties(request.body.decode())):
+            return super().update_config(request)
+        return Response(codes.NO_PERMISSION)
+
+    def get_config(self, request: Request) -> Response:
+        """319."""
+        lines = super().get_config(request).body.splitlines(keepends=True)
+        return Response(codes.SUCCESS, body=b"".join(line for line in lines if not line.startswith(b"clusterTest=")))
 
     def _unregister(self, key: BrokerAddrInfo) -> bool:
         found = self.tables.groups_of(key)

@@ -95,6 +95,7 @@ def test_what_takes_effect() -> None:
         "listenPort = 19876\nbindAddress=10.0.0.1 \nserverChannelMaxIdleTimeSeconds=30\nserverSocketBacklog=7\n"
         "supportActingMaster=TRUE\nenableTopicList=false\nneedWaitForService=true\nwaitSecondsForService=+5\n"
         "configBlackList=enableTopicList;orderMessageEnable\nclusterTest=false\n"
+        "scanNotActiveBrokerInterval=20000\n"
     )
     assert properties.warnings == ()
     bounds = remoting_settings(properties, 16)
@@ -106,6 +107,7 @@ def test_what_takes_effect() -> None:
     assert not settings.enable_topic_list
     assert (settings.need_wait_for_service, settings.wait_seconds_for_service) == (True, 5)
     assert settings.config_black_list == "enableTopicList;orderMessageEnable"
+    assert (settings.clock_interval_s, settings.gap_s) == (20.0, 40.0)
     assert settings.shown_properties["listenPort"] == "19876"
 
 
@@ -144,8 +146,7 @@ useEpollNativeSelector=false
     (warning,) = properties.warnings
     assert warning == (
         "namesrv.properties: these keys have no meaning here and are ignored: clientRequestThreadPoolNums, "
-        "configStorePath, kvConfigPath, productEnvName, rocketmqHome, scanNotActiveBrokerInterval, "
-        "useEpollNativeSelector"
+        "configStorePath, kvConfigPath, productEnvName, rocketmqHome, useEpollNativeSelector"
     )
 
 
@@ -161,6 +162,11 @@ def test_a_boolean_that_java_takes_for_false_is_false_and_said_so(value: str) ->
 @pytest.mark.parametrize("value", ["9876 ", "x", "", "1.5", "0x10", "99999999999", "-1", "70000"])
 def test_a_number_that_is_none_is_refused(value: str) -> None:
     assert "listenPort" in refusal(f"listenPort={value}")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5"])
+def test_a_scan_that_cannot_be_is_refused(value: str) -> None:
+    assert "expected a number, 1 or more" in refusal(f"scanNotActiveBrokerInterval={value}")
 
 
 def test_an_unknown_key_is_refused_with_the_nearest() -> None:

@@ -91,7 +91,7 @@ class Stage:
             pass
 
     def wait_idle(self) -> None:
-        """Until the batches that only move the watermark have run as well."""
+        """Until nothing is left to do."""
         assert self.query is not None
         self.wait(self.log.end().next_offset - 1)
         self.query.query.processAllAvailable()
