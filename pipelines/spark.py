@@ -28,7 +28,8 @@ _OPTIONS = {
     # The planner overflowed the default stack in a trial (docs/performance.md). The JVM only carries things to and fro:
     # its second compiler costs seconds at the start, and gains nothing.
     "spark.driver.extraJavaOptions": (
-        f"-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+        "-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true "
+        f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     ),
     # Hadoop's own local file system starts a process, chmod, for every file it makes: fifty in a batch, which was more
     # than half of a batch's time (docs/performance.md). Spark prefers FileContext, which this one does not serve.
