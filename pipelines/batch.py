@@ -6,33 +6,35 @@ driver. Neither knows Spark: the processor and foreachBatch are thin shells arou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from pipelines.fold import rows as fold_rows
-from pipelines.fold.changes import RowChange, changes_of, command_name, command_of, is_audited
+from pipelines.fold.changes import RowChange, changes_of, command_of, is_audited, topic_changes
 from pipelines.fold.codec import Shard, decode_topics, encode_topics, pack_group, unpack_group
 from pipelines.fold.replay import read_event
 from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, TopicTable, Verdict
 from pipelines.fold.step import GroupChange, KvChange, expire, resume_gap_ms, resume_group, step_group, step_kv
+from pipelines.shard_rows import live_rows, outcome_entry
 from pipelines.tables.arrow import (
-    DELETE,
+    OP,
     QUARANTINE_SCHEMA,
-    UPDATE,
+    Cause,
     ChangeRows,
+    command_rows,
     from_ipc,
     net_operations,
     operations,
     to_ipc,
 )
+from pipelines.tables.topic_rows import TopicPart, TopicRows
 from schemas import events
 from schemas.errors import EventDecodeError
 from schemas.outcomes import QUARANTINED
-from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE, Table
 
 _json = msgspec.json.Encoder()
 _TABLES = {table.name: table for table in STATE_TABLES}
@@ -82,6 +84,7 @@ class ShardFold:
         }
         self._start = dict(self._groups)
         self._kv: KvTable = shard.kv
+        self._topic_rows = TopicRows()
         self._row_changes: list[RowChange] = []
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
@@ -154,12 +157,19 @@ class ShardFold:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
-        """(kind, payload) rows for the driver: operations per table, liveness, history, outcomes, cut."""
+        """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, cut."""
+        for name in self._topic_rows.changed_again():
+            nothing = BrokerGroup(name)
+            left = topic_changes(self._start.get(name, nothing), self._groups.get(name, nothing))
+            if left is not None:
+                self._topic_rows.add_net(left)
+        for part in self._topic_rows.parts():
+            yield "topics", part
         net = net_operations(self._row_changes)
         net.pop(BROKER_LIVE_TABLE.name, None)  # always reported as liveness, below
         for table_name, ops in net.items():
             yield f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops))
-        live = list(self._live_rows())
+        live = list(live_rows(self._start, self._groups, whole=self._whole))
         if live:
             yield "live", to_ipc(operations(BROKER_LIVE_TABLE, live))
         if len(self._change_rows):
@@ -209,46 +219,26 @@ class ShardFold:
         self._audit(event, at, Outcome("applied", result={"gapMillis": gap_ms}))
 
     def _note(self, change: GroupChange | KvChange, *, audit: bool = True) -> None:
+        rows = list(changes_of(change))
+        topics = None if isinstance(change, KvChange) else topic_changes(change.before, change.after)
+        if rows or topics:
+            actor = _json.encode(change.event.actor).decode() if change.event is not None else None
+            cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
+            self._row_changes.extend(rows)
+            self._change_rows.add(rows, cause, first_seq=len(topics.topics) if topics else 0)
+            if topics:
+                self._topic_rows.add(topics, cause)
         if isinstance(change, KvChange):
             self._kv = change.after
         elif change.after.empty:
             self._groups.pop(change.after.broker_name, None)
         else:
             self._groups[change.after.broker_name] = change.after
-        rows = list(changes_of(change))
-        if rows:
-            self._row_changes.extend(rows)
-            actor = _json.encode(change.event.actor).decode() if change.event is not None else None
-            self._change_rows.add(
-                rows,
-                offset=change.at.offset,
-                event_time_ms=change.at.now_ms,
-                command=command_of(change),
-                actor=actor,
-            )
         if audit and change.event is not None and is_audited(change.event, change.outcome.verdict):
             self._audit(change.event, change.at, change.outcome)
 
     def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:
-        fields = msgspec.to_builtins(event)
-        fields.pop("command")
-        fields.pop("actor")
-        for bulky in ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerList", "channel"):
-            fields.pop(bulky, None)
-        self._outcomes.append(
-            {
-                "offset": at.offset,
-                "eventTime": at.now_ms,
-                "command": command_name(event),
-                "outcome": outcome.verdict,
-                "reason": outcome.reason,
-                "result": outcome.result,
-                "actor": _json.encode(event.actor).decode(),
-                "brokerName": fields.get("brokerName") or (fields.get("queueData") or {}).get("brokerName"),
-                "topic": fields.get("topic"),
-                "key": _json.encode(fields).decode(),
-            }
-        )
+        self._outcomes.append(outcome_entry(event, at, outcome))
 
     def _put_aside(self, record: Record, error: str) -> None:
         self._quarantine.append(
@@ -261,29 +251,12 @@ class ShardFold:
             }
         )
 
-    def _live_rows(self) -> Iterable[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
-        """Rows of brokerLiveTable of the groups that moved, or of all at the start of a driver run."""
-        for name in dict.fromkeys([*self._start, *self._groups]):
-            before, after = self._start.get(name), self._groups.get(name)
-            if before is after and not self._whole:
-                continue
-            old = fold_rows.rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
-            new = fold_rows.rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
-            for key, values in new.items():
-                if self._whole or old.get(key) != values:
-                    yield key, values, UPDATE
-            for key in old:
-                if key not in new:
-                    yield key, None, DELETE
-
 
 @dataclass(slots=True)
 class Batch:
-    """The shards' parts of one micro-batch, put together.
+    """The shards' parts of one micro-batch, put together. ``operations`` and ``changes`` are without the topics'."""
 
-    ``quiet`` means: nothing but unchanged heartbeats, so that no epoch is due.
-    """
-
+    topics: list[TopicPart] = field(default_factory=list)
     operations: dict[str, list[pa.Table]] = field(default_factory=dict)
     live: list[pa.Table] = field(default_factory=list)
     changes: list[pa.Table] = field(default_factory=list)
@@ -302,7 +275,9 @@ class Batch:
         by_offset: dict[int, dict[str, Any]] = {}
         put_aside: set[int] = set()
         for kind, payload in parts:
-            if kind.startswith("ops:"):
+            if kind == "topics":
+                batch.topics.append(TopicPart(payload))
+            elif kind.startswith("ops:"):
                 batch.operations.setdefault(kind.removeprefix("ops:"), []).append(from_ipc(payload))
             elif kind == "live":
                 batch.live.append(from_ipc(payload))
@@ -326,5 +301,36 @@ class Batch:
 
     @property
     def quiet(self) -> bool:
-        """Nothing happened that anybody could see."""
-        return not (self.operations or self.changes or self.outcomes or self.quarantine)
+        """Nothing but unchanged heartbeats, so that no epoch is due."""
+        return not (self.topics or self.operations or self.changes or self.outcomes or self.quarantine)
+
+    @property
+    def tells(self) -> bool:
+        """Whether `history` has any rows."""
+        return bool(self.topics or self.changes or self.outcomes)
+
+    def kinds_of(self, table: Table) -> set[str]:
+        """The kinds of operations on a state table: i, u, d; empty if there are none."""
+        if table is TOPIC_QUEUE_TABLE:
+            return set().union(*(part.kinds() for part in self.topics))
+        return {op for part in self.operations.get(table.name, ()) for op in part[OP].unique().to_pylist()}
+
+    def operations_of(self, table: Table) -> Iterator[pa.Table]:
+        """Operations on a state table, part by part, each made when it is asked for."""
+        if table is not TOPIC_QUEUE_TABLE:
+            yield from self.operations.get(table.name, ())
+            return
+        for part in self.topics:
+            made = part.operations()
+            if made is not None:
+                yield made
+
+    def history(self) -> Iterator[pa.Table]:
+        """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for."""
+        for part in self.topics:
+            made = part.history()
+            if made is not None:
+                yield made
+        yield from self.changes
+        if self.outcomes:
+            yield command_rows(self.outcomes)

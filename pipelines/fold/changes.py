@@ -1,18 +1,20 @@
 """What changed between two states, as table rows.
 
 A `RowChange` is one row of one state table before and after. For brokerLiveTable the columns that every heartbeat
-moves do not count: a heartbeat is no change.
+moves do not count: a heartbeat is no change. A group's rows of topicQueueTable, ten thousand of which may change at
+once, are `TopicChanges` instead: columns, without an object for each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pipelines.fold.rows import Rows, kv_rows, rows_of
 from pipelines.fold.state import BrokerGroup, KvTable
 from pipelines.fold.step import BROKER_EXPIRED, GroupChange, KvChange
+from schemas.broker import QueueRow
 from schemas.events import (
     AddWritePerm,
     AnyEvent,
@@ -31,7 +33,6 @@ from schemas.tables import (
     FILTER_SERVER_TABLE,
     KV_CONFIG_TABLE,
     TOPIC_QUEUE_MAPPING_INFO_TABLE,
-    TOPIC_QUEUE_TABLE,
     Table,
 )
 
@@ -57,12 +58,34 @@ class RowChange(NamedTuple):
     after: tuple[Any, ...] | None
 
 
+class TopicChanges(NamedTuple):
+    """A group's changed rows of topicQueueTable: topics, and the row of each before and after, None for no row."""
+
+    broker_name: str
+    topics: Sequence[str]
+    before: Sequence[QueueRow | None]
+    after: Sequence[QueueRow | None]
+
+
+def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:
+    """Every changed row of topicQueueTable, in the order in which history tells them; None when none changed."""
+    if before.topics is after.topics:
+        return None
+    name, old, new = after.broker_name, before.topics.rows, after.topics.rows
+    if not old:
+        return TopicChanges(name, list(new), [None] * len(new), list(new.values())) if new else None
+    was, now = old.get, new.get
+    changed = [topic for topic, row in new.items() if was(topic) != row]
+    changed += [topic for topic in old if topic not in new]
+    # A state that came back from the tables holds its rows in another order; history must not tell.
+    changed.sort()
+    return TopicChanges(name, changed, list(map(was, changed)), list(map(now, changed))) if changed else None
+
+
 def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
-    """Every changed row of one group, table by table in commit order."""
+    """Every changed row of one group but its topics', table by table in commit order."""
     if before is after:
         return
-    if before.topics is not after.topics:
-        yield from _diff(TOPIC_QUEUE_TABLE, before, after)
     if _addr_fields(before) != _addr_fields(after):
         yield from _diff(BROKER_ADDR_TABLE, before, after)
     if before.clusters != after.clusters:
@@ -84,7 +107,7 @@ def kv_changes(before: KvTable, after: KvTable) -> Iterator[RowChange]:
 
 
 def changes_of(change: GroupChange | KvChange) -> Iterator[RowChange]:
-    """The row changes of one step."""
+    """The row changes of one step but its topics'."""
     if isinstance(change, KvChange):
         return kv_changes(change.before, change.after)
     return row_changes(change.before, change.after)
@@ -123,8 +146,7 @@ def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
     changes = [RowChange(table, key, old.get(key), values) for key, values in new.items() if old.get(key) != values]
     if old:
         changes += [RowChange(table, key, values, None) for key, values in old.items() if key not in new]
-        # A state that came back from the tables holds its rows in another order; history must not tell.
-        changes.sort(key=_key_of)
+        changes.sort(key=_key_of)  # as above
     return changes
 
 

@@ -96,13 +96,12 @@ def decode_shard(data: bytes) -> Shard:
 
 def encode_topics(rows: TopicRows) -> bytes:
     """topic -> QueueRow to MessagePack."""
-    index: dict[QueueRow, int] = {}
-    row_index = [index.setdefault(row, len(index)) for row in rows.values()]
-    return _encoder.encode(_Topics(list(index), list(rows), row_index))
+    distinct = list(dict.fromkeys(rows.values()))
+    places = {row: place for place, row in enumerate(distinct)}
+    return _encoder.encode(_Topics(distinct, list(rows), list(map(places.__getitem__, rows.values()))))
 
 
 def decode_topics(data: bytes) -> Mapping[str, QueueRow]:
     """Inverse of `encode_topics`; equal rows share one QueueRow."""
     packed = _topics_decoder.decode(data)
-    distinct = packed.rows
-    return {topic: distinct[index] for topic, index in zip(packed.topics, packed.row_index, strict=True)}
+    return dict(zip(packed.topics, map(packed.rows.__getitem__, packed.row_index), strict=True))

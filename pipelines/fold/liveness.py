@@ -24,6 +24,7 @@ from pipelines.fold.state import (
     Outcome,
     TopicTable,
     deadline_ms,
+    each_row,
     replace,
     without,
 )
@@ -144,12 +145,9 @@ def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
 
 def without_write_perm(group: BrokerGroup) -> BrokerGroup:
     """Clear the write bit in every row of the group; the group itself when none had it."""
-    wiped = {
-        topic: row._replace(perm=row.perm & ~PERM_WRITE)
-        for topic, row in group.topics.rows.items()
-        if row.perm & PERM_WRITE
-    }
-    return replace(group, topics=TopicTable({**group.topics.rows, **wiped})) if wiped else group
+    rows = group.topics.rows
+    wiped = each_row(rows, lambda row: row._replace(perm=row.perm & ~PERM_WRITE))
+    return replace(group, topics=TopicTable(wiped)) if wiped != rows else group
 
 
 def without_digests(group: BrokerGroup) -> BrokerGroup:

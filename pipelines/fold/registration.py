@@ -26,10 +26,11 @@ from pipelines.fold.state import (
     RegisteredMapping,
     TopicTable,
     deadline_ms,
+    each_row,
     replace,
     without,
 )
-from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, QueueRow
+from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE
 from schemas.events import RegisterBroker
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
 
@@ -140,13 +141,15 @@ def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool,
     removed: set[str] = set()
     if event.delete_absent_topics and not event.topic_queue_mapping_info_map:
         removed = rows.keys() - table.keys()
-    updates: dict[str, QueueRow] = {}
-    for topic, row in table.items():
-        present = rows.get(topic)
-        if everything or present is None:
-            written = row._replace(perm=row.perm & ~PERM_WRITE) if wipe_write_perm else row
-            if written != present:
-                updates[topic] = written
+    if wipe_write_perm:
+        table = each_row(table, lambda row: row._replace(perm=row.perm & ~PERM_WRITE))
+    if not rows:
+        updates = table
+    elif everything:
+        present = rows.get
+        updates = {topic: row for topic, row in table.items() if present(topic) != row}
+    else:
+        updates = {topic: row for topic, row in table.items() if topic not in rows}
     if not updates and not removed:
         return group
     kept = {topic: row for topic, row in rows.items() if topic not in removed} if removed else rows

@@ -61,6 +61,12 @@ class RegisteredMapping(msgspec.Struct, frozen=True, array_like=True):
     offset: int
 
 
+def each_row(rows: TopicRows, rule: Callable[[QueueRow], QueueRow]) -> dict[str, QueueRow]:
+    """The same topics with other rows; the rule is asked once for each distinct row, of which there are few."""
+    made = {row: rule(row) for row in set(rows.values())}
+    return {topic: made[row] for topic, row in rows.items()}
+
+
 class TopicTable:
     """The topic rows of one group; loaded at most once, when first needed."""
 
@@ -187,6 +193,7 @@ __all__ = [
     "TopicTable",
     "Verdict",
     "deadline_ms",
+    "each_row",
     "replace",
     "without",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.fold.liveness import without_digests, without_write_perm
-from pipelines.fold.state import APPLIED, UNCHANGED, BrokerGroup, Outcome, TopicTable, replace, without
+from pipelines.fold.state import APPLIED, UNCHANGED, BrokerGroup, Outcome, TopicTable, each_row, replace, without
 from schemas.broker import PERM_READ, PERM_WRITE, QueueRow
 from schemas.events import AddWritePerm, DeleteTopic, RegisterTopic, WipeWritePerm
 from schemas.outcomes import UNKNOWN_BROKER
@@ -44,10 +44,6 @@ def wipe_write_perm(group: BrokerGroup, event: WipeWritePerm) -> tuple[BrokerGro
 def add_write_perm(group: BrokerGroup, event: AddWritePerm) -> tuple[BrokerGroup, Outcome]:
     """327: set every row to exactly 6; the inherit bit is lost, as in RocketMQ."""
     rows = group.topics.rows
-    given = {
-        topic: row._replace(perm=PERM_READ | PERM_WRITE)
-        for topic, row in rows.items()
-        if row.perm != PERM_READ | PERM_WRITE
-    }
-    after = replace(group, topics=TopicTable({**rows, **given})) if given else group
-    return after, Outcome("applied" if given else "unchanged", result={"addTopicCount": len(rows)})
+    given = each_row(rows, lambda row: row._replace(perm=PERM_READ | PERM_WRITE))
+    after = replace(group, topics=TopicTable(given)) if given != rows else group
+    return after, Outcome("unchanged" if after is group else "applied", result={"addTopicCount": len(rows)})

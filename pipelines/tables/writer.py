@@ -16,7 +16,7 @@ rest, so the tables end the same. Source: Delta protocol, "Transaction Identifie
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 
 from pipelines.batch import Batch
 from pipelines.shards import shard_keys
-from pipelines.tables.arrow import DELETE, INSERT, OP, arrow_schema, command_rows, operation_schema
+from pipelines.tables.arrow import DELETE, INSERT, OP, arrow_schema, operation_schema
 from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.ddl import open_lake
 from schemas.errors import SetupError
 from schemas.tables import (
+    ALL_TABLES,
     BROKER_LIVE_TABLE,
     QUARANTINE_TABLE,
     ROUTE_CHANGE_TABLE,
@@ -44,7 +45,8 @@ from schemas.tables import (
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints and clean-up are maintenance's, between batches."""
 
-_COMMIT_SCHEMA = arrow_schema(ROUTE_COMMIT_TABLE)
+_SCHEMAS = {table.name: arrow_schema(table) for table in ALL_TABLES}
+_COMMIT_SCHEMA = _SCHEMAS[ROUTE_COMMIT_TABLE.name]
 _LIVE_KEY = BROKER_LIVE_TABLE.key
 _json = msgspec.json.Encoder()
 
@@ -100,20 +102,17 @@ class LakeWriter:
         mark = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
         epoch = self.epoch + 1
         for table in STATE_TABLES:
-            parts = batch.operations.get(table.name)
-            if parts and not _done(self.tables[table.name], query_id, batch_id):
-                self._apply(table, pa.concat_tables(parts), mark)
+            kinds = batch.kinds_of(table)
+            if kinds and not _done(self.tables[table.name], query_id, batch_id):
+                self._apply(table, kinds, batch.operations_of(table), mark)
         if self._pending_live and not _done(self.tables[BROKER_LIVE_TABLE.name], query_id, batch_id):
-            self._apply(BROKER_LIVE_TABLE, self._live_operations(), mark)
+            live = self._live_operations()
+            self._apply(BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], mark)
             self._pending_live.clear()
-        history = [*batch.changes, *([command_rows(batch.outcomes)] if batch.outcomes else [])]
-        if history and not _done(self.tables[ROUTE_CHANGE_TABLE.name], query_id, batch_id):
-            rows = pa.concat_tables(history)
-            self._append(
-                ROUTE_CHANGE_TABLE, rows.add_column(0, "epoch", pa.array([epoch] * len(rows), pa.int64())), mark
-            )
+        if batch.tells and not _done(self.tables[ROUTE_CHANGE_TABLE.name], query_id, batch_id):
+            self._append(ROUTE_CHANGE_TABLE, (_with_epoch(rows, epoch) for rows in batch.history()), mark)
         if batch.quarantine and not _done(self.tables[QUARANTINE_TABLE.name], query_id, batch_id):
-            self._append(QUARANTINE_TABLE, pa.concat_tables(batch.quarantine), mark)
+            self._append(QUARANTINE_TABLE, batch.quarantine, mark)
 
         if len(self._whole) == self._shards and not self._pending_live:
             self._liveness_offset = self._offset
@@ -130,7 +129,7 @@ class LakeWriter:
             "queryId": query_id,
             "batchId": batch_id,
         }
-        self._append(ROUTE_COMMIT_TABLE, pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA), mark)
+        self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], mark)
         self.epoch = epoch
         self._flushed_at = now_s
         return Epoch(epoch, self._offset, versions)
@@ -166,11 +165,11 @@ class LakeWriter:
         ]
         return pa.Table.from_pylist(rows, schema=operation_schema(BROKER_LIVE_TABLE))
 
-    def _apply(self, table: Table, operations: pa.Table, mark: CommitProperties) -> None:
-        ops = set(pc.unique(operations[OP]).to_pylist())
-        if ops == {INSERT}:
-            self._append(table, operations.drop_columns([OP]).cast(arrow_schema(table)), mark)
+    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], mark: CommitProperties) -> None:
+        if kinds == {INSERT}:
+            self._append(table, (part.drop_columns([OP]) for part in parts), mark)
             return
+        operations = pa.concat_tables(parts)
         merge = self.tables[table.name].merge(
             operations,
             predicate=_predicate(table, operations),
@@ -180,23 +179,29 @@ class LakeWriter:
             post_commithook_properties=_NO_HOOKS,
         )
         assign = {f'"{name}"': f's."{name}"' for name in table.column_names}
-        if DELETE in ops:
+        if DELETE in kinds:
             merge = merge.when_matched_delete(f"s.{OP} = '{DELETE}'")
-        if ops != {DELETE}:
+        if kinds != {DELETE}:
             # A key alone (clusterAddrTable) has nothing to update.
             if table.value_columns:
                 merge = merge.when_matched_update({f'"{name}"': f's."{name}"' for name in table.value_columns})
             merge = merge.when_not_matched_insert(assign, predicate=f"s.{OP} <> '{DELETE}'")
         merge.execute()
 
-    def _append(self, table: Table, rows: pa.Table, mark: CommitProperties) -> None:
+    def _append(self, table: Table, parts: Iterable[pa.Table], mark: CommitProperties) -> None:
+        schema = _SCHEMAS[table.name]
+        batches = (batch for part in parts for batch in part.cast(schema).to_batches())
         write_deltalake(
             self.tables[table.name],
-            rows,
+            pa.RecordBatchReader.from_batches(schema, batches),
             mode="append",
             commit_properties=mark,
             post_commithook_properties=_NO_HOOKS,
         )
+
+
+def _with_epoch(rows: pa.Table, epoch: int) -> pa.Table:
+    return rows.add_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
 
 
 def _predicate(table: Table, operations: pa.Table) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.fold.changes import RowChange, changes_of
+from pipelines.fold.changes import RowChange
 from pipelines.fold.state import At, BrokerGroup, Outcome, RouteState
 from pipelines.fold.step import GroupChange, KvChange, step
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
@@ -27,6 +27,7 @@ from schemas.events import (
     WipeWritePerm,
     topic_config_digest,
 )
+from tests.fold.naive import all_changes_of
 
 ROW = QueueRow(8, 8, 6, 0)
 V0, V1, V2, V3 = (DataVersion(0, 1_700_000_000_000, counter) for counter in range(4))
@@ -166,4 +167,4 @@ class Fold:
     @property
     def rows(self) -> list[RowChange]:
         """Row changes of the last event."""
-        return [row for change in self.changes for row in changes_of(change)]
+        return [row for change in self.changes for row in all_changes_of(change)]

@@ -6,16 +6,17 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pipelines.fold.changes import changes_of, command_name, command_of, is_audited
+from pipelines.fold.changes import command_name, command_of, is_audited
 from pipelines.fold.rows import kv_rows, rows_of
 from pipelines.fold.state import At, RouteState
 from pipelines.fold.step import GroupChange, KvChange, resume_gap_ms, settle_all, step
 from pipelines.log.base import LogRecord
-from pipelines.tables.arrow import ChangeRows
+from pipelines.tables.arrow import Cause, ChangeRows
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, Resume, decode, routing_key
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 from tests.fold.microbatches import Tables, ordered
+from tests.fold.naive import all_changes_of
 
 
 class Expected:
@@ -78,14 +79,8 @@ class Expected:
 
     def _note(self, change: GroupChange | KvChange) -> None:
         rows = ChangeRows()
-        actor = None if change.event is None else change.event.actor
-        rows.add(
-            changes_of(change),
-            offset=change.at.offset,
-            event_time_ms=change.at.now_ms,
-            command=command_of(change),
-            actor=None if actor is None else _compact(actor),
-        )
+        actor = None if change.event is None else _compact(change.event.actor)
+        rows.add(all_changes_of(change), Cause(change.at.offset, change.at.now_ms, command_of(change), actor))
         self._changes += rows.table().to_pylist()
 
 

@@ -22,7 +22,7 @@ from pipelines.fold.state import RouteState
 from pipelines.log.base import LogRecord
 from pipelines.processor import RouteProcessor
 from pipelines.shards import seed_rows, shard_keys, shard_of
-from pipelines.tables.arrow import DELETE, OP, command_rows
+from pipelines.tables.arrow import DELETE, OP
 from schemas.events import KEY_EVERYTHING
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
 
@@ -42,7 +42,7 @@ class MemoryLake:
     def apply(self, batch: Batch) -> None:
         """Commit a batch."""
         for table in STATE_TABLES:
-            parts = batch.live if table is BROKER_LIVE_TABLE else batch.operations.get(table.name, [])
+            parts = batch.live if table is BROKER_LIVE_TABLE else batch.operations_of(table)
             for part in parts:
                 for row in part.to_pylist():
                     key = tuple(row[name] for name in table.key)
@@ -50,10 +50,8 @@ class MemoryLake:
                         self.tables[table.name].pop(key, None)
                     else:
                         self.tables[table.name][key] = tuple(plain(row[name]) for name in table.value_columns)
-        for part in batch.changes:
+        for part in batch.history():
             self.changes += part.to_pylist()
-        if batch.outcomes:
-            self.changes += command_rows(batch.outcomes).to_pylist()
         self.outcomes += batch.outcomes
         for part in batch.quarantine:
             self.quarantine += [(row["offset"], row["key"]) for row in part.to_pylist()]
