@@ -15,7 +15,7 @@ import structlog
 from deltalake import DeltaTable
 
 from pipelines.log.base import EventLog
-from pipelines.tables.writer import LakeWriter
+from pipelines.tables.writer import PROPERTIES, LakeWriter
 from schemas.tables import ALL_TABLES
 
 log = structlog.get_logger("routelake.maintenance")
@@ -90,7 +90,9 @@ class Maintenance:
             for partition in self._crowded(table, declared.partition_by):
                 yield (
                     f"compact {name} {partition}",
-                    partial(table.optimize.compact, partition_filters=partition or None),
+                    partial(
+                        table.optimize.compact, partition_filters=partition or None, writer_properties=PROPERTIES[name]
+                    ),
                 )
             # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
             yield f"vacuum {name}", partial(table.vacuum, self._retention_hours, dry_run=False, full=True)
