@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack
-from pathlib import Path
-from types import TracebackType
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from deploy.peers.java import JavaProcess, classpath, free_port, java_executable, port_answers
+from deploy.peers.java import JavaProcess, free_port, java_executable, port_answers
+from deploy.peers.peer import Peer
 
 # One replica of everything, quick to start, nothing that waits for a second broker.
 QUICK_KAFKA: Mapping[str, str] = {
@@ -38,7 +35,7 @@ QUICK_KAFKA: Mapping[str, str] = {
 }
 
 
-class Kafka:
+class Kafka(Peer):
     """A one-node cluster in a temporary directory that goes away with it."""
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
@@ -47,11 +44,9 @@ class Kafka:
         Args:
             properties: server.properties on top of QUICK_KAFKA.
         """
-        self._cleanup = ExitStack()
-        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
+        super().__init__("kafka")
         self.port = free_port()
         controller = free_port()
-        self._classpath = classpath("kafka")
         listeners = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -60,10 +55,10 @@ class Kafka:
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(self.home / "data"),
         }
-        self._properties = self.home / "server.properties"
-        self._properties.write_text(
-            "".join(f"{key}={value}\n" for key, value in {**QUICK_KAFKA, **listeners, **(properties or {})}.items())
+        self._properties = self._write_properties(
+            "server.properties", {**QUICK_KAFKA, **listeners, **(properties or {})}
         )
+        self._formatted = False
         self.process = JavaProcess(
             "kafka.Kafka",
             [str(self._properties)],
@@ -79,26 +74,12 @@ class Kafka:
         """host:port."""
         return f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Kafka:
-        """Format its storage, start it, wait until it answers."""
-        try:
+    def start(self) -> None:
+        """Start it, also after it was killed; its topics are kept."""
+        if not self._formatted:
             self._format()
-            self.process.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill it and remove its files."""
-        self.close()
-
-    def close(self) -> None:
-        """Kill the process and remove its files."""
-        self.process.sigkill()
-        self._cleanup.close()
+            self._formatted = True
+        super().start()
 
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

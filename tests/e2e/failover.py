@@ -28,11 +28,13 @@ NAMESRV_PROPERTIES = {
     "scanNotActiveBrokerInterval": "1000",
 }
 
-# A heartbeat every second, and a timeout that a busy machine's pauses do not reach.
+TIMEOUT_MS = 10_000
+"""A heartbeat comes every second; a busy machine's pauses do not reach this."""
+
 _ACTING = {
     "enableSlaveActingMaster": "true",
     "brokerHeartbeatInterval": "1000",
-    "brokerNotActiveTimeoutMillis": "10000",
+    "brokerNotActiveTimeoutMillis": str(TIMEOUT_MS),
     "bindAddress": "127.0.0.1",
     "brokerIP1": "127.0.0.2",
 }
@@ -117,7 +119,8 @@ class Cluster:
 
 
 def play(namesrv_addr: str, patience: Patience, *, notifications: int = 0) -> Played:
-    """Master, slave and second master start; the first group loses its master, gets it back, and is lost altogether.
+    """Master, slave and second master start; the first group loses its master, gets it back, hears nothing of it for a
+    while, and is lost altogether.
 
     Args:
         namesrv_addr: host:port of the NameServer to prove, which has NAMESRV_PROPERTIES.
@@ -146,6 +149,13 @@ def play(namesrv_addr: str, patience: Patience, *, notifications: int = 0) -> Pl
         master.start()
         cluster.shows(
             "the master is back", lambda: cluster.members(A) == both and perms()[A] == 6, patience.registration
+        )
+        master.sigstop()
+        silent = TIMEOUT_MS / 1000 + patience.expiry
+        cluster.shows("the master is silent", lambda: cluster.members(A) == {"0": f"{A}/1"}, silent)
+        master.sigcont()
+        cluster.shows(
+            "the master goes on", lambda: cluster.members(A) == both and perms()[A] == 6, patience.registration
         )
         slave.sigkill()
         cluster.shows("the slave is gone", lambda: cluster.members(A) == {"0": f"{A}/0"}, patience.disconnect)

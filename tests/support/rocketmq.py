@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from deploy.peers.java import JavaProcess, classpath, free_port, java_executable, port_answers
 from deploy.peers.rocketmq import Stock, StockNameServer, prepare_home
@@ -99,26 +98,11 @@ class StockBroker(Stock):
             self.port
         )
 
-    def __enter__(self) -> StockBroker:
-        """Start it and wait until it says so."""
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill it and remove its files."""
-        self.close()
-
     def start(self) -> None:
         """Start it, also after it was killed; its store is kept."""
         output = self.process.output
         self._seen_output = len(output.read_text(errors="replace")) if output.exists() else 0
-        self.process.start()
+        super().start()
 
     def sigkill(self) -> None:
         """Kill it at once."""
