@@ -1,7 +1,8 @@
 """The HTTP door as an ASGI application: `create_app`.
 
-A request passes: the short lane for plain route queries (`api.http.encoded`), else counting, FastAPI's routing, the
-handler, and for whatever it raises one of the handlers below. Every error is a problem details object.
+A request that came before may have been answered by then (`api.http.known`). Any other passes: the short lane for plain
+route queries (`api.http.encoded`), else counting, FastAPI's routing, the handler, and for whatever it raises one of the
+handlers below. Every error is a problem details object.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from api.http.body import BodyBudget
 from api.http.door import Door
 from api.http.encoded import EncodedRoutes, RouteLane
 from api.http.etag import WAITED
+from api.http.known import KnownLane
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
 from api.http.past import Past
 from api.http.problems import (
@@ -60,10 +62,11 @@ _COUNTED_REFUSALS = frozenset({"unauthorized", "forbidden", "too-large", "reques
 
 
 class HttpApp(FastAPI):
-    """FastAPI with the short lane before it. ``door`` is set by `create_app`."""
+    """FastAPI with the short lane before it. The attributes are set by `create_app`."""
 
     door: Door
     lane: RouteLane
+    known: KnownLane
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -75,7 +78,9 @@ class HttpApp(FastAPI):
         if found is not None:
             await send(found[0])
             await send(found[1])
-            self.lane.answered(time.perf_counter() - began)
+            ended = time.perf_counter()
+            self.lane.answered(ended - began)
+            self.known.learn(scope, ended)
             return
         status = 0
 
@@ -161,6 +166,7 @@ def create_app(
     app.door = app.state.door = door
     app.state.sorted_topics = routes_topics.SortedTopics()
     app.lane = RouteLane(gateway, door.routes, metrics)
+    app.known = KnownLane(app.lane)
     for module in (
         routes_brokers,
         routes_topics,

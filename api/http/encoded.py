@@ -7,6 +7,7 @@ that the long way (`api.http.routes_topics`) would decide otherwise; whatever is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -52,10 +53,24 @@ class EncodedRoutes:
         return known
 
 
-class _Ready(NamedTuple):
+class Ready(NamedTuple):
+    """The answer of a path, in one view: as ASGI messages, and as what the socket gets.
+
+    Attributes:
+        print: Fingerprint of the body.
+        found: 200.
+        not_modified: 304.
+        lines: Of the 200, from after the default headers to the empty line.
+        not_modified_lines: Likewise of the 304.
+        body: Of the 200.
+    """
+
     print: str
     found: tuple[Message, Message]
     not_modified: tuple[Message, Message]
+    lines: bytes
+    not_modified_lines: bytes
+    body: bytes
 
 
 class RouteLane:
@@ -67,37 +82,36 @@ class RouteLane:
         self._routes = routes
         self._count = metrics.requests.labels("http", "getTopicRoute", "0").inc
         self._observe = metrics.route_latency.observe
-        self._ready: dict[bytes, _Ready] = {}
+        self._ready: dict[bytes, Ready] = {}
         self._shown = (0, -1)
 
     def find(self, scope: Scope) -> tuple[Message, Message] | None:
         """The messages that answer a request, or None where the long way must be taken."""
         if scope["method"] != "GET" or scope["query_string"]:
             return None
+        path = scope.get("raw_path")
+        ready = None if path is None else self.ready(path)
+        if ready is None:
+            return None
+        known = if_none_match(scope["headers"])
+        return ready.found if known is None or not matches(known, ready.print) else ready.not_modified
+
+    def ready(self, path: bytes) -> Ready | None:
+        """The answer to a plain GET of a path, as of now; None where the long way must be taken."""
         gateway = self._gateway
         view = gateway.view
         shown = (view.serial, gateway.folded_offset)
         if shown != self._shown:
             self._ready = {}
             self._shown = shown
-        path = scope.get("raw_path")
-        if path is None:
-            return None
-        ready = self._ready.get(path)
-        if ready is None:
-            ready = self._prepare(view, path)
-            if ready is None:
-                return None
-        if any(name == b"if-none-match" for name, _ in scope["headers"]) and matches(_joined(scope), ready.print):
-            return ready.not_modified
-        return ready.found
+        return self._ready.get(path) or self._prepare(view, path)
 
     def answered(self, seconds: float) -> None:
         """Count an answer."""
         self._count()
         self._observe(seconds)
 
-    def _prepare(self, view: RouteView, path: bytes) -> _Ready | None:
+    def _prepare(self, view: RouteView, path: bytes) -> Ready | None:
         if not path.startswith(_HEAD) or not path.endswith(_TAIL):
             return None
         topic = path[len(_HEAD) : -len(_TAIL)]
@@ -114,7 +128,14 @@ class RouteLane:
         typed = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(route.body)), *common]
         if len(self._ready) >= _KEPT:
             self._ready.clear()
-        ready = _Ready(route.print, (_start(200, typed), _body(route.body)), (_start(304, common), _body(b"")))
+        ready = Ready(
+            print=route.print,
+            found=(_start(200, typed), _body(route.body)),
+            not_modified=(_start(304, common), _body(b"")),
+            lines=header_lines(typed) + b"\r\n",
+            not_modified_lines=header_lines(common) + b"\r\n",
+            body=route.body,
+        )
         self._ready[path] = ready
         return ready
 
@@ -122,8 +143,15 @@ class RouteLane:
         return view.epoch, self._shown[1]
 
 
-def _joined(scope: Scope) -> str:
-    return ", ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match")
+def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The header of a request, its lines joined; None without one."""
+    found = [value.decode("latin-1") for name, value in headers if name == b"if-none-match"]
+    return ", ".join(found) if found else None
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as they go over the wire."""
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
 
 
 def _start(status: int, headers: list[tuple[bytes, bytes]]) -> Message:

@@ -1,10 +1,13 @@
-"""uvicorn's HTTP protocol with what it lacks: deadlines and bounds on the head of a request, and on slow bodies.
+"""uvicorn's HTTP protocol with what it lacks: a short way for known requests, deadlines and bounds on heads and bodies.
 
 uvicorn waits for a head or a body for ever. Here a head must be complete ``header_timeout_s`` after its first byte (or
 after connecting) and stay within ``max_header_bytes``, and a message must be complete a little after the application's
 own deadline for bodies. A client that goes on sending after its request was answered (413, say) is listened to for
 ``linger_s``, so that it can read the answer before the connection goes. One that does not fetch its answers is cut off
 after ``write_timeout_s``.
+
+A request that came before, byte for byte, is answered at once (`api.http.known`): where nothing else is under way on
+its connection, and it arrives in one piece with nothing before or behind it.
 
 Pattern: Kludex/uvicorn#157.
 """
@@ -13,12 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any, Final
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from api.http.known import MAX_REQUEST_BYTES, REQUEST, KnownLane, is_whole
 from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, TIMEOUT, TOO_LARGE, Kind
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
@@ -27,12 +32,13 @@ _GRACE_S: Final = 5.0
 _REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
 
-def guarded_protocol(settings: HttpSettings, metrics: Metrics) -> type[HttpToolsProtocol]:
+def guarded_protocol(settings: HttpSettings, metrics: Metrics, lane: KnownLane) -> type[HttpToolsProtocol]:
     """The protocol class for uvicorn's ``http`` option."""
 
     class Guarded(GuardedProtocol):
         limits = settings
         counts = metrics
+        known = lane
 
     return Guarded
 
@@ -42,6 +48,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     limits: HttpSettings
     counts: Metrics
+    known: KnownLane
 
     def __init__(
         self,
@@ -51,10 +58,14 @@ class GuardedProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._between = True
+        """The parser stands between two messages."""
         self._in_head = True
         self._head_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._answered_s = float("-inf")
+        """When a known request was last answered, by the loop's clock."""
 
     # --- the connection ---
 
@@ -75,7 +86,11 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; bound what is not yet a request."""
+        """Answer what is known; feed the parser with the rest, and bound what is not yet a request."""
+        quiet = len(data) <= MAX_REQUEST_BYTES and self._is_quiet()
+        if quiet and self._answer_known(data):
+            return
+        before = self.cycle
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -88,6 +103,9 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._arm(self.limits.body_timeout_s + _GRACE_S)
             elif self._head_bytes:
                 self._arm(self.limits.header_timeout_s)
+        # The application has not run yet: it lets the request become known, if it is of that kind.
+        if quiet and self.cycle is not before and self._is_alone() and is_whole(data):
+            self.cycle.scope[REQUEST] = data  # type: ignore[typeddict-unknown-key]
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
@@ -105,12 +123,55 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Idle for too long; what the client has not fetched by now is dropped, or closing would wait for it."""
-        if self.transport.get_write_buffer_size():
+        left_s = self._answered_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
+        elif self.transport.get_write_buffer_size():
             self._abort()
         else:
             super().timeout_keep_alive_handler()
 
+    # --- known requests ---
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is under way: all that came was parsed, all that was asked is answered and can be fetched."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return (
+            self._between
+            and not self._head_bytes
+            and (cycle is None or cycle.response_complete)
+            and not self.flow.write_paused
+            and not self.transport.is_closing()
+        )
+
+    def _is_alone(self) -> bool:
+        """Whether the request under way is complete, nothing follows it, and the connection goes on after it."""
+        return self._between and not self.pipeline and self.cycle.keep_alive
+
+    def _answer_known(self, data: bytes) -> bool:
+        began = time.perf_counter()
+        answer = self.known.answer(data, self.server_state.default_headers)
+        if answer is None:
+            return False
+        self.transport.writelines(answer)  # one call to the kernel, and a large body is not copied
+        self.server_state.total_requests += 1
+        if self._deadline is not None:
+            self._disarm()
+        # Timers are dear: the one that runs is left to find out, at its end, that the connection was not idle.
+        self._answered_s = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        self.known.answered(time.perf_counter() - began)
+        return True
+
     # --- the parser ---
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._between = False
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """The head is there; the body has its own deadline."""
@@ -121,6 +182,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is there; the next head may take as long as the connection may be idle."""
+        self._between = True
         self._in_head = True
         self._head_bytes = 0
         self._disarm()

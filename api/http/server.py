@@ -61,7 +61,7 @@ async def serve_http(
     door = app.door
     config = uvicorn.Config(
         app,
-        http=guarded_protocol(door.settings, door.metrics),
+        http=guarded_protocol(door.settings, door.metrics, app.known),
         ws="none",
         lifespan="off",
         log_config=None,

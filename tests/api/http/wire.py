@@ -1,0 +1,135 @@
+"""A connection to the HTTP door in memory: what arrives in which segments is decided by the test, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from api.http.app import HttpApp
+from api.http.known import KnownLane, KnownRequests
+from api.http.protocol import GuardedProtocol, guarded_protocol
+from tests.api.http.doors import Door
+
+DATE = [(b"date", b"Sat, 21 Nov 2026 13:00:00 GMT")]
+
+
+class CountingLane(KnownLane):
+    """Counts what it answers."""
+
+    hits = 0
+
+    def answer(self, request: bytes, defaults: list[tuple[bytes, bytes]]) -> tuple[bytes, ...] | None:
+        found = super().answer(request, defaults)
+        self.hits += found is not None
+        return found
+
+
+class Transport:
+    """Keeps what is written; closing is told to the protocol on the next turn of the loop, as uvloop does."""
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        self.written = bytearray()
+        self.closed = False
+        self.reading = True
+        self._protocol = protocol
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": ("127.0.0.1", 50000), "sockname": ("127.0.0.1", 8080)}.get(name, default)
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        self.written += b"".join(parts)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Wire:
+    """A server in memory; `connect` as often as wanted. Use it on the door's loop: see `told`."""
+
+    def __init__(self, app: HttpApp, known: KnownRequests | None = None) -> None:
+        app.known = self.lane = CountingLane(app.lane, known)
+        config = Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
+        config.timeout_keep_alive = app.door.settings.keep_alive_s
+        self.state = ServerState()
+        self.state.default_headers = DATE
+        self._config = config
+        self._class = guarded_protocol(app.door.settings, app.door.metrics, self.lane)
+
+    def connect(self) -> Connection:
+        return Connection(self._class(self._config, self.state, {}), self.state)
+
+
+class Connection:
+    """One connection."""
+
+    def __init__(self, protocol: Any, state: ServerState) -> None:
+        self.protocol = protocol
+        self.transport = Transport(protocol)
+        self._state = state
+        protocol.connection_made(self.transport)
+
+    def feed(self, data: bytes) -> None:
+        """A segment arrives; what arrives after the end is lost."""
+        if not self.transport.closed:
+            self.protocol.data_received(data)
+
+    async def idle(self) -> None:
+        """Wait until everything asked is answered."""
+        while self._state.tasks:
+            await asyncio.wait(set(self._state.tasks))
+        await asyncio.sleep(0)
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        found = bytes(self.transport.written)
+        self.transport.written.clear()
+        return found
+
+    async def end(self) -> None:
+        """The client goes."""
+        self.transport.close()
+        await self.idle()
+
+
+def told(door: Door, wire: Wire, segments: Sequence[bytes], *, waiting: bool = True) -> list[bytes]:
+    """What a connection says after each segment, waiting for its answers or not, and at its end."""
+
+    async def tell() -> list[bytes]:
+        connection, found = wire.connect(), []
+        for segment in segments:
+            while not (connection.transport.reading or connection.transport.closed):
+                await connection.idle()
+            connection.feed(segment)
+            if waiting:
+                await connection.idle()
+                found.append(connection.take())
+        await connection.idle()
+        found.append(connection.take())
+        found.append(b"closed" if connection.transport.closed else b"open")
+        await connection.end()
+        return found
+
+    return door.loop.run(tell())
