@@ -8,7 +8,7 @@ latencies count from the time each question was due.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from benchmarks.harness.duel import route_frames
 from benchmarks.harness.frames import Link, brokers, for_generator, register_all, registration, topic_name
 from benchmarks.harness.lake import last_offset
 from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_frames
-from benchmarks.harness.machine import Meter
+from benchmarks.harness.machine import TICKS, Meter, tree
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result
 from benchmarks.harness.settle import readiness, route_rows
@@ -48,15 +48,52 @@ def run(bench: Bench) -> Result:
                     broker.change(_changed_topic(number, topics), round(time.time() * 1000))
             path = bench.folder / f"{phase}.frames"
             write_frames(path, for_generator([registration(broker) for broker in fleet]))
+            before = _cpu_s(lake)
             found = _phase(bench, stack, lake, phase, path, fleet, topics, reads)
             path.unlink()
+            found |= {f"{part} cpuS": spent - before.get(part, 0.0) for part, spent in _cpu_s(lake).items()}
             details[phase] = found
             read, answered = found["readP99Ms"], found["answeredS"]
             note = f"answered after {answered:.1f} s; routelake used {found['cores']:.1f} cores"
+            bench.say(f"  processor seconds: {', '.join(f'{k[:-5]} {v:.1f}' for k, v in found.items() if 'cpuS' in k)}")
             figures.append(Figure(f"{phase}, visible", found["visibleS"], "s", target_s, "at most", note))
             note = f"p99.9 {found['readP999Ms']:.1f}, longest {found['readMaxMs']:.0f} ms, {READS_PER_S}/s"
             figures.append(Figure(f"{phase}, reads p99", read, "ms", READ_P99_MS, "at most", note))
+        details["peakMb"] = _peaks_mb(lake)
+        bench.say(f"  peak memory, MB: {details['peakMb']}")
     return Result("storm", figures, details=details)
+
+
+def _parts(lake: RoutelakeServer) -> dict[int, str]:
+    """Process id -> gateway, fold (the driver), fold's JVM, or fold's Python workers."""
+    found: dict[int, str] = {}
+    for part in ("gateway", "fold"):
+        children = lake.process.children(part)
+        for pid in tree(*children):
+            with suppress(OSError):
+                java = Path(f"/proc/{pid}/comm").read_text().startswith("java")
+                found[pid] = part if pid in children else f"{part}'s {'JVM' if java else 'workers'}"
+    return found
+
+
+def _cpu_s(lake: RoutelakeServer) -> dict[str, float]:
+    """Processor seconds of each part so far. One that ended meanwhile is not counted."""
+    spent: dict[str, float] = {}
+    for pid, part in _parts(lake).items():
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            spent[part] = spent.get(part, 0.0) + (int(fields[11]) + int(fields[12])) / TICKS
+    return spent
+
+
+def _peaks_mb(lake: RoutelakeServer) -> dict[str, int]:
+    """The most memory that each process had resident, added up by part."""
+    peaks: dict[str, int] = {}
+    for pid, part in _parts(lake).items():
+        with suppress(OSError, IndexError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            peaks[part] = peaks.get(part, 0) + int(status.split("VmHWM:")[1].split()[0]) // 1024
+    return peaks
 
 
 def _changed_topic(number: int, topics: int) -> int:

@@ -6,7 +6,7 @@ driver. Neither knows Spark: the processor and foreachBatch are thin shells arou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,11 +14,12 @@ import msgspec
 import pyarrow as pa
 
 from pipelines.fold.changes import RowChange, changes_of, command_of, is_audited, topic_changes
-from pipelines.fold.codec import Shard, decode_topics, encode_topics, pack_group, unpack_group
+from pipelines.fold.codec import Shard, pack_group, unpack_group
 from pipelines.fold.replay import read_event
-from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, TopicTable, Verdict
+from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, Verdict
 from pipelines.fold.step import GroupChange, KvChange, expire, resume_gap_ms, resume_group, step_group, step_kv
 from pipelines.shard_rows import live_rows, outcome_entry
+from pipelines.shard_topics import ShardTopics, TopicStore
 from pipelines.tables.arrow import (
     OP,
     QUARANTINE_SCHEMA,
@@ -59,15 +60,6 @@ class Cut(msgspec.Struct):
     whole: bool
 
 
-@dataclass(slots=True)
-class TopicStore:
-    """Where a shard's topics are kept between batches (Spark's MapState, or a dict in tests)."""
-
-    get: Callable[[str], bytes | None]
-    put: Callable[[str, bytes], None]
-    remove: Callable[[str], None]
-
-
 class ShardFold:
     """Folds one shard's part of one micro-batch.
 
@@ -77,10 +69,10 @@ class ShardFold:
     def __init__(self, shard_key: int, shard: Shard, topics: TopicStore, run_id: str, watermark_ms: int) -> None:
         self._shard_key = shard_key
         self._shard = shard
-        self._store = topics
+        self._topics = ShardTopics(topics)
         self._watermark_ms = watermark_ms
         self._groups: dict[str, BrokerGroup] = {
-            packed.broker_name: unpack_group(packed, self._lazy(packed.broker_name)) for packed in shard.groups
+            packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
         }
         self._start = dict(self._groups)
         self._kv: KvTable = shard.kv
@@ -111,6 +103,7 @@ class ShardFold:
             self._put_aside(record, f"{type(error).__name__}: {error}")
             if event is not None:
                 self._audit(event, at, Outcome("rejected", QUARANTINED))
+        self._topics.put_away(self._groups, self._start.values())
 
     def _fold(self, event: events.AnyEvent, at: At) -> None:
         match event:
@@ -137,15 +130,7 @@ class ShardFold:
 
         Topics are written only where they changed.
         """
-        for name, group in self._groups.items():
-            start = self._start.get(name)
-            if start is None or start.topics is not group.topics:
-                if group.topics.rows:
-                    self._store.put(name, encode_topics(group.topics.rows))
-                elif start is not None:
-                    self._store.remove(name)
-        for name in self._start.keys() - self._groups.keys():
-            self._store.remove(name)
+        self._topics.write_back(self._groups)
         self._shard.groups = [pack_group(group) for group in self._groups.values()]
         self._shard.kv = {namespace: dict(entries) for namespace, entries in self._kv.items()}
         self._shard.run_id = self._run_id
@@ -160,9 +145,12 @@ class ShardFold:
         """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, cut."""
         for name in self._topic_rows.changed_again():
             nothing = BrokerGroup(name)
-            left = topic_changes(self._start.get(name, nothing), self._groups.get(name, nothing))
+            start, end = self._start.get(name, nothing), self._groups.get(name, nothing)
+            left = topic_changes(start, end)
             if left is not None:
                 self._topic_rows.add_net(left)
+            start.topics.unload()
+            end.topics.unload()
         for part in self._topic_rows.parts():
             yield "topics", part
         net = net_operations(self._row_changes)
@@ -180,13 +168,6 @@ class ShardFold:
             yield "quarantine", to_ipc(pa.Table.from_pylist(self._quarantine, schema=QUARANTINE_SCHEMA))
         cut = Cut(self._shard_key, self._offset, self._event_time_ms, self._watermark_ms, self._whole)
         yield "cut", _json.encode(cut)
-
-    def _lazy(self, name: str) -> TopicTable:
-        def load() -> Mapping[str, Any]:
-            data = self._store.get(name)
-            return decode_topics(data) if data is not None else {}
-
-        return TopicTable(load=load)
 
     def _group(self, name: str) -> BrokerGroup:
         return self._groups.get(name) or BrokerGroup(name)
@@ -228,6 +209,7 @@ class ShardFold:
             self._change_rows.add(rows, cause, first_seq=len(topics.topics) if topics else 0)
             if topics:
                 self._topic_rows.add(topics, cause)
+                self._topics.met(len(topics.topics))
         if isinstance(change, KvChange):
             self._kv = change.after
         elif change.after.empty:
@@ -334,3 +316,6 @@ class Batch:
         yield from self.changes
         if self.outcomes:
             yield command_rows(self.outcomes)
+
+
+__all__ = ["Batch", "Cut", "Record", "ShardFold", "TopicStore"]

@@ -68,7 +68,7 @@ def each_row(rows: TopicRows, rule: Callable[[QueueRow], QueueRow]) -> dict[str,
 
 
 class TopicTable:
-    """The topic rows of one group; loaded at most once, when first needed."""
+    """The topic rows of one group; loaded when first needed, and kept until `unload`."""
 
     __slots__ = ("_load", "_rows")
 
@@ -84,10 +84,10 @@ class TopicTable:
             self._rows = self._load()
         return self._rows
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the rows have been asked for."""
-        return self._rows is not None
+    def unload(self) -> None:
+        """Forget rows that can be loaded again."""
+        if self._load is not None:
+            self._rows = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopicTable) and (self is other or self.rows == other.rows)

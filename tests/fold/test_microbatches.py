@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -68,6 +69,18 @@ def test_a_batch_that_is_repeated_changes_nothing(
     for turn, batch in enumerate(batches(records, sizes)):
         query.run(batch, failures=failures[turn % len(failures)])
     query.run([])
+    agree(query.lake, Expected(records).settle())
+
+
+@given(records=logs, sizes=cuts, shards=SHARDS, held=st.integers(0, 6))
+def test_topics_may_be_put_away_at_any_time(records: list[LogRecord], sizes: list[int], shards: int, held: int) -> None:
+    """Between any two records of a batch: what changed before and after is still told apart."""
+    query = Query(shards)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.shard_topics.HELD_ROWS", held)
+        for batch in batches(records, sizes):
+            query.run(batch)
+        query.run([])
     agree(query.lake, Expected(records).settle())
 
 
