@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.http.doors import Door
+from tests.api.http.doors import Door, broker
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +39,13 @@ def make_door(tmp_path: Path) -> Iterator[Any]:
     yield make
     for door in made:
         door.close()
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """A door whose view moves only when a test writes."""
+    door = Door(tmp_path_factory.mktemp("quiet"), clock_interval_s=3600.0)
+    assert door.register(broker()).json()["visible"]
+    door.settled()
+    yield door
+    door.close()

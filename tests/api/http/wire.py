@@ -9,11 +9,13 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from api.http.app import HttpApp
+from api.http.app import HttpApp, create_app
 from api.http.known import KnownLane, KnownRequests
 from api.http.protocol import GuardedProtocol, guarded_protocol
+from api.http.settings import HttpSettings
 from tests.api.http.doors import Door
 
+PATH = b"/v1/topics/orders/route"
 DATE = [(b"date", b"Sat, 21 Nov 2026 13:00:00 GMT")]
 
 
@@ -133,3 +135,19 @@ def told(door: Door, wire: Wire, segments: Sequence[bytes], *, waiting: bool = T
         return found
 
     return door.loop.run(tell())
+
+
+def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
+    """A request without a body."""
+    return b"%b %b HTTP/%b\r\n%b\r\n" % (method, path, version, b"".join(h + b"\r\n" for h in (b"Host: a", *headers)))
+
+
+def wires(door: Door, **settings: Any) -> tuple[Wire, Wire]:
+    """Two servers over one gateway: one that knows, one that never learns."""
+    apps = [create_app(door.gateway, settings=HttpSettings(**settings)) for _ in range(2)]
+    return Wire(apps[0]), Wire(apps[1], KnownRequests(max_requests=0))
+
+
+def tag(door: Door, topic: str = "orders") -> bytes:
+    """The entity tag of a route."""
+    return str(door.get(f"/v1/topics/{topic}/route").headers["etag"]).encode()

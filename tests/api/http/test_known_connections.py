@@ -1,0 +1,174 @@
+"""Known requests when something moves: the view, the date, the connection; who may read, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from schemas.events import Actor, Clock
+from tests.api.http.doors import Door, broker
+from tests.api.http.wire import PATH, get, tag, told, wires
+
+# --- the view moves ---
+
+
+def test_a_changed_route_is_never_answered_from_before(make_door: Any) -> None:
+    door = make_door(clock_interval_s=3600.0)
+    knowing, plain = wires(door)
+    seen: set[bytes] = set()
+    for step in range(6):
+        topics = ("payments",) if step == 4 else ("orders", "payments")
+        brokers = broker(topics=topics, counter=step + 2)
+        for config in brokers["topicConfigSerializeWrapper"]["topicConfigTable"].values():
+            config["readQueueNums"] = step + 1
+        assert door.register(brokers).json()["visible"]
+        if step == 4:
+            assert door.delete("/v1/topics/orders").json()["visible"]
+        door.settled()
+        conditional = get(PATH, b"If-None-Match: " + tag(door)) if step != 4 else get(PATH, b"If-None-Match: *")
+        said = [get(), conditional, get(), conditional, get()]
+        found = told(door, knowing, said)
+        assert found == told(door, plain, said)
+        assert found[0].startswith(b"HTTP/1.1 404" if step == 4 else b"HTTP/1.1 200")
+        assert found[0] not in seen
+        seen.add(found[0])
+    assert knowing.lane.hits > 10
+
+
+def test_the_position_moves_without_the_route(make_door: Any) -> None:
+    door = make_door(clock_interval_s=3600.0)
+    assert door.register(broker()).json()["visible"]
+    door.settled()
+    knowing, plain = wires(door)
+    first = told(door, knowing, [get()] * 2)
+    assert door.put("/v1/kv/ns/key", {"value": "1"}).json()["visible"]
+    door.settled()
+    second = told(door, knowing, [get()] * 2)
+    assert second == told(door, plain, [get()] * 2)
+    assert second[0] == second[1] != first[1]
+    serial = door.gateway.view.serial
+    door.loop.run(door.gateway.append(Clock(actor=Actor("gw", "http"))))
+    door.settled()
+    assert door.gateway.view.serial == serial  # no epoch: only the offset is another
+    third = told(door, knowing, [get()])
+    assert third == told(door, plain, [get()])
+    assert third[0] != second[0]
+    assert knowing.lane.hits == 4
+
+
+def test_the_date_moves(quiet: Door) -> None:
+    knowing, _ = wires(quiet)
+    first = told(quiet, knowing, [get()] * 2)
+    knowing.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 13:00:01 GMT")]
+    then = told(quiet, knowing, [get()])
+    assert then[0] == first[1].replace(b"13:00:00", b"13:00:01") != first[1]
+    assert knowing.lane.hits == 2
+
+
+# --- who may read, and what is counted ---
+
+
+def test_protected_reads_are_never_known(quiet: Door) -> None:
+    knowing, plain = wires(quiet, tokens={"alice": "secret"}, protect_reads=True)
+    right, wrong = get(PATH, b"Authorization: Bearer secret"), get(PATH, b"Authorization: Bearer wrong")
+    said = [right, right, wrong, get(), right, wrong]
+    found = told(quiet, knowing, said)
+    assert found == told(quiet, plain, said)
+    assert [answer[9:12] for answer in found[:6]] == [b"200", b"200", b"401", b"401", b"200", b"401"]
+    assert (knowing.lane.hits, len(knowing.lane.known)) == (0, 0)
+
+
+def test_they_are_counted(quiet: Door) -> None:
+    knowing, plain = wires(quiet)
+    said = [get(), get(), get(PATH, b"If-None-Match: *"), get(PATH, b"If-None-Match: *"), get(b"/v1/topics/no/route")]
+    counted = []
+    for wire in (knowing, plain):
+        told(quiet, wire, said)
+        text = b"".join(told(quiet, wire, [get(b"/metrics")])).decode()
+        names = ("rocketmq_namesrv_requests_total", "rocketmq_namesrv_route_request_latency_count")
+        counted.append([line for line in text.splitlines() if line.startswith(names)])
+    assert counted[0] == counted[1]
+    assert 'rocketmq_namesrv_requests_total{code="0",door="http",request="getTopicRoute"} 4.0' in counted[0]
+    assert knowing.lane.hits == 2
+
+
+# --- the connection ---
+
+
+def test_a_client_that_does_not_read_is_not_written_to(quiet: Door) -> None:
+    knowing, _ = wires(quiet)
+
+    async def tell() -> None:
+        connection = knowing.connect()
+        connection.feed(get())
+        await connection.idle()
+        connection.feed(get())
+        assert knowing.lane.hits == 1
+        connection.take()
+        connection.protocol.pause_writing()
+        connection.feed(get())
+        assert knowing.lane.hits == 1
+        assert connection.take() == b""
+        connection.protocol.resume_writing()
+        await connection.idle()
+        assert connection.take().startswith(b"HTTP/1.1 200")
+        await connection.end()
+
+    quiet.loop.run(tell())
+
+
+def test_a_stop_closes_it(quiet: Door) -> None:
+    knowing, _ = wires(quiet)
+
+    async def tell() -> None:
+        connection = knowing.connect()
+        connection.feed(get())
+        connection.protocol.shutdown()  # while it is under way: answered, then closed
+        await connection.idle()
+        assert b"connection: close" in connection.take()
+        assert connection.transport.closed
+        other = knowing.connect()
+        other.feed(get())
+        answer = other.take()
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection" not in answer
+        other.protocol.shutdown()
+        assert other.transport.closed
+        other.protocol.data_received(get())  # as if it had been read before the close
+        assert other.take() == b""
+        assert knowing.lane.hits == 1
+        await other.idle()
+
+    quiet.loop.run(tell())
+
+
+def test_keep_alive_counts_from_the_last_answer(quiet: Door) -> None:
+    knowing, _ = wires(quiet, keep_alive_s=1, header_timeout_s=0.2)
+
+    async def tell() -> None:
+        loop = asyncio.get_running_loop()
+        connection = knowing.connect()
+        connection.feed(get())
+        await connection.idle()
+        began = loop.time()
+        while loop.time() < began + 1.3:
+            await asyncio.sleep(0.01)
+            connection.feed(get())
+            last = loop.time()
+        assert not connection.transport.closed
+        while not connection.transport.closed:
+            await asyncio.sleep(0.005)
+            assert loop.time() < last + 5
+        assert loop.time() >= last + 0.9
+        # The first request of a connection may be known: its deadline ends, its idle time begins.
+        second = knowing.connect()
+        second.feed(get())
+        last = loop.time()
+        while not second.transport.closed:
+            await asyncio.sleep(0.005)
+            assert loop.time() < last + 5
+        assert loop.time() >= last + 0.9
+        assert b"408" not in second.take()
+
+    quiet.loop.run(tell())
+    assert knowing.lane.hits > 5
