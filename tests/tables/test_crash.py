@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-def killed_after(writer: LakeWriter, writes: int) -> LakeWriter:
-    """The writer, made to die when so many of its Delta commits are done."""
+def killed_after(writer: LakeWriter, writes: int, *, backwards: bool = False) -> LakeWriter:
+    """The writer, made to die when so many of its Delta commits are done, one after the other in either direction."""
     left = writes
     inside = False
 
@@ -50,6 +50,11 @@ def killed_after(writer: LakeWriter, writes: int) -> LakeWriter:
 
         return commit
 
+    def one_by_one(steps: Sequence[Callable[[], None]]) -> None:
+        for step in reversed(steps) if backwards else steps:
+            step()
+
+    writer._do = one_by_one  # type: ignore[method-assign]
     writer._apply = dying(writer._apply)  # type: ignore[method-assign]
     writer._append = dying(writer._append)  # type: ignore[method-assign]
     return writer
@@ -77,7 +82,9 @@ WRITES = (10, 5, 2, 6, 7)
 PLACES = [(number, writes) for number, count in enumerate(WRITES) for writes in range(count + 1)]
 
 
-def fold_all(lake_dir: Path, batches: Batches, *, dies_in: int | None = None, writes: int = 0) -> int:
+def fold_all(
+    lake_dir: Path, batches: Batches, *, dies_in: int | None = None, writes: int = 0, backwards: bool = False
+) -> int:
     """Fold the batches; in one of them the process dies after so many writes, and a new one repeats it.
 
     Returns:
@@ -90,7 +97,7 @@ def fold_all(lake_dir: Path, batches: Batches, *, dies_in: int | None = None, wr
         if number == dies_in:
             before = sum(_versions(lake_dir).values())
             state = copy.deepcopy(query.keys)
-            query.lake = DeltaLake(killed_after(open_writer(lake_dir), writes), first_batch=number)
+            query.lake = DeltaLake(killed_after(open_writer(lake_dir), writes, backwards=backwards), first_batch=number)
             try:
                 query.run(batch)
             except Killed:
@@ -129,11 +136,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lake_dir
 
 
-@pytest.mark.parametrize(("dies_in", "writes"), PLACES)
+@pytest.mark.parametrize(
+    ("dies_in", "writes", "backwards"),
+    # Tables are written in no order: whichever are done, the others follow. Nearly none, and nearly all, the other way.
+    [(*place, False) for place in PLACES] + [(0, 2, True), (0, 7, True), (1, 1, True), (4, 3, True)],
+)
 def test_a_batch_cut_off_after_any_write_is_completed(
-    undisturbed: Path, tmp_path: Path, dies_in: int, writes: int
+    undisturbed: Path, tmp_path: Path, dies_in: int, writes: int, backwards: bool
 ) -> None:
-    fold_all(tmp_path, BATCHES, dies_in=dies_in, writes=writes)
+    fold_all(tmp_path, BATCHES, dies_in=dies_in, writes=writes, backwards=backwards)
     assert lakes.last_epoch_tables(tmp_path) == lakes.last_epoch_tables(undisturbed)
     history, undisturbed_history = lakes.history(tmp_path), lakes.history(undisturbed)
     assert ordered(history) == ordered(undisturbed_history)

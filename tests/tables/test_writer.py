@@ -242,6 +242,28 @@ def test_a_batch_that_is_done_is_not_written_again(tmp_path: Path) -> None:
     assert versions == {table.name: DeltaTable(str(tmp_path / table.name)).version() for table in ALL_TABLES}
 
 
+def test_a_table_that_cannot_be_written_stops_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was begun beside it is finished first; then the same batch again writes the rest, and nothing twice."""
+    query = Query(2)
+    lake = query.lake = DeltaLake(open_writer(tmp_path))
+    with monkeypatch.context() as patch:
+
+        def full(*args: object) -> None:
+            raise OSError("No space left on device")
+
+        patch.setattr(lake.writer, "_apply", full)
+        with pytest.raises(OSError, match="No space left"):
+            query.run(written([(0, make.register())]))
+    assert lakes.commits(tmp_path) == []
+    assert [row["tableName"] for row in lakes.rows(tmp_path, "routeChangeTable")].count("topicQueueTable") == 2
+    again = Query(2)
+    again.lake = DeltaLake(open_writer(tmp_path))
+    again.run(written([(0, make.register())]))
+    assert lakes.last_epoch_tables(tmp_path) == Expected(written([(0, make.register())])).tables()
+    assert len(lakes.history(tmp_path)) == len(lakes.rows(tmp_path, "routeChangeTable"))
+    lakes.check_epochs(tmp_path)
+
+
 def test_an_empty_batch_is_nothing(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     assert writer.write("q", 0, Batch()) is None
