@@ -12,6 +12,7 @@ from kafka.errors import KafkaError
 
 from deploy.peers.java import JavaProcess, free_port, java_executable, port_answers
 from deploy.peers.peer import Peer
+from pipelines.log.kafka_client import connected
 
 # One replica of everything, quick to start, nothing that waits for a second broker.
 QUICK_KAFKA: Mapping[str, str] = {
@@ -109,7 +110,7 @@ class Kafka(Peer):
         if not port_answers(self.port):
             return False
         try:
-            admin = KafkaAdminClient(bootstrap_servers=self.address, bootstrap_timeout_ms=2000)
+            admin = connected(KafkaAdminClient, bootstrap_servers=self.address, bootstrap_timeout_ms=2000)
         except KafkaError:
             return False
         try:

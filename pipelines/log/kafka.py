@@ -45,6 +45,7 @@ from pipelines.log.base import (
     LogRecord,
     check_entries,
 )
+from pipelines.log.kafka_client import connected
 from schemas.errors import BadRequestError, SetupError, UnavailableError
 
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -218,7 +219,8 @@ class KafkaLog:
 
     def _open_producer(self) -> KafkaProducer:
         if self._producer is None:
-            self._producer = KafkaProducer(
+            self._producer = connected(
+                KafkaProducer,
                 bootstrap_servers=self._bootstrap,
                 bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
                 reconnect_backoff_max_ms=RECONNECT_MS,
@@ -236,7 +238,8 @@ class KafkaLog:
 
     def _open_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = KafkaConsumer(
+            self._consumer = connected(
+                KafkaConsumer,
                 bootstrap_servers=self._bootstrap,
                 bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
                 reconnect_backoff_max_ms=RECONNECT_MS,
@@ -251,7 +254,8 @@ class KafkaLog:
 
     def _open_admin(self) -> KafkaAdminClient:
         if self._admin is None:
-            self._admin = KafkaAdminClient(
+            self._admin = connected(
+                KafkaAdminClient,
                 bootstrap_servers=self._bootstrap,
                 bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
                 reconnect_backoff_max_ms=RECONNECT_MS,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 from pipelines.log import EventLog
 from pipelines.spark import session as spark_session
 from tests.log.backends import Backend
+from tests.support.java import wait_until
 from tests.support.kafka import Kafka
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,8 +37,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def collect_sockets() -> Iterator[None]:
-    """Within these tests, that is, so that no other directory's tests are blamed."""
+    """Within these tests, that is, so that no other directory's tests are blamed.
+
+    What kafka-python logs of a failure holds its socket, and pytest the log.
+    """
+    logger = logging.getLogger("kafka")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     yield
+    logger.setLevel(level)
+    wait_until(lambda: not any(thread.name.startswith("kafka") for thread in threading.enumerate()), 10, "its threads")
     gc.collect()
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -250,7 +251,10 @@ def test_acknowledged_records_outlive_a_killed_broker(kafka: Kafka, url: str) ->
 def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_log, "CONNECT_TIMEOUT_S", 0.5)
     address = f"127.0.0.1:{free_port()}"
+    before = set(threading.enumerate())
     start = time.monotonic()
     with pytest.raises(UnavailableError, match=address):
         open_log(f"kafka://{address}/topic")
     assert time.monotonic() - start < 5
+    # A gateway that waits for Kafka tries again and again.
+    assert set(threading.enumerate()) <= before
