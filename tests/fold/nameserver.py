@@ -29,10 +29,10 @@ from schemas.events import (
     encode,
 )
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, TOPICS_REQUIRED
+from tests.fold.differences import DeliberateModel
 from tests.model import bodies, codes, route_tables
 from tests.model.javajson import encode as java_json
 from tests.model.kvconfig import ORDER_TOPIC_CONFIG
-from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response
 
@@ -58,7 +58,7 @@ class FoldNameServer:
         self.slim = slim
         self.slim_refused = 0
         self._offset = 0
-        self._reader = NameServerModel(settings)
+        self._reader = DeliberateModel(settings)
         self._connections: dict[str, int] = defaultdict(int)
         self._bound: dict[str, set[Identity]] = defaultdict(set)
 
