@@ -15,10 +15,12 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 import structlog
@@ -35,6 +37,9 @@ from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, RegisterBroker, UnregisterBroker, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FOLD_STATUS_FILE: Final = "fold-status.json"
 _OUTCOMES_KEPT: Final = 20_000
@@ -92,6 +97,7 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._status_task: asyncio.Task[None] | None = None
         self._fold_status: FoldStatus | None = None
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
         self._encoder = EventEncoder()
         """For the event loop's thread."""
         self.started_offset = -1
@@ -120,6 +126,7 @@ class Gateway:
             self._status_task.cancel()
         await asyncio.to_thread(self._writer.stop)
         await asyncio.to_thread(self._follower.stop)
+        self._aside.shutdown(wait=False)
 
     @property
     def view(self) -> RouteView:
@@ -176,6 +183,10 @@ class Gateway:
 
     # --- writes ---
 
+    async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do long work off the event loop. One at a time: more threads would only take the processor from the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._aside, partial(work, *args, **kwargs))
+
     async def append(self, event: AnyEvent) -> Appended:
         """Append one event; returns when it is durable.
 
@@ -184,7 +195,7 @@ class Gateway:
             BadRequestError: too large for the log.
         """
         if isinstance(event, RegisterBroker) and len(event.topic_config_table or ()) > _BIG_REGISTRATION_TOPICS:
-            payload = await asyncio.to_thread(encode, event)
+            payload = await self.aside(encode, event)
         else:
             payload = self._encoder.encode(event)
         return await self.append_encoded(routing_key(event), payload)

@@ -279,6 +279,8 @@ class Batch:
             else:
                 batch.cuts.append(msgspec.json.decode(payload, type=Cut))
         batch.outcomes = [by_offset[offset] for offset in sorted(by_offset)]
+        if len(batch.quarantine) > 1:
+            batch.quarantine = [pa.concat_tables(batch.quarantine).sort_by("offset")]
         return batch
 
     @property

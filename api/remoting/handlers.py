@@ -25,7 +25,7 @@ from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
 from api.remoting.notifier import Notifier
 from api.remoting.registration import decode_data_version
-from api.remoting.repeats import Repeats
+from api.remoting.repeats import Heartbeats, Registrations, digest_of
 from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery, route_query
 from api.view.answers import RouteAnswers
@@ -66,7 +66,8 @@ class NameServerHandler:
         self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
-        self._repeats = Repeats()
+        self._heartbeats = Heartbeats()
+        self._registrations = Registrations()
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
@@ -131,7 +132,7 @@ class NameServerHandler:
 
     def on_close(self, connection: Connection) -> None:
         """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
-        self._repeats.forget(connection.id)
+        self._heartbeats.forget(connection.id)
         bound = self._bound.pop(connection.id, None)
         if bound and not self._stopping:
             task = asyncio.create_task(self._unbind(connection, sorted(bound)))
@@ -181,15 +182,17 @@ class NameServerHandler:
     async def _register(
         self, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker | None, Receipt | None]:
-        known = self._repeats.find(connection.id, command)
+        big = len(command.body) > BIG_BODY_BYTES
+        body_digest = await self._gateway.aside(digest_of, command.body) if big else digest_of(command.body)
+        actor, channel = self._actor(connection), self._channel(connection)
+        known = self._registrations.find(command, body_digest, actor, channel)
         if known is not None and not self._gateway.settings.delete_topic_with_broker_registration:
-            assert isinstance(known.event, RegisterBroker)
             receipt = await self._gateway.repeat(known.event, known.key, known.payload)
             if receipt is not None:
                 return known.event, receipt
         now_ms = time.time_ns() // 1_000_000
-        if len(command.body) > BIG_BODY_BYTES:
-            event = await asyncio.to_thread(self._event, command, connection, now_ms)
+        if big:
+            event = await self._gateway.aside(self._event, command, connection, now_ms)
         else:
             event = self._event(command, connection, now_ms)
         if event is None:
@@ -197,8 +200,8 @@ class NameServerHandler:
         assert isinstance(event, RegisterBroker)
         receipt = await self._gateway.register(event)
         # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
-        if not connection.closed and event.data_version.timestamp != now_ms:
-            self._repeats.keep(connection.id, command, event)
+        if event.data_version.timestamp != now_ms:
+            self._registrations.keep(command, body_digest, event)
         return event, receipt
 
     def _order_topic_config(self) -> bytes:
@@ -238,14 +241,14 @@ class NameServerHandler:
         )
 
     async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        known = self._repeats.find(connection.id, command)
+        known = self._heartbeats.find(connection.id, command)
         if known is None:
             event = self._event(command, connection)
             if event is None:
                 return response()
-            known = self._repeats.keep(connection.id, command, event)
+            known = self._heartbeats.keep(connection.id, command, event)
             if connection.closed:
-                self._repeats.forget(connection.id)
+                self._heartbeats.forget(connection.id)
         await self._gateway.append_encoded(known.key, known.payload)
         return response()
 
@@ -367,12 +370,14 @@ class NameServerHandler:
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection, now_ms: int = 0) -> AnyEvent | None:
-        channel = Channel(self._gateway.settings.gateway_id, connection.id)
         now_ms = now_ms or time.time_ns() // 1_000_000
-        event = commands.to_event(command, self._actor(connection), channel, now_ms=now_ms)
+        event = commands.to_event(command, self._actor(connection), self._channel(connection), now_ms=now_ms)
         if self._gateway.settings.delete_topic_with_broker_registration and isinstance(event, RegisterBroker):
             return msgspec.structs.replace(event, delete_absent_topics=True)
         return event
+
+    def _channel(self, connection: Connection) -> Channel:
+        return Channel(self._gateway.settings.gateway_id, connection.id)
 
     def _actor(self, connection: Connection) -> Actor:
         return Actor(gateway=self._gateway.settings.gateway_id, via="remoting", peer=connection.peer)

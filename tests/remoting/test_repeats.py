@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from api.remoting import commands
 from schemas.events import Clock, RegisterBroker, Resume, decode
-from tests.examples.parts import ADDR1, T1, T2, A, config, register, route, unregister, version
+from tests.examples.parts import ADDR1, T1, T2, A, config, mapping, register, route, unregister, version
 from tests.histories import Send
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -121,16 +122,18 @@ def test_what_has_left_comes_back_in_full(lake: LocalLake, client: RemotingClien
     assert tables(lake) == [[T1, T2], None, [T1, T2]]
 
 
-def test_another_connection_says_it_for_itself(
+def test_another_connection_is_known_and_speaks_for_itself(
     lake: LocalLake, gateway: LocalGateway, client: RemotingClient, decoded: list[int]
 ) -> None:
     mine = register(A, ADDR1, topics=[config(T1), config(T2)])
     with gateway.connect() as other:
-        for connection in (client, other, client, other):
+        for connection in (client, other, other, client):
             say(connection, mine)
         channels = [event.channel for event in events(lake) if isinstance(event, RegisterBroker)]
-    assert len(decoded) == 2
-    assert channels[0] == channels[2] != channels[1] == channels[3]
+    assert len(decoded) == 1
+    assert channels[0] == channels[3] != channels[1] == channels[2]
+    # The last one who said it holds the broker: the other's loss is none.
+    assert has_route(client, T1)
 
 
 def test_parts_that_take_turns_are_not_mixed_up(lake: LocalLake, client: RemotingClient) -> None:
@@ -173,8 +176,19 @@ def test_heartbeats_are_the_same_event(lake: LocalLake, client: RemotingClient) 
 
 
 def test_a_lost_connection_is_forgotten(lake: LocalLake, gateway: LocalGateway) -> None:
-    with gateway.connect() as client:
-        say(client, register(A, ADDR1))
     (view_moved,) = gateway.gateway._view_followers
-    repeats = view_moved.__self__._repeats  # type: ignore[attr-defined]
-    wait_until(lambda: not repeats._kept, 5, "the memory of the connection to go")
+    handler: Any = view_moved.__self__  # type: ignore[attr-defined]
+    with gateway.connect() as client:
+        mine = register(A, ADDR1)
+        say(client, mine)
+        say(client, Send(codes.BROKER_HEARTBEAT, mine.ext))
+        assert handler._heartbeats._kept
+    wait_until(lambda: not handler._heartbeats._kept, 5, "the memory of the connection to go")
+
+
+def test_what_is_too_large_is_not_kept(lake: LocalLake, client: RemotingClient, decoded: list[int]) -> None:
+    """Topic queue mappings go down with every registration."""
+    mappings = [mapping(f"static-{number}-{number**9}", f"other-{number**8}") for number in range(2_000)]
+    for _ in range(2):
+        say(client, register(A, ADDR1, mappings=mappings))
+    assert len(decoded) == 2
