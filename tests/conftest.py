@@ -2,6 +2,9 @@
 
 ``--deep`` runs the tests marked ``deep`` too, and lets Hypothesis look further and at random; without it every run draws
 the same examples, so that a failure on a branch is that branch's.
+
+With pytest-xdist all tests that start a JVM go to one worker, one after the other: two at a time would be too much for a
+small machine.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "jvm" in item.keywords:
+            item.add_marker(pytest.mark.xdist_group("jvm"))
     if config.getoption("--deep"):
         return
     skip = pytest.mark.skip(reason="takes long: run with --deep")

@@ -45,7 +45,8 @@ class DeliberateModel(NameServerModel):
 
     def lose_connection(self, channel: Hashable) -> None:
         """Unregister every broker bound to a connection; one whose address was superseded only loses the binding."""
-        for key, live in list(self.tables.broker_live_table.items()):
+        # In the order of the gateway's events; RocketMQ takes one broker name in two clusters in hash order.
+        for key, live in sorted(self.tables.broker_live_table.items(), key=lambda item: item[0]):
             if live.channel == channel:
                 live.channel = None
                 self._unregister(key)
