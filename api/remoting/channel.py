@@ -13,6 +13,7 @@ sends and never reads                  above `write_high_bytes` nothing more is 
 sends faster than is handled           `max_in_flight` requests or their bytes, then reading pauses
 announces a frame and lets it starve   `frame_deadline_s`, plus what a slow but steady upload needs
 says nothing                           `idle_timeout_s`
+sends large frames, as many do         takes turns with the others (`Turns`)
 opens connections                      `max_connections`, and `max_unfinished_bytes` over all of them
 sends TLS, HTTP, noise                 closed at the first length field
 =====================================  =====================================================================
@@ -32,6 +33,7 @@ from api.remoting.connection import Received, RemotingConnection
 from api.remoting.frame import DEFAULT_FRAME_LIMIT_BYTES, RemotingCommand, encode_frame
 from api.remoting.reply import ReplyHeader, ReplyTemplate, encode_reply, reply_type
 from api.remoting.route_query import RouteQuery
+from api.remoting.turns import LARGE_BYTES
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -204,6 +206,14 @@ class Connection(asyncio.Protocol):
             self._refuse(incoming.error)
         elif incoming.buffered_bytes or self._unfinished_bytes:
             self._note_unfinished(incoming.buffered_bytes, len(data))
+            if (
+                self._unfinished_bytes >= LARGE_BYTES
+                and self._reading
+                and self._transport is not None
+                and not self.closed
+            ):
+                self._transport.pause_reading()
+                self._server.turns.wait(self._my_turn)
 
     def pause_writing(self) -> None:
         """The peer does not read: stop answering, hence stop reading."""
@@ -318,6 +328,16 @@ class Connection(asyncio.Protocol):
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
+
+    def _wait_turn(self) -> None:
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._server.turns.wait(self._my_turn)
+
+    def _my_turn(self) -> None:
+        """The next piece of a large frame may come."""
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _go_on(self) -> None:
         """Take up the backlog, then reading, as far as the bounds allow."""

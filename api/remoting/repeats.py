@@ -94,7 +94,7 @@ class Registrations:
 
 def digest_of(body: bytes) -> bytes:
     """Fingerprint of a body. Nobody can make another body with the same one."""
-    return hashlib.blake2b(body, digest_size=16).digest()
+    return hashlib.sha256(body).digest()  # processors have instructions for it: twice as fast as blake2b
 
 
 def _broker(command: RemotingCommand) -> tuple[str | None, ...]:

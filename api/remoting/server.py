@@ -18,6 +18,7 @@ from api.remoting.answers import failure
 from api.remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
 from api.remoting.frame import RemotingCommand
 from api.remoting.route_query import RouteQueryCache
+from api.remoting.turns import Turns
 from schemas.errors import RoutelakeError, SetupError
 
 __all__ = ["Connection", "Handler", "RemotingServer", "RemotingSettings"]
@@ -36,6 +37,7 @@ class RemotingServer:
         refused: Connections closed for what they sent, so far.
         failed: Requests whose handling raised something unexpected, so far.
         unfinished_bytes: Held of frames that have begun but not ended.
+        turns: Of the connections in the middle of a large frame.
         now: The event loop's time at the last tick.
     """
 
@@ -52,6 +54,7 @@ class RemotingServer:
         self.queries = RouteQueryCache()
         self.accepted = self.rejected = self.refused = self.failed = 0
         self.unfinished_bytes = 0
+        self.turns = Turns()
         self.now = 0.0
         self.is_closing = False
         self._run_id = secrets.token_hex(6)
