@@ -183,7 +183,8 @@ class RunningLoad:
         if self._found is None:
             line = self._process.stdout.readline()
             if not line:
-                raise LoadError(f"the load generator failed: {self._process.stderr.read().decode().strip()}")
+                said = self._process.stderr.read().decode().strip()
+                raise LoadError(f"the load generator failed with {self._process.wait()}: {said}")
             self._found = msgspec.json.decode(line, type=LoadResult)
         found = self._found
         if found.wrong and not may_fail:

@@ -60,6 +60,10 @@ def classpath(set_name: str) -> str:
     return os.pathsep.join(str(jar) for jar in ensure(set_name))
 
 
+_chance: Final = random.SystemRandom()
+"""Hypothesis seeds the ordinary one: test processes side by side would choose the same ports."""
+
+
 def free_port(offsets: Sequence[int] = (0,)) -> int:
     """A port p on 127.0.0.1 such that p + offset is free for every offset.
 
@@ -67,7 +71,7 @@ def free_port(offsets: Sequence[int] = (0,)) -> int:
         offsets: A broker also listens two below and one above its own port.
     """
     for _ in range(1000):
-        port = random.choice(_PORTS)  # noqa: S311 (no secret)
+        port = _chance.choice(_PORTS)
         if all(_is_free(port + offset) for offset in offsets):
             return port
     raise OSError("no free port found")
