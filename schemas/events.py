@@ -157,7 +157,7 @@ class DeleteKvConfig(Event, frozen=True, tag="DELETE_KV_CONFIG"):
 
 
 class Clock(Event, frozen=True, tag="CLOCK"):
-    """Nothing happened for a second: only moves event time, so that brokers expire when every broker is dead."""
+    """Only moves event time, so that brokers expire when nobody says anything more: one in every few seconds."""
 
 
 class Resume(Event, frozen=True, tag="RESUME"):
