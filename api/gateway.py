@@ -271,6 +271,7 @@ class Gateway:
         if self.folded_offset >= offset:
             return True
         assert self._loop is not None
+        self._writer.nudge()
         return await _bounded(self._waiter(offset, next(self._serial)), timeout_s)
 
     async def _visible(self, appended: Appended, reflects: Callable[[RouteView], bool] | None) -> Receipt:

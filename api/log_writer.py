@@ -30,6 +30,8 @@ Done = Callable[[Appended | RoutelakeError], None]
 Entry = tuple[str, bytes, Done | None]
 
 MAX_GROUP_EVENTS: Final = 2_000
+_NUDGE_S: Final = 0.2
+"""Between CLOCK events that somebody asked for, however many ask."""
 MAX_GROUP_BYTES: Final = 32 * 1024 * 1024
 
 
@@ -63,7 +65,7 @@ class LogWriter:
         self._wake = threading.Condition()
         self._stopping = False
         self._last_append_s: float | None = None
-        self._next_clock_s = 0.0
+        self._next_clock_s = self._last_clock_s = 0.0
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
 
@@ -99,6 +101,12 @@ class LogWriter:
             self._queued_bytes += len(payload)
             self._wake.notify()
 
+    def nudge(self) -> None:
+        """Write a CLOCK soon: somebody waits for what was written before, and the fold may be waiting for more."""
+        with self._wake:
+            self._next_clock_s = min(self._next_clock_s, max(time.monotonic(), self._last_clock_s + _NUDGE_S))
+            self._wake.notify()
+
     def stop(self, timeout_s: float = 10.0) -> None:
         """Write what is queued, then end the thread."""
         with self._wake:
@@ -116,7 +124,8 @@ class LogWriter:
                     return
                 group = self._take()
             if time.monotonic() >= self._next_clock_s:
-                self._next_clock_s = time.monotonic() + self._clock_interval_s
+                self._last_clock_s = time.monotonic()
+                self._next_clock_s = self._last_clock_s + self._clock_interval_s
                 group.append((*_encoded(Clock(actor=self._actor)), None))
             if group:
                 self._append(group, gap=time.time() - (self._last_append_s or 0) > self._gap_s)

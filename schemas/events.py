@@ -19,7 +19,10 @@ import zstandard
 from schemas.broker import DataVersion, Int, Long, QueueRow, TopicQueueMappingInfo
 from schemas.errors import EventDecodeError
 
-FORMAT_VERSION: Final = 1
+URGENT: Final = b"\x01"
+"""First byte of a payload: somebody may be waiting for what it changes."""
+PATIENT: Final = b"\x02"
+"""First byte of a payload: it can be folded with the next urgent one, which a CLOCK is at the latest."""
 """First byte of every payload. A reader that meets a higher one must not guess."""
 
 MAX_EVENT_BYTES: Final = 512 * 1024 * 1024
@@ -213,8 +216,9 @@ class EventEncoder:
         self._compressor = zstandard.ZstdCompressor(level=1)
 
     def encode(self, event: AnyEvent) -> bytes:
-        """Event to log payload: format byte 1, then a zstd frame of JSON."""
-        return b"\x01" + self._compressor.compress(_encoder.encode(event))
+        """Event to log payload: a byte that says how soon it is to be folded, then a zstd frame of JSON."""
+        start = PATIENT if isinstance(event, BrokerHeartbeat) else URGENT
+        return start + self._compressor.compress(_encoder.encode(event))
 
 
 def encode(event: AnyEvent) -> bytes:
@@ -231,10 +235,8 @@ def decode(payload: bytes) -> AnyEvent:
     """
     if not payload:
         raise EventDecodeError(reason="empty payload")
-    if payload[0] != FORMAT_VERSION:
-        raise EventDecodeError(
-            reason=f"payload format {payload[0]}; this routelake reads up to {FORMAT_VERSION}. Upgrade the fold first."
-        )
+    if payload[:1] not in (URGENT, PATIENT):
+        raise EventDecodeError(reason=f"payload format {payload[0]} is unknown here. Upgrade the fold first.")
     try:
         size = zstandard.frame_content_size(payload[1:])
         if size < 0 or size > MAX_EVENT_BYTES:

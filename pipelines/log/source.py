@@ -12,6 +12,9 @@ payload    binary     the event; null likewise
 Kafka is read by Spark's own connector. SQLite is read by a Python data source: one long-lived Python process finds out
 where the next micro-batch ends, and a Python worker turns the batch's rows into Arrow.
 
+Heartbeats are not worth a micro-batch of their own: SQLite's wait for the next record that may change something, which
+the next CLOCK is at the latest. Spark's Kafka connector knows no such thing.
+
 A log that is not the one the stream began with, or that lacks records the stream has not read, stops the query with a
 message: a gap that nobody sees would leave brokers in the tables for ever.
 """
@@ -40,6 +43,7 @@ from pipelines.log.base import LogRecord, open_log, sqlite_path
 from pipelines.log.sqlite import connect_reader, read_records, sqlite_errors
 from pipelines.log.tail import SqliteTail, missing_records
 from schemas.errors import SetupError
+from schemas.events import PATIENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -221,7 +225,8 @@ class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             end = tail.next_offset()
         else:
             max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
-            end = tail.bounded_end(start, max_records, self._source.max_bytes)
+            patient = PATIENT if self._stop_at is None else b""
+            end = tail.bounded_end(start, max_records, self._source.max_bytes, patient)
         return end if self._stop_at is None else max(start, min(end, self._stop_at))
 
 

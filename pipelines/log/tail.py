@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,17 @@ from pipelines.log.sqlite import connect_reader, file_identity, read_log_id, sql
 from schemas.errors import SetupError
 
 _ADVICE: Final = "Restore the log from a backup, or start over with a new data directory."
+
+
+@dataclass(slots=True)
+class _Scan:
+    """How far a batch was looked at that is not taken yet: it goes on from there, however often it is asked for."""
+
+    asked: tuple[int, int, int, bytes]
+    end: int
+    bytes: int = 0
+    records: int = 0
+    urgent: bool = False
 
 
 class SqliteTail:
@@ -28,6 +40,7 @@ class SqliteTail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._scan: _Scan | None = None
         self._open()
 
     def check_identity(self, log_id: str | None) -> None:
@@ -77,21 +90,35 @@ class SqliteTail:
             (last,) = self._reader.execute("SELECT max(offset) FROM event").fetchone()
             return (last or 0) + 1
 
-    def bounded_end(self, start_offset: int, max_records: int, max_bytes: int) -> int:
-        """The offset after a batch from ``start_offset`` that keeps both bounds; a larger record comes alone."""
+    def bounded_end(self, start_offset: int, max_records: int, max_bytes: int, patient: bytes = b"") -> int:
+        """The offset after a batch from ``start_offset`` that keeps both bounds; a larger record comes alone.
+
+        Args:
+            start_offset: Of the first record.
+            max_records: Bound on the records.
+            max_bytes: Bound on their payloads.
+            patient: How the payload of a record begins that can wait: while there are only such, and room for more,
+                the batch is empty.
+        """
+        asked = (start_offset, max_records, max_bytes, patient)
+        if self._scan is None or self._scan.asked != asked:
+            self._scan = _Scan(asked, start_offset, urgent=not patient)
+        scan = self._scan
         cursor = self._reader.execute(
-            # The length is in the record's header: SQLite does not read the payload for it.
-            "SELECT offset, length(payload) FROM event WHERE offset >= ? ORDER BY offset LIMIT ?",
-            (start_offset, max_records),
+            "SELECT offset, length(payload), substr(payload, 1, ?) FROM event"
+            " WHERE offset >= ? ORDER BY offset LIMIT ?",
+            (len(patient), scan.end, max_records - scan.records),
         )
-        end, total_bytes = start_offset, 0
         with sqlite_errors(self._path, "read"), closing(cursor):
-            for offset, size in cursor:
-                total_bytes += size
-                if end > start_offset and total_bytes > max_bytes:
-                    break
-                end = offset + 1
-        return end
+            for offset, size, begins in cursor:
+                scan.bytes += size
+                if scan.records and scan.bytes > max_bytes:
+                    self._scan = None
+                    return scan.end
+                scan.end = offset + 1
+                scan.records += 1
+                scan.urgent = scan.urgent or begins != patient
+        return scan.end if scan.urgent or scan.records >= max_records else start_offset
 
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:
         """Wait until somebody has written to the log.
@@ -124,6 +151,7 @@ class SqliteTail:
             self._reader = connect_reader(self._path)
             self.log_id = read_log_id(self._reader)
             self._seen_version = -1
+            self._scan = None
 
 
 def missing_records(path: Path, first: int, end: int) -> SetupError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -102,6 +103,22 @@ def test_the_clock_ticks_whoever_talks(log: Log) -> None:
     wait_until(lambda: sum(isinstance(event, Clock) for event in log.events()) >= 6, 10, "ticks in silence", 0.002)
     writer.stop()
     assert sum(isinstance(event, PutKvConfig) for event in log.events()) == number
+
+
+def test_who_waits_gets_a_clock_and_many_get_few(log: Log) -> None:
+    writer = start(log)
+
+    def clocks() -> int:
+        return sum(isinstance(event, Clock) for event in log.events())
+
+    writer.nudge()
+    wait_until(lambda: clocks() == 1, 10, "a tick", 0.002)
+    began = time.monotonic()
+    while clocks() < 3:
+        writer.nudge()
+        time.sleep(0.001)
+    assert time.monotonic() - began > 0.3
+    writer.stop()
 
 
 def test_a_long_pause_is_a_resume(log: Log) -> None:

@@ -36,12 +36,21 @@ def test_every_kind_is_there() -> None:
     assert kinds == set(get_args(events.AnyEvent))
 
 
+def test_only_heartbeats_can_wait() -> None:
+    for line in LINES:
+        event = events.decode(payload(line))
+        patient = isinstance(event, events.BrokerHeartbeat)
+        assert events.encode(event)[:1] == (events.PATIENT if patient else events.URGENT)
+
+
 def test_a_field_of_a_later_release_is_passed_over() -> None:
     line = b'{"command":"CLOCK","actor":{"gateway":"g","via":"routelake"},"later":1}'
     assert isinstance(events.decode(payload(line)), events.Clock)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x02", b"\x01", b"\x01torn", payload(b"{}"), payload(b'{"command":"NONE"}')])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x02", b"\x03", b"\x01", b"\x01torn", payload(b"{}"), payload(b'{"command":"NONE"}')]
+)
 def test_what_is_none_is_named(data: bytes) -> None:
     with pytest.raises(EventDecodeError):
         events.decode(data)

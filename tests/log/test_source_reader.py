@@ -17,6 +17,7 @@ from pipelines.log import source
 from pipelines.log.source import OffsetRange, SourceOffset, SqliteLogSource, SqliteLogStreamReader
 from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError, UnavailableError
+from schemas.events import PATIENT, URGENT
 
 MakeReader = Callable[..., SqliteLogStreamReader]
 
@@ -71,6 +72,35 @@ def test_batches_keep_the_bound_on_records(log: SqliteLog, reader: MakeReader) -
 def test_batches_keep_the_bound_on_bytes_but_a_large_record_comes_alone(log: SqliteLog, reader: MakeReader) -> None:
     log.append([("k", bytes(size)) for size in (10, 10, 10, 100, 1, 29, 1)])
     assert batches(reader(max_bytes=30)) == [[1, 2, 3], [4], [5, 6], [7]]
+
+
+def test_what_can_wait_goes_with_the_next_that_cannot(log: SqliteLog, reader: MakeReader) -> None:
+    beat, change = ("b:b", PATIENT + b"x"), ("b:b", URGENT + b"x")
+    one = reader()
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    for _ in range(3):
+        log.append([beat] * 2)
+        assert one.latestOffset(start, limit) == start
+    log.append([beat, change, beat])
+    taken = one.latestOffset(start, limit)
+    assert taken["offset"] == 10
+    log.append([beat])
+    assert one.latestOffset(taken, limit) == taken
+    assert one.latestOffset(start, limit)["offset"] == 11, "asked again for an older batch, as after a restart"
+    log.append([change])
+    assert one.latestOffset(taken, limit)["offset"] == 12
+
+
+def test_what_can_wait_does_not_wait_for_ever(log: SqliteLog, reader: MakeReader) -> None:
+    """A batch that is full is taken, and so is all there is when nothing more is to come."""
+    log.append([("b:b", PATIENT + bytes(9))] * 10)
+    assert batches(reader(max_records=4)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert batches(reader(max_bytes=45)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    last = reader()
+    last.prepareForTriggerAvailableNow()
+    assert batches(last) == [list(range(1, 11))]
+    everything = reader()
+    assert everything.latestOffset(everything.initialOffset(), ReadAllAvailable())["offset"] == 11
 
 
 def test_a_batch_of_everything_ignores_the_bounds(log: SqliteLog, reader: MakeReader) -> None:

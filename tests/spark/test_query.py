@@ -131,6 +131,18 @@ def test_a_silent_broker_expires_by_timer_while_others_talk(stage: Stage) -> Non
     tables_are_right(stage.lake_dir, stage.records())
 
 
+def test_heartbeats_are_folded_with_the_next_change(stage: Stage) -> None:
+    stage.start()
+    stage.wait(stage.append(make.register()))
+    assert stage.query is not None
+    for _ in range(5):
+        stage.append(make.heartbeat())
+        stage.query.query.processAllAvailable()
+    assert stage.query.writer.log_offset == 1
+    stage.wait(stage.append(make.clock()))
+    tables_are_right(stage.lake_dir, stage.records())
+
+
 def test_equal_event_times_are_not_late(stage: Stage) -> None:
     """After a clock that stepped back, the log stamps the same time for a long while."""
     stage.start()
