@@ -108,6 +108,7 @@ class Duel:
             for step in steps:
                 self._step(step)
                 self.steps_compared += 1
+            self._check_pace()
             self.audit()
         finally:
             self.clean()
