@@ -2,9 +2,6 @@
 
 ``--deep`` runs the tests marked ``deep`` too, and lets Hypothesis look further and at random; without it every run draws
 the same examples, so that a failure on a branch is that branch's.
-
-With pytest-xdist all tests that start a JVM go to one worker, one after the other: two at a time would be too much for a
-small machine. The other files go wherever there is room, each as a whole.
 """
 
 from __future__ import annotations
@@ -32,8 +29,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("jvm" if "jvm" in item.keywords else item.path.name))
     if config.getoption("--deep"):
         return
     skip = pytest.mark.skip(reason="takes long: run with --deep")
