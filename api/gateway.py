@@ -29,12 +29,12 @@ from api.log_writer import LogWriter
 from api.settings.gateway import GatewaySettings, with_stored
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
-from api.view.reflected import is_known, reflected
+from api.view.reflected import reflected
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
 from pipelines.log.base import Appended, EventLog
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
-from schemas.events import AnyEvent, EventEncoder, RegisterBroker, UnregisterBroker, encode, routing_key
+from schemas.events import AnyEvent, EventEncoder, RegisterBroker, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -256,10 +256,7 @@ class Gateway:
 
     async def command(self, event: AnyEvent) -> Receipt:
         """An admin command, or an unregistration: answered when its outcome is visible."""
-        appended = await self.append(event)
-        if isinstance(event, UnregisterBroker) and not is_known(self._view, event):
-            return Receipt(appended.offset, appended.event_time_ms, visible=True)
-        return await self._visible(appended, None)
+        return await self._visible(await self.append(event), None)
 
     async def heartbeat(self, event: AnyEvent) -> Receipt:
         """An event without an outcome of its own: answered when durable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.view.snapshot import RouteView
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
-from schemas.events import RegisterBroker, UnregisterBroker
+from schemas.events import RegisterBroker
 
 
 def reflected(view: RouteView, event: RegisterBroker) -> bool:
@@ -40,11 +40,3 @@ def reflected(view: RouteView, event: RegisterBroker) -> bool:
         event.enable_acting_master is not None and event.broker_id == min(row.broker_addrs)
     )
     return not brings_topics or live.topic_config_digest == event.topic_config_digest
-
-
-def is_known(view: RouteView, event: UnregisterBroker) -> bool:
-    """Whether an unregistration may change anything that a view shows."""
-    if view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None:
-        return True
-    group = view.groups.get(event.broker_name)
-    return group is not None and (not group.row.broker_addrs or event.broker_addr in group.row.broker_addrs.values())

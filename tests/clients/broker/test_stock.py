@@ -310,9 +310,12 @@ def without_comma(line: bytes) -> bytes:
 def test_a_fleet_at_a_stock_namesrv(namesrv: StockNameServer) -> None:
     command = [sys.executable, "-m", "clients.cli", "fleet", "-n", namesrv.address, "--brokers=30", "--topics=500"]
     more = ["--heartbeat-period-s=1", "--changes-per-s=20", "--duration-s=600", "--vanish"]
-    with subprocess.Popen([*command, *more], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, *more], cwd=ROOT, stdout=pipe, stderr=pipe, text=True) as process:
         try:
-            wait_until(lambda: len(route(namesrv.address, "topic-00499")) == 30, 30, "the fleet at the NameServer")
+            assert process.stderr is not None
+            assert any("30/30 brokers registered" in line for line in process.stderr)
+            assert len(route(namesrv.address, "topic-00499")) == 30
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=30)
             assert process.returncode == 0
