@@ -30,9 +30,10 @@ Done = Callable[[Appended | RoutelakeError], None]
 Entry = tuple[str, bytes, Done | None]
 
 MAX_GROUP_EVENTS: Final = 2_000
+MAX_GROUP_BYTES: Final = 32 * 1024 * 1024
+
 _NUDGE_S: Final = 0.2
 """Between CLOCK events that somebody asked for, however many ask."""
-MAX_GROUP_BYTES: Final = 32 * 1024 * 1024
 
 
 class LogWriter:
@@ -51,8 +52,8 @@ class LogWriter:
         event_log: EventLog,
         gateway_id: str,
         *,
-        clock_interval_s: float = 5.0,
-        gap_s: float = 10.0,
+        clock_interval_s: float,
+        gap_s: float,
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log = event_log

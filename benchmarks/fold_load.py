@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.lake import Group, topic_name, void
-from pipelines.batch import Batch, Record, ShardFold, TopicStore
+from pipelines.batch import Batch, Record, ShardFold
 from pipelines.fold.codec import Shard
+from pipelines.shard_topics import TopicStore
 from pipelines.tables.writer import LakeWriter
 from schemas.events import decode, encode, routing_key
 

@@ -318,6 +318,3 @@ class Batch:
         yield from self.changes
         if self.outcomes:
             yield command_rows(self.outcomes)
-
-
-__all__ = ["Batch", "Cut", "Record", "ShardFold", "TopicStore"]

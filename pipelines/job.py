@@ -43,7 +43,7 @@ from schemas.tables import ROUTE_COMMIT_TABLE
 log = structlog.get_logger("routelake.fold")
 
 CHECKPOINT_FORMAT = 2
-"""2: topics are compressed; those of format 1 are read as well."""
+"""Of the state. One written by an older routelake is put away: the state comes back from the tables."""
 STATUS_FILE = "fold-status.json"
 """In the lake folder: how far the fold is, for readiness checks. Not part of the lake."""
 
@@ -114,21 +114,16 @@ class FoldQuery:
                     f"the checkpoint has {found['shards']} shards, not {settings.shards}. To change the number, stop "
                     f"the fold and delete {settings.checkpoint_dir}: the state comes back from the tables."
                 )
-            self._mark_checkpoint(marker)
-            return Seed(RouteState(), 0, 0)
+            if found["format"] == CHECKPOINT_FORMAT:
+                return Seed(RouteState(), 0, 0)
         shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
         rewind(settings.lake_dir, tables)
         seed = read_seed(settings.lake_dir, self._log)
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-        self._mark_checkpoint(marker)
+        written = {"format": CHECKPOINT_FORMAT, "shards": settings.shards}
+        marker.write_text(json.dumps(written), encoding="utf-8")
         log.info("new checkpoint", epoch=seed.epoch, from_offset=seed.next_offset, groups=len(seed.state.groups))
         return seed
-
-    def _mark_checkpoint(self, marker: Path) -> None:
-        found = {"format": CHECKPOINT_FORMAT, "shards": self._settings.shards}
-        temporary = marker.with_suffix(".tmp")
-        temporary.write_text(json.dumps(found), encoding="utf-8")
-        temporary.replace(marker)
 
     def _start(self, spark: SparkSession, seed: Seed) -> StreamingQuery:
         settings = self._settings

@@ -15,8 +15,9 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from pipelines.batch import Record, ShardFold, TopicStore
+from pipelines.batch import Record, ShardFold
 from pipelines.fold.codec import Shard, decode_shard, encode_shard
+from pipelines.shard_topics import TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"

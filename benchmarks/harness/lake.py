@@ -12,10 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipelines.batch import Batch, Record, ShardFold, TopicStore
+from pipelines.batch import Batch, Record, ShardFold
 from pipelines.fold.codec import Shard, decode_shard
 from pipelines.fold.state import RouteState
 from pipelines.log.sqlite import SqliteLog
+from pipelines.shard_topics import TopicStore
 from pipelines.shards import SHARD_KEYS, seed_rows
 from pipelines.tables.maintenance import SWEEP_INTERVAL_S, Maintenance
 from pipelines.tables.writer import LakeWriter

@@ -105,7 +105,5 @@ def encode_topics(rows: TopicRows) -> bytes:
 
 def decode_topics(data: bytes) -> Mapping[str, QueueRow]:
     """Inverse of `encode_topics`; equal rows share one QueueRow."""
-    if data.startswith(zstandard.FRAME_HEADER):  # checkpoints of format 1 have none
-        data = zstandard.ZstdDecompressor().decompress(data)
-    packed = _topics_decoder.decode(data)
+    packed = _topics_decoder.decode(zstandard.ZstdDecompressor().decompress(data))
     return dict(zip(packed.topics, map(packed.rows.__getitem__, packed.row_index), strict=True))

@@ -24,10 +24,11 @@ from api.view.answers import RouteAnswers
 from api.view.columns import GONE
 from api.view.loader import changes_from
 from api.view.rows import EPOCH_START, Cut, Outcome
-from pipelines.batch import Batch, Record, ShardFold, TopicStore
+from pipelines.batch import Batch, Record, ShardFold
 from pipelines.fold.codec import Shard
 from pipelines.log.base import Appended
 from pipelines.log.memory import MemoryLog
+from pipelines.shard_topics import TopicStore
 from pipelines.tables.arrow import DELETE, OP
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError

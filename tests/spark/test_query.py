@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.log.base import LogRecord
+from schemas.errors import SetupError
 from schemas.events import encode, routing_key
 from tests.fold import events as make
 from tests.fold.expected import Expected
@@ -74,12 +76,32 @@ def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
     stage = stages("lazy", liveness_interval_s=3600.0)
     records = random_log(3, 160)
     for start in range(0, 160, 40):
-        shutil.rmtree(stage.checkpoint_dir, ignore_errors=True)
         stage.start()
         stage.wait(stage.write(records[start : start + 40]))
         stage.stop()
         tables_are_right(stage.lake_dir, stage.records())
+        lose_checkpoint(stage, by_format=start == 40)
     assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
+
+
+def lose_checkpoint(stage: Stage, *, by_format: bool) -> None:
+    """Delete it, or let it be an older routelake's, whose state cannot be read."""
+    if not by_format:
+        shutil.rmtree(stage.checkpoint_dir)
+        return
+    marker = stage.checkpoint_dir / "routelake.json"
+    written = json.loads(marker.read_text())
+    marker.write_text(json.dumps({**written, "format": written["format"] - 1}))
+
+
+def test_a_checkpoint_of_a_newer_routelake_is_refused(stage: Stage) -> None:
+    stage.start()
+    stage.wait(stage.write(random_log(5, 10)))
+    stage.stop()
+    marker = stage.checkpoint_dir / "routelake.json"
+    marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": 99}))
+    with pytest.raises(SetupError, match="newer routelake"):
+        stage.start()
 
 
 def test_the_number_of_shards_can_be_changed_with_the_checkpoint(stages: Callable[..., Stage]) -> None:

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipelines.batch import Batch, Record, ShardFold, TopicStore
+from pipelines.batch import Batch, Record, ShardFold
 from pipelines.fold.codec import Shard, decode_shard
 from pipelines.log.base import EventLog
+from pipelines.shard_topics import TopicStore
 from pipelines.shards import SHARD_KEYS, seed_rows
 from pipelines.tables.ddl import open_lake
 from pipelines.tables.seed import read_seed
