@@ -2,8 +2,8 @@
 
 How a request travels::
 
-    data_received -> frames -> 105: handler.fast_route, answered in the same turn, all answers in one write
-                            -> else: handler.handle in a task of its own, answered when it is done
+    receive -> frames -> 105: handler.fast_route, answered in the same turn, all answers in one write
+                      -> else: handler.handle in a task of its own, answered when it is done
 
 What a peer can do and what stops it:
 
@@ -95,7 +95,7 @@ class Handler(Protocol):
         """A connection is gone, whoever ended it; `close_reason` says why."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection, as handlers see it.
 
     Attributes:
@@ -122,6 +122,7 @@ class Connection(asyncio.Protocol):
         self._unfinished_bytes = 0
         self._reading = True
         self._writing = True
+        self._takes_turns = False
         self._last_read = self._frame_since = self._not_writing_since = self._closing_since = server.now
 
     @property
@@ -160,7 +161,7 @@ class Connection(asyncio.Protocol):
                 self.close_reason = reason
             self._transport.abort()
 
-    # --- asyncio.Protocol ---
+    # --- asyncio.BufferedProtocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count it in, or refuse it."""
@@ -186,7 +187,15 @@ class Connection(asyncio.Protocol):
         self._server.release(self)
         self._server.guard(self._handler.on_close, self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the socket's next bytes go: little room, unless they belong to a large frame whose turn it is."""
+        return self._server.inbox if self._takes_turns else self._server.small_inbox
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """They are there."""
+        self.receive(bytes(self._server.inbox[:nbytes]))
+
+    def receive(self, data: bytes) -> None:
         """Take bytes, answer what they complete."""
         if self.close_reason is not None:
             return
@@ -206,14 +215,9 @@ class Connection(asyncio.Protocol):
             self._refuse(incoming.error)
         elif incoming.buffered_bytes or self._unfinished_bytes:
             self._note_unfinished(incoming.buffered_bytes, len(data))
-            if (
-                self._unfinished_bytes >= LARGE_BYTES
-                and self._reading
-                and self._transport is not None
-                and not self.closed
-            ):
-                self._transport.pause_reading()
-                self._server.turns.wait(self._my_turn)
+        self._takes_turns = incoming.buffered_bytes > 0 and incoming.needed_bytes >= LARGE_BYTES
+        if self._takes_turns:
+            self._wait_turn()
 
     def pause_writing(self) -> None:
         """The peer does not read: stop answering, hence stop reading."""

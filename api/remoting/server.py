@@ -18,7 +18,7 @@ from api.remoting.answers import failure
 from api.remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
 from api.remoting.frame import RemotingCommand
 from api.remoting.route_query import RouteQueryCache
-from api.remoting.turns import Turns
+from api.remoting.turns import PIECE_BYTES, SMALL_PIECE_BYTES, Turns
 from schemas.errors import RoutelakeError, SetupError
 
 __all__ = ["Connection", "Handler", "RemotingServer", "RemotingSettings"]
@@ -38,6 +38,8 @@ class RemotingServer:
         failed: Requests whose handling raised something unexpected, so far.
         unfinished_bytes: Held of frames that have begun but not ended.
         turns: Of the connections in the middle of a large frame.
+        inbox: What was read last, from whichever connection.
+        small_inbox: Its beginning.
         now: The event loop's time at the last tick.
     """
 
@@ -55,6 +57,8 @@ class RemotingServer:
         self.accepted = self.rejected = self.refused = self.failed = 0
         self.unfinished_bytes = 0
         self.turns = Turns()
+        self.inbox = memoryview(bytearray(PIECE_BYTES))
+        self.small_inbox = self.inbox[:SMALL_PIECE_BYTES]
         self.now = 0.0
         self.is_closing = False
         self._run_id = secrets.token_hex(6)
