@@ -33,7 +33,6 @@ from tests.histories import (
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.namesrv import NameServerModel
-from tests.model.route_tables import BrokerAddrInfo
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response, canonical
 
@@ -197,11 +196,11 @@ class Duel:
         client = self._channels.get(channel)
         if client is None or self.model.close_is_unspecified(client):
             return
-        bound = self._groups_bound_to(client)
+        before = self._groups()
         del self._channels[channel]
         client.close()
         self.model.close_channel(client, self._now_ms())
-        self._await_groups(bound)
+        self._await_groups(before)
 
     def _advance(self, ms: int) -> None:
         """Let real time pass, so that the server's own scan finds the silent brokers."""
@@ -209,18 +208,13 @@ class Duel:
             return
         time.sleep(ms / 1000)
         now_ms = self._now_ms()
-        bound = [
-            name
-            for addr_info, live in self.model.tables.broker_live_table.items()
-            if live.last_update_timestamp + live.heartbeat_timeout_millis < now_ms
-            for name in self._groups_bound_to(live.channel, addr_info)
-        ]
+        before = self._groups()
         closed = self.model.tables.scan_not_active_broker(now_ms)
         for client in closed:
             self.model.close_channel(client, now_ms)
         for name in [name for name, client in self._channels.items() if client in closed]:
             self._channels.pop(name).close()
-        self._await_groups(bound)
+        self._await_groups(before)
 
     def _check_pace(self) -> None:
         """Refuse to go on when a broker may have expired unnoticed."""
@@ -231,17 +225,14 @@ class Duel:
                 if left_ms < min(500, live.heartbeat_timeout_millis / 2):
                     raise TooSlow
 
-    def _groups_bound_to(self, client: object, only: BrokerAddrInfo | None = None) -> list[str]:
-        """Names of the broker groups that lose an address when this connection does."""
-        return [
-            group.broker_name
-            for addr_info, live in self.model.tables.broker_live_table.items()
-            if live.channel is client and only in (None, addr_info)
-            for group, _ in self.model.tables.groups_of(addr_info)
-        ]
+    def _groups(self) -> dict[str, dict[int, str | None]]:
+        """The members of every broker group, as the model has them."""
+        return {name: dict(data.broker_addrs) for name, data in self.model.tables.broker_addr_table.items()}
 
-    def _await_groups(self, names: list[str]) -> None:
-        """Wait until the server shows these groups as the model does."""
+    def _await_groups(self, before: dict[str, dict[int, str | None]]) -> None:
+        """Wait until the server shows every group that lost a member since as the model does."""
+        after = self._groups()
+        names = [name for name, members in before.items() if after.get(name) != members]
         deadline = time.monotonic() + self._settle_timeout_s
         for name in names:
             request = Request(codes.GET_BROKER_MEMBER_GROUP, {"brokerName": name, "clusterName": "any"})
