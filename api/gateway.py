@@ -41,6 +41,10 @@ log = structlog.get_logger("routelake.gateway")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+ACCEPTED: Final = "accepted"
+APPLIED: Final = "applied"
+UNCHANGED: Final = "unchanged"
+
 FOLD_STATUS_FILE: Final = "fold-status.json"
 _OUTCOMES_KEPT: Final = 20_000
 _REGISTERED_KEPT: Final = 100_000
@@ -55,14 +59,26 @@ class Receipt:
     """What became of a write.
 
     ``offset`` is its log offset, the token a read can wait for. ``visible`` tells whether this gateway's view holds
-    its effect; False after the bounded wait means durable, not yet folded. ``outcome`` is the fold's verdict on admin
-    commands and refusals, when visible.
+    its effect; False after the bounded wait means durable, not yet folded. ``outcome`` is the fold's word on admin
+    commands and refusals, when visible. ``unchanged``: a registration that said what the view showed before.
     """
 
     offset: int
     event_time_ms: int
     visible: bool
     outcome: Outcome | None = None
+    unchanged: bool = False
+
+    def verdict(self, otherwise: str | None = None) -> str:
+        """What became of the write: the fold's word; if it is visible without one, ``otherwise``; else accepted.
+
+        Without ``otherwise`` that is applied, or unchanged.
+        """
+        if not self.visible:
+            return ACCEPTED
+        if self.outcome is not None:
+            return self.outcome.outcome
+        return otherwise or (UNCHANGED if self.unchanged else APPLIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +245,7 @@ class Gateway:
         if reflected(self._view, event):
             slim = msgspec.structs.replace(event, topic_config_table=None) if repeated else event
             appended = await self.append(slim)
-            return Receipt(appended.offset, appended.event_time_ms, visible=True)
+            return Receipt(appended.offset, appended.event_time_ms, visible=True, unchanged=True)
         appended = await self.append(event)
         # Another gateway may have brought the same registration: then no epoch of our own need come.
         return await self._visible(appended, lambda view: reflected(view, event))
@@ -252,7 +268,7 @@ class Gateway:
         if self._registered.get(broker) != event.topic_config_digest or not reflected(self._view, event):
             return None
         appended = await self.append_encoded(key, payload)
-        return Receipt(appended.offset, appended.event_time_ms, visible=True)
+        return Receipt(appended.offset, appended.event_time_ms, visible=True, unchanged=True)
 
     async def command(self, event: AnyEvent) -> Receipt:
         """An admin command, or an unregistration: answered when its outcome is visible."""

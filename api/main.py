@@ -12,7 +12,9 @@ import uvloop
 from api.gateway import Gateway, GatewaySettings
 from api.http.app import create_app
 from api.http.server import serve_http
+from api.metrics import Metrics
 from api.remoting.handlers import NameServerHandler
+from api.remoting.metering import RemotingMeter
 from api.remoting.server import RemotingServer, RemotingSettings
 from api.view.answers import RouteAnswers
 from api.view.history import History
@@ -67,11 +69,13 @@ async def _run(
         await gateway.start()
         _calm_collector()
         answers = RouteAnswers()
-        handler = NameServerHandler(gateway, answers)
+        metrics = Metrics()
+        handler = NameServerHandler(gateway, answers, metrics)
         server = RemotingServer(handler, bounds)
+        RemotingMeter(server, metrics)
         try:
             await server.start(*remoting)
-            app = create_app(gateway, History(str(settings.lake_dir)), answers=answers)
+            app = create_app(gateway, History(str(settings.lake_dir)), answers=answers, metrics=metrics)
 
             def bound(_port: int) -> None:
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)

@@ -92,7 +92,7 @@ class RouteMeter(Collector):
         for bound, count in zip((*map(str, _FAST_BUCKETS), "+Inf"), self._counts, strict=True):
             total += count
             buckets.append((bound, float(total)))
-        name, text = "rocketmq_namesrv_route_request_latency", "Time to answer a route query, seconds."
+        name, text = "rocketmq_namesrv_route_request_latency", "Time to answer a route query over HTTP, seconds."
         yield HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
 
 
@@ -102,7 +102,7 @@ class Metrics:
     Attributes:
         requests: By door (http, remoting), request and response code. For remoting the request is the RequestCode's
             name; for HTTP the operation's. Codes are RocketMQ's.
-        route_latency: Of every answered route query, whatever the door.
+        route_latency: Of every answered route query over HTTP.
         route_errors: Route queries answered with an error, by response code.
         registration_bytes: Size of registration bodies.
         registrations: Registrations by outcome.
@@ -114,6 +114,7 @@ class Metrics:
     def __init__(self) -> None:
         """Nothing counted yet; gauges come with `observe`."""
         self.registry = CollectorRegistry()
+        self._bring: list[Callable[[], None]] = []
         self.route_latency = RouteMeter()
         self.registry.register(self.route_latency)
         registry = self.registry
@@ -143,13 +144,18 @@ class Metrics:
         )
         self.security = Counter(
             "rocketmq_namesrv_security_events",
-            "Requests refused for protection: unauthorized, forbidden, too-large, request-timeout, system-busy.",
+            "Refused for protection. HTTP: unauthorized, forbidden, too-large, request-timeout, system-busy. "
+            "Remoting: protocol-error, too-many-connections.",
             ("reason",),
             registry=registry,
         )
         self.connections = Gauge(
             "rocketmq_namesrv_active_connections", "Open connections.", ("door",), registry=registry
         )
+
+    def before_scrape(self, bring: Callable[[], None]) -> None:
+        """Call back before every scrape: whoever counts in plain numbers brings them then."""
+        self._bring.append(bring)
 
     def observe(self, gateway: Observed) -> None:
         """Add the gauges that look at a gateway. Once."""
@@ -195,6 +201,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """The exposition format."""
+        for bring in self._bring:
+            bring()
         return generate_latest(self.registry)
 
 

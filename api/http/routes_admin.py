@@ -8,14 +8,14 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api.gateway import Receipt
+from api.gateway import ACCEPTED, Receipt
 from api.http.describe import write
 from api.http.door import door_of
 from api.http.reads import check_once
 from api.http.routes_brokers import RECEIPT_EXAMPLE
 from api.http.routes_topics import Cluster, TopicPath, checked_name
 from api.http.shapes import AddShape, ReceiptShape, WipeShape
-from api.http.writes import ACCEPTED, receipt_answer, verdict
+from api.http.writes import receipt_answer
 from api.names import broker_name_problem, topic_problem
 from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
 
@@ -50,7 +50,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     if topic not in door.gateway.view.topics:  # whatever the wire let in can be deleted
         checked_name(topic_problem(topic), "topic")
     receipt = await door.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
-    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
+    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED))
 
 
 @router.post(
@@ -69,7 +69,7 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     _check_broker(request, broker_name)
     receipt = await door.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "wipeTopicCount")
-    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED), wipeTopicCount=count)
+    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED), wipeTopicCount=count)
 
 
 @router.post(
@@ -88,7 +88,7 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     _check_broker(request, broker_name)
     receipt = await door.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "addTopicCount")
-    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED), addTopicCount=count)
+    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED), addTopicCount=count)
 
 
 def _check_broker(request: Request, broker_name: str) -> None:

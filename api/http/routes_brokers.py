@@ -7,13 +7,13 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.gateway import reflected
+from api.gateway import UNCHANGED
 from api.http.describe import BODY_PROBLEMS, body, write
 from api.http.door import Door, door_of
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
 from api.http.problems import REFUSED
 from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
-from api.http.writes import APPLIED, UNCHANGED, read_body, receipt_answer, verdict
+from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
 from schemas.kv import ORDER_TOPIC_CONFIG
 
@@ -96,9 +96,8 @@ async def register(request: Request) -> Response:
     limit = door.settings.max_body_bytes
     event, size = await read_body(request, door, RegisterBrokerBody, convert, max_bytes=limit)
     door.metrics.registration_bytes.observe(size)
-    known = reflected(gateway.view, event)
     receipt = await gateway.register(event)
-    outcome = verdict(receipt, UNCHANGED if known else APPLIED)
+    outcome = receipt.verdict()
     door.metrics.registrations.labels("http", outcome).inc()
     result = gateway.view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
     return receipt_answer(
@@ -134,7 +133,7 @@ async def heartbeat(request: Request) -> Response:
     event, _ = await read_body(request, door, BrokerHeartbeatBody, lambda model: model.event(actor))
     known = door.gateway.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
     receipt = await door.gateway.heartbeat(event)
-    return receipt_answer(door, receipt, verdict(receipt, UNCHANGED), known=known)
+    return receipt_answer(door, receipt, receipt.verdict(UNCHANGED), known=known)
 
 
 @router.post(
@@ -153,4 +152,4 @@ async def unregister(request: Request) -> Response:
     actor = door.guard.writer(request)
     event, _ = await read_body(request, door, UnregisterBrokerBody, lambda model: model.event(actor))
     receipt = await door.gateway.command(event)
-    return receipt_answer(door, receipt, verdict(receipt, UNCHANGED))
+    return receipt_answer(door, receipt, receipt.verdict(UNCHANGED))

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from api.gateway import Receipt
+from api.gateway import ACCEPTED, Receipt
 from api.http.describe import BODY_PROBLEMS, body, read, write
 from api.http.door import Door, door_of
 from api.http.etag import NOTHING, read_headers
@@ -19,7 +19,7 @@ from api.http.reads import ReadQuery, answer, begin, now
 from api.http.routes_brokers import RECEIPT_EXAMPLE
 from api.http.routes_topics import IfNoneMatch, checked_name
 from api.http.shapes import KvShape, KvTableShape, ReceiptShape
-from api.http.writes import ACCEPTED, read_body, receipt_answer, verdict
+from api.http.writes import read_body, receipt_answer
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 
@@ -89,7 +89,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
         lambda model: PutKvConfig(actor=actor, namespace=namespace, key=key, value=model.value),
     )
     receipt = await _command(door, event)
-    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
+    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED))
 
 
 @router.delete(
@@ -107,7 +107,7 @@ async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Respons
         checked_name(_namespace_problem(namespace), "namespace")
         checked_name(_name_problem(key), "key")
     receipt = await _command(door, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
-    return receipt_answer(door, receipt, verdict(receipt, ACCEPTED))
+    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED))
 
 
 async def _command(door: Door, event: PutKvConfig | DeleteKvConfig) -> Receipt:

@@ -19,9 +19,6 @@ from api.http.problems import REFUSED, Problem, rfc3339_ms
 from api.http.validation import decode
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
 
-ACCEPTED: Final = "accepted"
-APPLIED: Final = "applied"
-UNCHANGED: Final = "unchanged"
 REJECTED: Final = "rejected"
 
 _OFF_LOOP_BYTES: Final = 64 * 1024
@@ -56,20 +53,13 @@ async def read_body(
         return await asyncio.to_thread(lambda: convert(decode(data, model))), len(data)
 
 
-def verdict(receipt: Receipt, otherwise: str) -> str:
-    """What became of a write: the fold's word, else ``otherwise`` when visible, else accepted."""
-    if not receipt.visible:
-        return ACCEPTED
-    return otherwise if receipt.outcome is None else receipt.outcome.outcome
-
-
 def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -> Response:
     """200 when the effect is visible here, 202 when it is only durable.
 
     Args:
         door: The door.
         receipt: The gateway's.
-        outcome: See `verdict`.
+        outcome: See `Receipt.verdict`.
         more: Further members; None is left out.
 
     Raises:

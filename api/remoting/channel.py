@@ -239,6 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         high = self._settings.write_high_bytes
         as_json = self._answers_in_json
+        routes = self._server.routes
         out: list[bytes] = []
         size = 0
         for index, request in enumerate(received):
@@ -246,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
                 query, digits = request
                 template = self._route(query)
                 if template is not None:
+                    routes[template.code] += 1
                     if as_json:
                         out.append(template.starts.get(len(digits)) or template.start(len(digits)))
                         out.append(digits)
@@ -307,6 +309,7 @@ class Connection(asyncio.BufferedProtocol):
             self._in_flight -= 1
             self._in_flight_bytes -= size
         if reply is not None:
+            self._server.count(command.code, reply.code)
             self._answer(command, reply)
         if self._backlog or not self._reading:
             self._go_on()

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from api.gateway import Gateway, Receipt, follow_switches
+from api.metrics import Metrics
 from api.remoting import commands, config_commands
 from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from api.remoting.channel import Connection
@@ -37,6 +38,7 @@ from schemas.events import (
     AnyEvent,
     Channel,
     ChannelClosed,
+    DeleteKvConfig,
     PutKvConfig,
     RegisterBroker,
     RegisterTopic,
@@ -59,8 +61,9 @@ Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 class NameServerHandler:
     """Answers requests on behalf of one gateway. Lives on the gateway's event loop."""
 
-    def __init__(self, gateway: Gateway, answers: RouteAnswers | None = None) -> None:
+    def __init__(self, gateway: Gateway, answers: RouteAnswers | None = None, metrics: Metrics | None = None) -> None:
         self._gateway = gateway
+        self._metrics = metrics or Metrics()
         self._answers = answers or RouteAnswers()
         follow_switches(gateway, self._answers)
         self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
@@ -158,6 +161,7 @@ class NameServerHandler:
         event, receipt = await self._register(command, connection)
         if event is None or receipt is None:
             return response(ext_fields={})
+        self._metrics.registrations.labels("remoting", receipt.verdict()).inc()
         reason = receipt.outcome.reason if receipt.outcome is not None else None
         if reason == SINGLE_TOPIC_REFUSED:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
@@ -182,6 +186,7 @@ class NameServerHandler:
     async def _register(
         self, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker | None, Receipt | None]:
+        self._metrics.registration_bytes.observe(len(command.body))
         big = len(command.body) > BIG_BODY_BYTES
         body_digest = await self._gateway.aside(digest_of, command.body) if big else digest_of(command.body)
         actor, channel = self._actor(connection), self._channel(connection)
@@ -363,7 +368,10 @@ class NameServerHandler:
         """A write whose answer is a bare OK."""
         event = self._event(command, connection)
         if event is not None:
+            began = time.perf_counter()
             receipt: Receipt = await self._gateway.command(event)
+            if isinstance(event, PutKvConfig | DeleteKvConfig):
+                self._metrics.kv_latency.observe(time.perf_counter() - began)
             if isinstance(event, UnregisterBroker):
                 self._bound.get(connection.id, {}).pop((event.cluster_name, event.broker_name, event.broker_addr), None)
             log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)

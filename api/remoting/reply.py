@@ -75,13 +75,14 @@ class ReplyTemplate:
 
     Attributes:
         command: What it was made of. It must not change.
+        code: Its response code.
         starts: Number of digits to the start, for those that were needed so far (`start`).
         tail: What follows the digits.
         body: What follows the header.
         size: About how many bytes a reply has.
     """
 
-    __slots__ = ("_head", "_header_length", "body", "command", "size", "starts", "tail")
+    __slots__ = ("_head", "_header_length", "body", "code", "command", "size", "starts", "tail")
 
     def __init__(self, command: RemotingCommand) -> None:
         """Encode.
@@ -90,6 +91,7 @@ class ReplyTemplate:
             command: A response; its opaque does not matter.
         """
         self.command = command
+        self.code = int(command.code)
         self.body = command.body
         self._head, self.tail = json_header_around_opaque(command)
         self._header_length = len(self._head) + len(self.tail)

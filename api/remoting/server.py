@@ -11,19 +11,23 @@ import asyncio
 import errno
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from api.remoting.answers import failure
 from api.remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
 from api.remoting.frame import RemotingCommand
 from api.remoting.route_query import RouteQueryCache
 from api.remoting.turns import PIECE_BYTES, SMALL_PIECE_BYTES, Turns
+from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
 __all__ = ["Connection", "Handler", "RemotingServer", "RemotingSettings"]
 
 log = logging.getLogger("routelake.remoting")
+
+_REQUEST_CODES: Final = frozenset(map(int, RequestCode))
 
 
 class RemotingServer:
@@ -36,6 +40,8 @@ class RemotingServer:
         rejected: Connections over the limit so far.
         refused: Connections closed for what they sent, so far.
         failed: Requests whose handling raised something unexpected, so far.
+        routes: Route requests answered in the turn they came in, by response code, so far.
+        answered: The other requests answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
         unfinished_bytes: Held of frames that have begun but not ended.
         turns: Of the connections in the middle of a large frame.
         inbox: What was read last, from whichever connection.
@@ -55,6 +61,8 @@ class RemotingServer:
         self.connections: dict[str, Connection] = {}
         self.queries = RouteQueryCache()
         self.accepted = self.rejected = self.refused = self.failed = 0
+        self.routes: defaultdict[int, int] = defaultdict(int)
+        self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.unfinished_bytes = 0
         self.turns = Turns()
         self.inbox = memoryview(bytearray(PIECE_BYTES))
@@ -158,6 +166,10 @@ class RemotingServer:
             self.failed += 1
             log.error("request of %s failed", connection.peer, exc_info=error)
         return failure(error)
+
+    def count(self, request_code: int, response_code: int) -> None:
+        """Count an answer. Peers may invent any number of codes, and each would stay here for ever."""
+        self.answered[request_code if request_code in _REQUEST_CODES else -1, response_code] += 1
 
     def guard(self, callback: Callable[[Connection], None], connection: Connection) -> None:
         """Call back; what it raises must not take the connection down."""

@@ -18,7 +18,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from api.gateway import Gateway, GatewaySettings
+from api.metrics import Metrics
 from api.remoting.handlers import NameServerHandler
+from api.remoting.metering import RemotingMeter
 from api.remoting.server import RemotingServer, RemotingSettings
 from pipelines.log.memory import MemoryLog
 from tests.model import codes
@@ -28,7 +30,7 @@ from tests.support.minifold import MiniFold
 
 
 class LocalGateway:
-    """One gateway. `port` and `gateway` are there while it runs."""
+    """One gateway. `port`, `gateway` and `metrics` are there while it runs."""
 
     def __init__(self, log: MemoryLog, lake_dir: Path, bounds: RemotingSettings | None, **settings: Any) -> None:
         self._log, self._bounds = log, bounds
@@ -72,8 +74,10 @@ class LocalGateway:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self.gateway = Gateway(self._settings, self._log)
         await self.gateway.start()
-        handler = NameServerHandler(self.gateway)
+        self.metrics = Metrics()
+        handler = NameServerHandler(self.gateway, metrics=self.metrics)
         server = RemotingServer(handler, self._bounds)
+        RemotingMeter(server, self.metrics)
         await server.start("127.0.0.1", 0)
         self.port = server.port
         self._ready.set()

@@ -1,0 +1,51 @@
+"""What a remoting server has counted, brought into the metrics whenever they are scraped.
+
+The server counts in plain numbers that only the event loop writes: a Prometheus counter would cost a route request more
+than all that happens to it besides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from api.metrics import Metrics
+from api.remoting.server import RemotingServer
+from schemas.codes import RequestCode
+
+_ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
+_NAMES: Final = {int(code): code.name for code in RequestCode}
+
+
+class RemotingMeter:
+    """Tells one server's counts. Lives on its event loop."""
+
+    def __init__(self, server: RemotingServer, metrics: Metrics) -> None:
+        """From now on every scrape brings them."""
+        self._server = server
+        self._metrics = metrics
+        self._told: Counter[tuple[str, ...]] = Counter()
+        metrics.connections.labels("remoting").set_function(lambda: float(len(server.connections)))
+        metrics.before_scrape(self._bring)
+
+    def _bring(self) -> None:
+        server, metrics = self._server, self._metrics
+        for code, count in server.routes.items():
+            metrics.requests.labels("remoting", _ROUTE.name, str(code)).inc(self._more(count, _ROUTE.name, str(code)))
+            if code:
+                metrics.route_errors.labels(str(code)).inc(self._more(count, "route error", str(code)))
+        for (request, code), count in server.answered.items():
+            # No label may hold what a peer chooses.
+            name = _NAMES.get(request, "other")
+            metrics.requests.labels("remoting", name, str(code)).inc(self._more(count, str(request), str(code)))
+        for reason, count in (
+            ("protocol-error", server.refused),
+            ("too-many-connections", server.rejected),
+        ):
+            metrics.security.labels(reason).inc(self._more(count, reason))
+
+    def _more(self, count: int, *what: str) -> int:
+        """How many came since the last scrape."""
+        more = count - self._told[what]
+        self._told[what] = count
+        return more
