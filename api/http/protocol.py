@@ -101,7 +101,7 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._deadline is None:  # a request that came in one piece needs none
             if not self._in_head:
                 self._arm(self.limits.body_timeout_s + _GRACE_S)
-            elif self._head_bytes:
+            elif self._head_bytes or not self._between:  # or it began behind another request
                 self._arm(self.limits.header_timeout_s)
         # The application has not run yet: it lets the request become known, if it is of that kind.
         if quiet and self.cycle is not before and self._is_alone() and is_whole(data):
@@ -218,7 +218,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deadline = None
         if self.transport.is_closing():
             return
-        if self._in_head and not self._head_bytes:  # connected and said nothing
+        if self._in_head and self._between and not self._head_bytes:  # connected and said nothing
             self.transport.close()
             return
         self.counts.security.labels(TIMEOUT.slug).inc()

@@ -122,6 +122,20 @@ def test_a_head_a_byte_at_a_time(server: Server) -> None:
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_head_that_begins_behind_another_request(server: Server, known: bool) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    with server.connect() as connection:
+        if known:
+            connection.sendall(whole)
+            first_answer(connection)
+        began = time.monotonic()
+        connection.sendall(whole + b"GET /heal")
+        assert first_answer(connection).startswith(b"HTTP/1.1 200")
+        assert kind(everything(connection)) == "request-timeout"
+        assert time.monotonic() - began < 2
+
+
 def test_connecting_and_saying_nothing(server: Server) -> None:
     with server.connect() as connection:
         assert everything(connection) == b""
