@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from pipelines.fold.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
 from pipelines.fold.state import RouteState, TopicTable
 from pipelines.log.base import LogRecord
 from pipelines.tables.arrow import INSERT, from_ipc, operations, to_ipc
-from schemas.broker import QueueRow
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 from tests.contracts.any_event import any_events
 from tests.fold.expected import Expected
@@ -74,12 +72,6 @@ def test_shard_codec(state: RouteState, times: tuple[int, int]) -> None:
     for packed, group in zip(again.groups, state.groups.values(), strict=True):
         topics = TopicTable(decode_topics(encode_topics(group.topics.rows)))
         assert unpack_group(packed, topics) == group
-
-
-def test_topics_of_an_older_checkpoint() -> None:
-    rows = {"T": QueueRow(8, 8, 6, 0), "U": QueueRow(4, 4, 6, 0), "W": QueueRow(8, 8, 6, 0)}
-    format_1 = msgspec.msgpack.encode([[[8, 8, 6, 0], [4, 4, 6, 0]], ["T", "U", "W"], [0, 1, 0]])
-    assert decode_topics(format_1) == rows == decode_topics(encode_topics(rows))
 
 
 @given(records=logs, sizes=cuts)
