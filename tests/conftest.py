@@ -6,6 +6,8 @@ the same examples, so that a failure on a branch is that branch's.
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -25,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what it puts in the background so, and every process that tests start would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("deep" if config.getoption("--deep") else "ordinary")
 
 
