@@ -2,8 +2,8 @@
 
 How a request travels::
 
-    receive -> frames -> 105: handler.fast_route, answered in the same turn, all answers in one write
-                      -> else: handler.handle in a task of its own, answered when it is done
+    data_received -> frames -> 105: handler.fast_route, answered in the same turn, all answers in one write
+                            -> else: handler.handle in a task of its own, answered when it is done
 
 What a peer can do and what stops it:
 
@@ -95,7 +95,7 @@ class Handler(Protocol):
         """A connection is gone, whoever ended it; `close_reason` says why."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(asyncio.Protocol):
     """One connection, as handlers see it.
 
     Attributes:
@@ -122,7 +122,6 @@ class Connection(asyncio.BufferedProtocol):
         self._unfinished_bytes = 0
         self._reading = True
         self._writing = True
-        self._takes_turns = False
         self._last_read = self._frame_since = self._not_writing_since = self._closing_since = server.now
 
     @property
@@ -161,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close_reason = reason
             self._transport.abort()
 
-    # --- asyncio.BufferedProtocol ---
+    # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count it in, or refuse it."""
@@ -187,15 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.release(self)
         self._server.guard(self._handler.on_close, self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the socket's next bytes go: little room, unless they belong to a large frame whose turn it is."""
-        return self._server.inbox if self._takes_turns else self._server.small_inbox
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """They are there."""
-        self.receive(bytes(self._server.inbox[:nbytes]))
-
-    def receive(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Take bytes, answer what they complete."""
         if self.close_reason is not None:
             return
@@ -215,9 +206,8 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(incoming.error)
         elif incoming.buffered_bytes or self._unfinished_bytes:
             self._note_unfinished(incoming.buffered_bytes, len(data))
-        self._takes_turns = incoming.buffered_bytes > 0 and incoming.needed_bytes >= LARGE_BYTES
-        if self._takes_turns:
-            self._wait_turn()
+            if self._unfinished_bytes >= LARGE_BYTES:
+                self._wait_turn()
 
     def pause_writing(self) -> None:
         """The peer does not read: stop answering, hence stop reading."""
@@ -239,15 +229,18 @@ class Connection(asyncio.BufferedProtocol):
             return
         high = self._settings.write_high_bytes
         as_json = self._answers_in_json
-        routes = self._server.routes
         out: list[bytes] = []
         size = 0
+        routes = 0
         for index, request in enumerate(received):
             if isinstance(request, tuple):
                 query, digits = request
                 template = self._route(query)
                 if template is not None:
-                    routes[template.code] += 1
+                    if template.code:
+                        self._server.routes[template.code] += 1
+                    else:
+                        routes += 1
                     if as_json:
                         out.append(template.starts.get(len(digits)) or template.start(len(digits)))
                         out.append(digits)
@@ -264,13 +257,15 @@ class Connection(asyncio.BufferedProtocol):
                     if self._writing:
                         continue
                     self._postpone(received[index + 1 :])
-                    return
+                    break
                 command = query.command(digits)
             else:
                 command = request
             if not self._start(command):
                 self._postpone(received[index:])
                 break
+        if routes:
+            self._server.routes[0] += routes
         if out:
             transport.write(b"".join(out))
 

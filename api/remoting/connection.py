@@ -85,11 +85,6 @@ class RemotingConnection:
         """What is kept of a frame that has begun but not ended."""
         return len(self._buffer)
 
-    @property
-    def needed_bytes(self) -> int:
-        """Of a frame that has begun: how many bytes it takes to go on, all of them once its length is known."""
-        return self._needed
-
     def receive_data(self, data: bytes) -> list[Received]:
         """Take what the peer sent next.
 

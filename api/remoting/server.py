@@ -19,7 +19,7 @@ from api.remoting.answers import failure
 from api.remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
 from api.remoting.frame import RemotingCommand
 from api.remoting.route_query import RouteQueryCache
-from api.remoting.turns import PIECE_BYTES, SMALL_PIECE_BYTES, Turns
+from api.remoting.turns import Turns
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
@@ -44,8 +44,6 @@ class RemotingServer:
         answered: The other requests answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
         unfinished_bytes: Held of frames that have begun but not ended.
         turns: Of the connections in the middle of a large frame.
-        inbox: What was read last, from whichever connection.
-        small_inbox: Its beginning.
         now: The event loop's time at the last tick.
     """
 
@@ -65,8 +63,6 @@ class RemotingServer:
         self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.unfinished_bytes = 0
         self.turns = Turns()
-        self.inbox = memoryview(bytearray(PIECE_BYTES))
-        self.small_inbox = self.inbox[:SMALL_PIECE_BYTES]
         self.now = 0.0
         self.is_closing = False
         self._run_id = secrets.token_hex(6)

@@ -2,8 +2,7 @@
 
 An event loop reads a socket until it is empty. When hundreds of brokers register ten thousand topics each, one round
 over their sockets would take most of a second, and everybody else's small request would wait for it. So a peer in the
-middle of a large frame is read a piece at a time, and a few of them in each turn of the loop. Of everybody else no more
-is read at a time than shows who is about to send one.
+middle of a large frame is read a piece at a time, and a few of them in each turn of the loop.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 LARGE_BYTES: Final = 128 * 1024
-"""Of a whole frame: the sender of a larger one takes turns."""
-
-SMALL_PIECE_BYTES: Final = 16 * 1024
-"""Read at a time from who sends no large frame."""
-
-PIECE_BYTES: Final = 256 * 1024
-"""Read of a large frame in one turn; takes some 100 us."""
+"""Of an unfinished frame: from here on its sender takes turns."""
 
 _AT_A_TIME: Final = 8
+"""A piece has up to 256 KB and takes some 100 us."""
 
 
 class Turns:

@@ -418,7 +418,7 @@ def test_a_slow_but_steady_upload_is_let_through() -> None:
         for at in range(0, len(data), 128 * 1024):  # 128 KiB a second: 160 s
             now += 1
             clock.at(now)
-            clock.connection.receive(data[at : at + 128 * 1024])
+            clock.connection.data_received(data[at : at + 128 * 1024])
             assert not clock.closed
         assert now > 1150
         assert clock.connection._unfinished_bytes == 0
@@ -431,14 +431,14 @@ def test_a_slow_but_steady_upload_is_let_through() -> None:
 def test_an_upload_that_is_too_slow_is_closed(piece: int) -> None:
     clock = Clock(RemotingSettings(frame_deadline_s=60, frame_min_bytes_per_s=64 * 1024))
     start = encode_frame(RemotingCommand(103, None, bytes(10 * MIB)))[:100]
+    clock.connection.data_received(start)
 
     async def main() -> float:
-        clock.connection.receive(start)
         now = 1000.0
         while not clock.closed:
             now += 1
             clock.at(now)
-            clock.connection.receive(bytes(piece))
+            clock.connection.data_received(bytes(piece))
             await asyncio.sleep(0)
         return now
 
@@ -448,7 +448,7 @@ def test_an_upload_that_is_too_slow_is_closed(piece: int) -> None:
 
 def test_time_in_which_the_server_did_not_read_does_not_count() -> None:
     clock = Clock(RemotingSettings(frame_deadline_s=60, idle_timeout_s=60))
-    clock.connection.receive(encode_frame(RemotingCommand(103, None, bytes(100)))[:50])
+    clock.connection.data_received(encode_frame(RemotingCommand(103, None, bytes(100)))[:50])
     clock.connection.stop_reading()
     clock.at(5000.0)
     assert not clock.closed
@@ -462,10 +462,10 @@ def test_time_in_which_the_server_did_not_read_does_not_count() -> None:
 def test_a_new_frame_has_a_new_deadline() -> None:
     clock = Clock(RemotingSettings(frame_deadline_s=60, idle_timeout_s=600))
     data = encode_frame(RemotingCommand(105, {"topic": "none"}, flag=FLAG_RESPONSE))
-    clock.connection.receive(data[:10])
+    clock.connection.data_received(data[:10])
     for now in range(1050, 1500, 50):
         clock.at(now)
-        clock.connection.receive(data[10:] + data[:10])
+        clock.connection.data_received(data[10:] + data[:10])
         assert not clock.closed
 
 

@@ -7,7 +7,7 @@ import asyncio
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand, encode_frame
 from api.remoting.server import RemotingServer
-from api.remoting.turns import LARGE_BYTES, PIECE_BYTES, SMALL_PIECE_BYTES, Turns
+from api.remoting.turns import LARGE_BYTES, Turns
 
 
 class Idle:
@@ -51,7 +51,7 @@ def connected(server: RemotingServer) -> tuple[Connection, Socket]:
 
 
 FRAME = encode_frame(RemotingCommand(103, None, bytes(4 * LARGE_BYTES)))
-PIECE = FRAME[:100]
+PIECE = FRAME[: LARGE_BYTES + 1]
 
 
 def test_those_in_a_large_frame_take_turns() -> None:
@@ -59,7 +59,7 @@ def test_those_in_a_large_frame_take_turns() -> None:
         server = RemotingServer(Idle())  # type: ignore[arg-type]
         peers = [connected(server) for _ in range(20)]
         for connection, _ in peers:
-            connection.receive(PIECE)
+            connection.data_received(PIECE)
         seen = []
         while not all(transport.reading for _, transport in peers):
             seen.append(sum(transport.reading for _, transport in peers))
@@ -71,22 +71,11 @@ def test_those_in_a_large_frame_take_turns() -> None:
 
 def test_a_small_frame_waits_for_nobody() -> None:
     async def main() -> None:
-        server = RemotingServer(Idle())  # type: ignore[arg-type]
-        connection, transport = connected(server)
-        small = encode_frame(RemotingCommand(103, None, bytes(LARGE_BYTES // 2)))
-        connection.receive(small[:-1])
+        connection, transport = connected(RemotingServer(Idle()))  # type: ignore[arg-type]
+        connection.data_received(FRAME[: LARGE_BYTES - 1])
         assert transport.reading
-        assert len(connection.get_buffer(-1)) == SMALL_PIECE_BYTES
-        connection.receive(small[-1:] + FRAME[:7])
-        assert transport.reading, "its header is not whole"
-        connection.receive(FRAME[7:8])
+        connection.data_received(FRAME[LARGE_BYTES - 1 : LARGE_BYTES + 1])
         assert not transport.reading
-        await asyncio.sleep(0)
-        assert transport.reading
-        assert len(connection.get_buffer(-1)) == PIECE_BYTES
-        connection.receive(FRAME[8:])
-        assert transport.reading
-        assert len(connection.get_buffer(-1)) == SMALL_PIECE_BYTES
 
     asyncio.run(main())
 
@@ -98,7 +87,7 @@ def test_whose_turn_comes_may_have_gone_or_must_not_read() -> None:
             connected(server) for _ in range(3)
         )
         for connection in (gone, closing, stopped):
-            connection.receive(PIECE)
+            connection.data_received(PIECE)
         gone.connection_lost(None)
         closing.close("test")
         stopped.stop_reading()
