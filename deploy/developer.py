@@ -35,10 +35,15 @@ def run_checks() -> int:
 
 
 def run_tests(arguments: Sequence[str]) -> int:
-    """Run pytest with these arguments; returns its exit code."""
+    """Run pytest with these arguments; returns its exit code.
+
+    The whole suite runs in two workers: one for what starts JVMs, which mostly waits, and one for all else.
+    """
+    whole = all(argument.startswith("-") for argument in arguments)
+    workers = ("-n", "2", "--dist", "loadgroup") if whole else ()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+        [sys.executable, "-m", "pytest", *workers, *arguments], cwd=ROOT, env=environment, check=False
     ).returncode
 
 

@@ -2,6 +2,9 @@
 
 ``--deep`` runs the tests marked ``deep`` too, and lets Hypothesis look further and at random; without it every run draws
 the same examples, so that a failure on a branch is that branch's.
+
+With pytest-xdist all files whose tests start a JVM go to one worker, one after the other: two at a time would be too much
+for a small machine. The others go wherever there is room, each as a whole: the tests of a file may build on each other.
 """
 
 from __future__ import annotations
@@ -33,7 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deep" if config.getoption("--deep") else "ordinary")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    jvm = {item.path for item in items if "jvm" in item.keywords}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("jvm" if item.path in jvm else str(item.path)))
     if config.getoption("--deep"):
         return
     skip = pytest.mark.skip(reason="takes long: run with --deep")
