@@ -40,7 +40,7 @@ def run_tests(arguments: Sequence[str]) -> int:
     The whole suite runs in two workers: one for what starts JVMs, which mostly waits, and one for all else.
     """
     whole = all(argument.startswith("-") for argument in arguments)
-    workers = ("-n", "2", "--dist", "loadgroup") if whole else ()
+    workers = ("-n", "2") if whole else ()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-m", "pytest", *workers, *arguments], cwd=ROOT, env=environment, check=False

@@ -10,9 +10,13 @@ for a small machine. The others go wherever there is room, each as a whole: the 
 from __future__ import annotations
 
 import signal
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile(
     "ordinary",
@@ -36,14 +40,29 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deep" if config.getoption("--deep") else "ordinary")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    jvm = {item.path for item in items if "jvm" in item.keywords}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("jvm" if item.path in jvm else str(item.path)))
     if config.getoption("--deep"):
         return
     skip = pytest.mark.skip(reason="takes long: run with --deep")
     for item in items:
         if "deep" in item.keywords:
             item.add_marker(skip)
+
+
+class JvmsInOneWorker(LoadFileScheduling):
+    """Which tests go to the same worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "jvm" if _starts_jvm(self.config.rootpath / file) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> JvmsInOneWorker:
+    return JvmsInOneWorker(config, log)
+
+
+@cache
+def _starts_jvm(file: Path) -> bool:
+    """Whether tests of a file, or fixtures beside it, are marked so."""
+    beside = file.with_name("conftest.py")
+    return any("mark.jvm" in path.read_text(encoding="utf-8") for path in (file, beside) if path.exists())
