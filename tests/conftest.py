@@ -18,6 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from deploy import logs
+
 settings.register_profile(
     "ordinary",
     derandomize=True,
@@ -37,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what it puts in the background so, and every process that tests start would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A command that a test runs in this process must not turn the logging round for the tests after it.
+    logs.configure = _ignore_process
     settings.load_profile("deep" if config.getoption("--deep") else "ordinary")
 
 
@@ -47,6 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "deep" in item.keywords:
             item.add_marker(skip)
+
+
+def _ignore_process(_process: str) -> None:
+    """Leave the logging as it is."""
 
 
 class JvmsInOneWorker(LoadFileScheduling):

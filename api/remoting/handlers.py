@@ -67,6 +67,8 @@ class NameServerHandler:
         self._answers = answers or RouteAnswers()
         follow_switches(gateway, self._answers)
         self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
+        self._current: dict[RouteQuery, ReplyTemplate] = {}
+        """Those known to be right for the view and the settings of the moment."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._heartbeats = Heartbeats()
@@ -75,6 +77,7 @@ class NameServerHandler:
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
         gateway.follow_views(self._view_moved)
+        gateway.follow_settings(lambda _settings: self._current.clear())
         self._handlers: Final[dict[int, Handler]] = {
             RequestCode.PUT_KV_CONFIG: self._command,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
@@ -105,6 +108,9 @@ class NameServerHandler:
 
     def fast_route(self, query: RouteQuery) -> ReplyTemplate:
         """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded; the same object while the answer is the same."""
+        current = self._current.get(query)
+        if current is not None:
+            return current
         if not self._gateway.is_ready_for_service:
             return ReplyTemplate(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
         body = (
@@ -117,13 +123,13 @@ class NameServerHandler:
         if body is None:
             return ReplyTemplate(topic_not_exist(query.topic))
         known = self._templates.get(query)
-        if known is not None and known[0] is body:
-            return known[1]
-        if len(self._templates) >= MAX_TEMPLATES:
-            self._templates.clear()
-        template = ReplyTemplate(response(body=body))
-        self._templates[query] = (body, template)
-        return template
+        if known is None or known[0] is not body:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
+                self._current.clear()
+            known = self._templates[query] = (body, ReplyTemplate(response(body=body)))
+        self._current[query] = known[1]
+        return known[1]
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`api.remoting.answers.failure`)."""
@@ -143,6 +149,7 @@ class NameServerHandler:
             task.add_done_callback(self._closing.discard)
 
     def _view_moved(self, before: RouteView, after: RouteView) -> None:
+        self._current.clear()
         if self._gateway.settings.notify_min_broker_id_changed:
             self._notifier.view_moved(before, after)
 

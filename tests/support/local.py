@@ -35,7 +35,7 @@ class LocalGateway:
     def __init__(self, log: MemoryLog, lake_dir: Path, bounds: RemotingSettings | None, **settings: Any) -> None:
         self._log, self._bounds = log, bounds
         self._settings = GatewaySettings(
-            lake_dir=lake_dir, **{"gateway_id": "local", "poll_s": 0.002, "gap_s": 60.0, **settings}
+            lake_dir=lake_dir, **{"gateway_id": "local", "poll_s": 0.002, "gap_s": 3600.0, **settings}
         )
         self._ready = threading.Event()
         self._error: BaseException | None = None

@@ -68,7 +68,7 @@ class Door:
         if self.fold is not None:
             self.fold.start()
         self.loop = Loop()
-        settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 60.0, **settings}
+        settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 3600.0, **settings}
         self.gateway = Gateway(GatewaySettings(lake_dir=self.lake_dir, **settings), self.log)
         self.loop.run(self.gateway.start())
         self.app: HttpApp = create_app(self.gateway, History(self.lake_dir), settings=http or HttpSettings())

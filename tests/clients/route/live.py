@@ -33,7 +33,7 @@ class LiveRoutelake:
         self.http_port, self.remoting_port = free_port(), free_port()
         self.http_url, self.namesrv_addr = f"http://127.0.0.1:{self.http_port}", f"127.0.0.1:{self.remoting_port}"
         self._folder = folder
-        self._settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 60.0, **settings}
+        self._settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 3600.0, **settings}
         self._log = MemoryLog()
         self.fold = MiniFold(self._log, folder / "lake")
         self.fold.start()
