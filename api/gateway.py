@@ -35,15 +35,12 @@ from api.view.snapshot import RouteView
 from pipelines.log.base import Appended, EventLog
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, RegisterBroker, encode, routing_key
+from schemas.outcomes import ACCEPTED, APPLIED, UNCHANGED
 
 log = structlog.get_logger("routelake.gateway")
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-ACCEPTED: Final = "accepted"
-APPLIED: Final = "applied"
-UNCHANGED: Final = "unchanged"
 
 FOLD_STATUS_FILE: Final = "fold-status.json"
 _OUTCOMES_KEPT: Final = 20_000
@@ -410,4 +407,4 @@ async def _bounded(future: asyncio.Future[bool], timeout_s: float) -> bool:
         return False
 
 
-__all__ = ["Gateway", "GatewaySettings", "Receipt", "UnavailableError", "follow_switches", "reflected"]
+__all__ = ["Gateway", "GatewaySettings", "Receipt", "follow_switches"]

@@ -1,8 +1,14 @@
-"""Why the fold refuses an event: the ``reason`` of an outcome, in routeChangeTable and in answers."""
+"""What became of a write, and why the fold refused it: ``outcome`` and ``reason`` in routeChangeTable and answers."""
 
 from __future__ import annotations
 
 from typing import Final
+
+APPLIED: Final = "applied"
+UNCHANGED: Final = "unchanged"
+REJECTED: Final = "rejected"
+ACCEPTED: Final = "accepted"
+"""In answers alone: durable, and not folded yet."""
 
 SINGLE_TOPIC_REFUSED: Final = "SINGLE_TOPIC_REFUSED"
 """A registration with exactly one topic may not create a broker (answered with SYSTEM_ERROR)."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api.gateway import ACCEPTED, Receipt
+from api.gateway import Receipt
 from api.http.describe import write
 from api.http.door import door_of
 from api.http.reads import check_once
@@ -18,6 +18,7 @@ from api.http.shapes import AddShape, ReceiptShape, WipeShape
 from api.http.writes import receipt_answer
 from api.names import broker_name_problem, topic_problem
 from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
+from schemas.outcomes import ACCEPTED
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.gateway import UNCHANGED
 from api.http.describe import BODY_PROBLEMS, body, write
 from api.http.door import Door, door_of
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
@@ -16,6 +15,7 @@ from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
 from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.outcomes import UNCHANGED
 
 router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
 

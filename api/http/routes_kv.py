@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from api.gateway import ACCEPTED, Receipt
+from api.gateway import Receipt
 from api.http.describe import BODY_PROBLEMS, body, read, write
 from api.http.door import Door, door_of
 from api.http.etag import NOTHING, read_headers
@@ -22,6 +22,7 @@ from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
+from schemas.outcomes import ACCEPTED
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
 

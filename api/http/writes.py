@@ -17,9 +17,7 @@ from api.http.door import Door
 from api.http.etag import JSON
 from api.http.problems import REFUSED, Problem, rfc3339_ms
 from api.http.validation import decode
-from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
-
-REJECTED: Final = "rejected"
+from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
 
 _OFF_LOOP_BYTES: Final = 64 * 1024
 """From here on a body is parsed in a thread."""
