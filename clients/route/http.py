@@ -46,7 +46,7 @@ class HttpTransport:
             token: Bearer token, for a routelake that protects its reads.
         """
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._clients: dict[tuple[str, bool], httpx.AsyncClient] = {}
+        self._peers: dict[tuple[str, bool], _Peer] = {}
 
     async def fetch(
         self, address: str, topic: str, *, timeout_s: float, tag: str | None = None, wait_s: float = 0.0
@@ -54,19 +54,23 @@ class HttpTransport:
         """See `RouteTransport`."""
         waits = tag is not None and wait_s > 0
         patience_s = timeout_s + (wait_s if waits else 0.0)
+        peer = self._peer(address, waits=waits)
         try:
-            async with asyncio.timeout(patience_s):
-                answer = await self._client(address, waits=waits).get(
-                    f"{address}/v1/topics/{quote(topic, safe='')}/route",
-                    params={"wait": f"{min(wait_s, MAX_WAIT_S):g}"} if waits else {},
-                    headers={} if tag is None else {"if-none-match": tag},
-                    timeout=httpx.Timeout(None, connect=timeout_s),
-                )
+            request = peer.client.build_request(
+                "GET",
+                f"{address}/v1/topics/{quote(topic, safe='')}/route",
+                params={"wait": f"{min(wait_s, MAX_WAIT_S):g}"} if waits else {},
+                headers={} if tag is None else {"if-none-match": tag},
+                timeout=httpx.Timeout(None, connect=timeout_s),
+            )
+            answer = await peer.send(request, patience_s)
         except httpx.ConnectTimeout:
             raise ConnectError(address, f"no connection within {timeout_s:g} s") from None
         except httpx.ConnectError as error:
             raise ConnectError(address, f"no connection: {error}") from error
         except TimeoutError:
+            if peer.closed:
+                raise ConnectionLostError(address, "the connection was closed") from None
             raise AnswerTimeoutError(address, f"no answer within {patience_s:g} s") from None
         except httpx.TransportError as error:
             raise ConnectionLostError(address, f"connection lost: {str(error) or type(error).__name__}") from error
@@ -74,28 +78,66 @@ class HttpTransport:
 
     async def drop(self, address: str) -> None:
         """See `RouteTransport`."""
-        for key in [key for key in self._clients if key[0] == address]:
-            await self._clients.pop(key).aclose()
+        for key in [key for key in self._peers if key[0] == address]:
+            await self._peers.pop(key).close()
 
     async def close(self) -> None:
         """See `RouteTransport`."""
-        for address, _ in list(self._clients):
+        for address, _ in list(self._peers):
             await self.drop(address)
 
-    def _client(self, address: str, *, waits: bool) -> httpx.AsyncClient:
+    def _peer(self, address: str, *, waits: bool) -> _Peer:
         # Long polls have connections of their own: httpx looks through all of a client's for every request.
-        client = self._clients.get((address, waits))
-        if client is None:
+        peer = self._peers.get((address, waits))
+        if peer is None:
             # As remoting does, straight to the address: a proxy for the web is none for NameServers. Certificates are
             # the system's, or those of SSL_CERT_FILE.
             verify: Any = ssl.create_default_context() if address.startswith("https:") else False
-            client = self._clients[address, waits] = httpx.AsyncClient(
+            client = httpx.AsyncClient(
                 headers=self._headers,
                 limits=httpx.Limits(max_connections=None),
                 trust_env=False,
                 verify=verify,
             )
-        return client
+            peer = self._peers[address, waits] = _Peer(client)
+        return peer
+
+
+class _Peer:
+    """The connections to one address, and the requests that are under way on them.
+
+    Attributes:
+        client: Makes the requests.
+        closed: Requests end with a TimeoutError because of that.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.closed = False
+        self._asking: set[asyncio.Timeout] = set()
+        self._all_ended = asyncio.Event()
+
+    async def send(self, request: httpx.Request, patience_s: float) -> httpx.Response:
+        """Raises TimeoutError when it takes too long or `close` comes first, and httpx.TransportError."""
+        async with asyncio.timeout(patience_s) as limit:
+            self._asking.add(limit)
+            try:
+                return await self.client.send(request)
+            finally:
+                self._asking.discard(limit)
+                if not self._asking:
+                    self._all_ended.set()
+
+    async def close(self) -> None:
+        """End every request, then close: httpx forgets a connection that is still being made, and leaves it open."""
+        self.closed = True
+        for limit in self._asking:
+            if not limit.expired():
+                limit.reschedule(0.0)
+        while self._asking:
+            self._all_ended.clear()
+            await self._all_ended.wait()
+        await self.client.aclose()
 
 
 def _understand(address: str, answer: httpx.Response) -> RouteAnswer | None:

@@ -51,7 +51,7 @@ def ask(namesrv_addr: str, code: int, **ext: str) -> Response:
     """One request over a connection of its own."""
     host, _, port = namesrv_addr.rpartition(":")
     with RemotingClient(host, int(port)) as client:
-        return client.call(Request(code, ext), timeout_s=10)
+        return client.call(Request(code, ext), timeout_s=30)
 
 
 def route(namesrv_addr: str, topic: str) -> dict[str, Any] | None:

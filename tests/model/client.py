@@ -261,7 +261,7 @@ class RemotingClient:
         """Send bytes as they are."""
         self._socket.sendall(data)
 
-    def call(self, request: Request, timeout_s: float = 5.0, *, binary: bool | None = None) -> Response:
+    def call(self, request: Request, timeout_s: float = 30.0, *, binary: bool | None = None) -> Response:
         """Send one request and wait for its answer.
 
         Args:
@@ -276,7 +276,7 @@ class RemotingClient:
         opaque = self.send(request, binary=binary)
         return self.receive(opaque, timeout_s)
 
-    def receive(self, opaque: int, timeout_s: float = 5.0) -> Response:
+    def receive(self, opaque: int, timeout_s: float = 30.0) -> Response:
         """Wait for the answer that carries this opaque number."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -285,7 +285,7 @@ class RemotingClient:
                 return frame.response()
             self.unsolicited.append(frame)
 
-    def receive_frame(self, timeout_s: float = 5.0) -> Frame:
+    def receive_frame(self, timeout_s: float = 30.0) -> Frame:
         """Wait for the next frame of any kind."""
         deadline = time.monotonic() + timeout_s
         self._fill(4, deadline)
@@ -295,7 +295,7 @@ class RemotingClient:
         del self._buffer[: 4 + length]
         return decode_frame(frame)
 
-    def closed_by_peer(self, timeout_s: float = 5.0) -> bool:
+    def closed_by_peer(self, timeout_s: float = 30.0) -> bool:
         """Whether the peer closes the connection within this time without sending a whole frame."""
         try:
             self.receive_frame(timeout_s)

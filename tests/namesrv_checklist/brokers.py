@@ -119,7 +119,7 @@ class NameServer:
 
     def call(self, code: int, body: bytes = b"", **ext: str) -> Response:
         """One request over the shared connection."""
-        return self.client.call(Request(code, ext, body), timeout_s=10)
+        return self.client.call(Request(code, ext, body))
 
     def json(self, code: int, **ext: str) -> Any:
         """The body of an answer that must be OK."""
@@ -138,7 +138,7 @@ class NameServer:
             more: ``over`` is the connection; the rest as `registration`.
         """
         over: RemotingClient = more.pop("over", None) or self.client
-        return over.call(registration(broker, *topics, **more), timeout_s=10)
+        return over.call(registration(broker, *topics, **more))
 
     def register_all(self, brokers: Iterable[Broker], *topics: str, **more: Any) -> None:
         """Many registrations at a time."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from api.gateway import Gateway, GatewaySettings
 from api.metrics import Metrics
@@ -28,15 +28,17 @@ from tests.model.client import RemotingClient
 from tests.model.wire import Request
 from tests.support.minifold import MiniFold
 
+UNHURRIED: Final[dict[str, Any]] = {"poll_s": 0.002, "gap_s": 3600.0, "visible_wait_s": 30.0}
+"""Settings with which nothing but a test's own deadline depends on how busy the machine is: a write waits until the
+fold has it, and a pause of the whole process is no gap."""
+
 
 class LocalGateway:
     """One gateway. `port`, `gateway` and `metrics` are there while it runs."""
 
     def __init__(self, log: MemoryLog, lake_dir: Path, bounds: RemotingSettings | None, **settings: Any) -> None:
         self._log, self._bounds = log, bounds
-        self._settings = GatewaySettings(
-            lake_dir=lake_dir, **{"gateway_id": "local", "poll_s": 0.002, "gap_s": 3600.0, **settings}
-        )
+        self._settings = GatewaySettings(lake_dir=lake_dir, **{"gateway_id": "local", **UNHURRIED, **settings})
         self._ready = threading.Event()
         self._error: BaseException | None = None
         self.port = 0

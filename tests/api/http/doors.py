@@ -21,6 +21,7 @@ from api.http.settings import HttpSettings
 from api.http.shapes import ProblemDetails
 from api.view.history import History
 from pipelines.log.memory import MemoryLog
+from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class Door:
         if self.fold is not None:
             self.fold.start()
         self.loop = Loop()
-        settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 3600.0, **settings}
+        settings = {"gateway_id": "gw", "clock_interval_s": 0.05, **UNHURRIED, **settings}
         self.gateway = Gateway(GatewaySettings(lake_dir=self.lake_dir, **settings), self.log)
         self.loop.run(self.gateway.start())
         self.app: HttpApp = create_app(self.gateway, History(self.lake_dir), settings=http or HttpSettings())

@@ -22,6 +22,7 @@ from pipelines.log.memory import MemoryLog
 from schemas.events import Actor, PutKvConfig
 from tests.clients.broker.namesrv import broker, peer, run
 from tests.support.java import free_port
+from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
 ACTOR = Actor(gateway="gw", via="http", peer="", user=None)
@@ -39,7 +40,7 @@ class Routelake:
 async def routelake(folder: Path, settings: HttpSettings | None = None) -> AsyncIterator[Routelake]:
     log = MemoryLog()
     with MiniFold(log, folder / "lake"):
-        gateway = Gateway(GatewaySettings(gateway_id="gw", lake_dir=folder / "lake", poll_s=0.002), log)
+        gateway = Gateway(GatewaySettings(gateway_id="gw", lake_dir=folder / "lake", **UNHURRIED), log)
         await gateway.start()
         handler = NameServerHandler(gateway)
         server = RemotingServer(handler)

@@ -23,6 +23,7 @@ from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 from tests.api.http.doors import Loop
 from tests.support.java import free_port
+from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
 
@@ -33,7 +34,7 @@ class LiveRoutelake:
         self.http_port, self.remoting_port = free_port(), free_port()
         self.http_url, self.namesrv_addr = f"http://127.0.0.1:{self.http_port}", f"127.0.0.1:{self.remoting_port}"
         self._folder = folder
-        self._settings = {"gateway_id": "gw", "poll_s": 0.002, "clock_interval_s": 0.05, "gap_s": 3600.0, **settings}
+        self._settings = {"gateway_id": "gw", "clock_interval_s": 0.05, **UNHURRIED, **settings}
         self._log = MemoryLog()
         self.fold = MiniFold(self._log, folder / "lake")
         self.fold.start()
@@ -128,12 +129,12 @@ class ToldNameServer:
     def on_close(self, connection: Connection) -> None: ...
 
 
-def run(work: Any, timeout_s: float = 20.0) -> None:
+def run(work: Any, timeout_s: float = 60.0) -> None:
     """Run a test on an event loop."""
     asyncio.run(asyncio.wait_for(work, timeout_s))
 
 
-async def until(condition: Any, timeout_s: float = 10.0) -> None:
+async def until(condition: Any, timeout_s: float = 30.0) -> None:
     """Wait for a condition."""
     async with asyncio.timeout(timeout_s):
         while not condition():

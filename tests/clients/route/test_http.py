@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections.abc import AsyncIterator
@@ -57,7 +58,7 @@ class Heard:
         self.at = time.monotonic()
         self._arrived.set()
 
-    async def next(self, timeout_s: float = 10.0) -> RouteChange:
+    async def next(self, timeout_s: float = 30.0) -> RouteChange:
         async with asyncio.timeout(timeout_s):
             await self._arrived.wait()
         self._arrived.clear()
@@ -229,7 +230,8 @@ def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, door: str) -> None:
     async def work() -> None:
         await register(lake, f"{door}-a", *topics, host=71)
         before = lake.app.door.watch.waiting
-        async with RouteClient(lake.http_url if door == "http" else lake.namesrv_addr) as client:
+        address = lake.http_url if door == "http" else lake.namesrv_addr
+        async with RouteClient(address, settings=RouteSettings(mq_client_api_timeout_s=30)) as client:
             routes = await asyncio.gather(*map(client.route, topics))
             assert all(len(found.queue_datas) == 1 for found in routes)
             if door == "http":
@@ -311,6 +313,25 @@ def test_no_answer_over_http() -> None:
             with pytest.raises(ConnectionLostError):
                 await transport.fetch(url, "orders", timeout_s=5)
         await transport.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("after", [1, 3, 10, 100])
+def test_a_close_ends_what_is_under_way(after: int) -> None:
+    """Whatever each request waits for: a connection, or an answer. A socket left open fails the test as a warning."""
+
+    async def work() -> None:
+        async with web(said("304 Not Modified"), after_s=60) as (url, _):
+            transport = HttpTransport()
+            waits = (transport.fetch(url, "orders", timeout_s=60, tag='"1-x"', wait_s=9) for _ in range(20))
+            asking = [asyncio.create_task(one) for one in (*waits, transport.fetch(url, "orders", timeout_s=60))]
+            for _ in range(after):
+                await asyncio.sleep(0)
+            await transport.close()
+            ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 10)
+            assert {type(error) for error in ended} == {ConnectionLostError}
+        gc.collect()
 
     run(work())
 
