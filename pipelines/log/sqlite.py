@@ -2,11 +2,14 @@
 
 How an append keeps the promises of `EventLog`:
 
-1. BEGIN IMMEDIATE takes the file's only write lock; whoever else appends waits (busy timeout).
+1. The file's only write lock is taken; whoever else appends waits (busy timeout).
 2. Under that lock the tail is read: the new offsets follow it without a gap, and the event time is
    ``max(clock, tail's event time)``, so a clock that jumps back cannot lower it.
-3. The rows are inserted and COMMIT writes them to the WAL with one fsync (synchronous=FULL).
+3. The rows are inserted, and the commit writes them to the WAL with one fsync (synchronous=FULL).
 4. Only then are the offsets returned. Killed before the fsync, nothing is in; killed after it, everything is.
+
+Few events are all that in one statement: each call of SQLite's gives the interpreter away and waits to have it back,
+from a thread that answers route requests without a pause (docs/performance.md).
 
 Readers have connections of their own: in WAL mode they see the last commit and never hold up the writer.
 
@@ -24,7 +27,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -60,6 +63,9 @@ _TAIL: Final = (
     " (SELECT event_time_ms FROM event ORDER BY offset DESC LIMIT 1)"
 )
 
+_AT_ONCE: Final = 64
+"""Events in one INSERT."""
+
 T = TypeVar("T")
 
 
@@ -87,12 +93,14 @@ class SqliteLog:
         with sqlite_errors(path, "open", at_start=True):
             self._writer = _open_for_writing(path, busy_timeout_s)
             try:
+                self._writer.create_function("stamp", 2, self._stamp)
                 self._reader = connect_reader(path, busy_timeout_s)
                 self.log_id = read_log_id(self._reader)
             except BaseException:
                 self._writer.close()
                 raise
         self._identity = file_identity(path)
+        self._stamped = 0, 0
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
         """See `EventLog.append`."""
@@ -102,16 +110,20 @@ class SqliteLog:
             return []
 
         def insert(writer: sqlite3.Connection) -> list[Appended]:
-            last_offset, last_time_ms = writer.execute(_TAIL).fetchone()
-            event_time_ms = max(self._clock(), last_time_ms or 0)
-            first = (last_offset or 0) + 1
-            writer.executemany(
-                "INSERT INTO event (offset, event_time_ms, key, payload) VALUES (?, ?, ?, ?)",
-                ((first + index, event_time_ms, key, payload) for index, (key, payload) in enumerate(entries)),
-            )
-            return [Appended(first + index, event_time_ms) for index in range(len(entries))]
+            appended: list[Appended] = []
+            for start in range(0, len(entries), _AT_ONCE):
+                some = entries[start : start + _AT_ONCE]
+                writer.execute(_insert(len(some)), [value for entry in some for value in entry])
+                last_offset, event_time_ms = self._stamped
+                appended += [Appended(last_offset + number, event_time_ms) for number in range(1, len(some) + 1)]
+            return appended
 
-        return self._write(insert, "append to")
+        return self._write(insert, "append to", one_statement=len(entries) <= _AT_ONCE)
+
+    def _stamp(self, last_offset: int | None, last_time_ms: int | None) -> int:
+        """Called by the INSERT, under the write lock."""
+        self._stamped = last_offset or 0, max(self._clock(), last_time_ms or 0)
+        return self._stamped[1]
 
     def read(
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
@@ -145,20 +157,22 @@ class SqliteLog:
                 self._reader.close()
                 self._writer.close()
 
-    def _write(self, work: Callable[[sqlite3.Connection], T], doing: str) -> T:
-        """Run ``work`` in one durable transaction."""
+    def _write(self, work: Callable[[sqlite3.Connection], T], doing: str, *, one_statement: bool = False) -> T:
+        """Run ``work`` in one durable transaction; ``one_statement`` is one by itself."""
         with self._write_lock:
             self._check_open()
             with sqlite_errors(self._path, doing):
+                # Without the file's name, what is written here would be lost with the last open handle.
+                if file_identity(self._path) != self._identity:
+                    raise UnavailableError(
+                        f"the event log {self._path} was removed or replaced while in use."
+                        " Put it back, or restart routelake to go on with what is there now.",
+                        path=str(self._path),
+                    )
+                if one_statement:
+                    return work(self._writer)
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
-                    # Without the file's name, what is written here would be lost with the last open handle.
-                    if file_identity(self._path) != self._identity:
-                        raise UnavailableError(
-                            f"the event log {self._path} was removed or replaced while in use."
-                            " Put it back, or restart routelake to go on with what is there now.",
-                            path=str(self._path),
-                        )
                     result = work(self._writer)
                     self._writer.execute("COMMIT")
                 except BaseException:
@@ -179,6 +193,18 @@ class SqliteLog:
     def _check_open(self) -> None:
         if self._closed:
             raise UnavailableError("the event log is closed")
+
+
+@cache
+def _insert(count: int) -> str:
+    """INSERT of so many (key, payload), behind the tail."""
+    rows = ", ".join(f"({number}, ?, ?)" for number in range(1, count + 1))
+    return (  # made of numbers and question marks
+        f"WITH tail (last, event_time_ms) AS ({_TAIL}),"  # noqa: S608
+        " stamped (last, event_time_ms) AS MATERIALIZED (SELECT last, stamp(last, event_time_ms) FROM tail)"
+        " INSERT INTO event (offset, event_time_ms, key, payload)"
+        f" SELECT last + column1, event_time_ms, column2, column3 FROM stamped, (VALUES {rows})"
+    )
 
 
 def connect_reader(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
