@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 import structlog
@@ -98,7 +98,11 @@ class Gateway:
         self._gate_opens_s = 0.0
         self._registered: dict[tuple[str, str, str], str] = {}
         self._writer = LogWriter(
-            event_log, settings.gateway_id, clock_interval_s=settings.clock_interval_s, gap_s=settings.gap_s
+            event_log,
+            settings.gateway_id,
+            clock_interval_s=settings.clock_interval_s,
+            gap_s=settings.gap_s,
+            deliver=self._from_writer_thread,
         )
         self._follower = Follower(str(settings.lake_dir), self._on_view_thread, settings.poll_s)
         self._view = RouteView.empty()
@@ -221,10 +225,16 @@ class Gateway:
             BadRequestError: too large for the log.
         """
         assert self._loop is not None
-        loop = self._loop
-        future: asyncio.Future[Appended] = loop.create_future()
-        self._writer.submit(key, payload, lambda result: _resolve(loop, future, result))
+        future: asyncio.Future[Appended] = self._loop.create_future()
+        self._writer.submit(key, payload, partial(_settle, future))
         return await future
+
+    def _from_writer_thread(self, call: Callable[[], None]) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            log.debug("answers dropped: the gateway has stopped")
 
     async def register(self, event: RegisterBroker) -> Receipt:
         """REGISTER_BROKER: durable when it changes nothing, else visible (or durable after the bounded wait).
@@ -385,19 +395,13 @@ def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:
     )
 
 
-def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Appended | RoutelakeError) -> None:
-    def settle() -> None:
-        if future.done():
-            return
-        if isinstance(result, RoutelakeError):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    try:
-        loop.call_soon_threadsafe(settle)
-    except RuntimeError:
-        log.debug("answer dropped: the gateway has stopped")
+def _settle(future: asyncio.Future[Appended], result: Appended | RoutelakeError) -> None:
+    if future.done():
+        return
+    if isinstance(result, RoutelakeError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 async def _bounded(future: asyncio.Future[bool], timeout_s: float) -> bool:

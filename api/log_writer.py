@@ -1,7 +1,9 @@
 """Group commit: many requests, one append.
 
 One thread owns the event log. While an append is on its way to disk the next events queue up, and go down together.
-It also keeps the log's time honest:
+After an append heartbeats gather for a moment more: brokers send them one by one, an append costs as much as dozens of
+them, and it takes the interpreter from the thread that answers. What may change something does not wait for that, nor
+do many. It also keeps the log's time honest:
 
 * every few seconds a CLOCK event, so that brokers expire when their time has come, whoever else is talking;
 * nothing written for much longer (this process was stopped, suspended or cut off): a RESUME event before anything else,
@@ -13,24 +15,30 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
 from pipelines.log.base import Appended, EventLog
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
-from schemas.events import Actor, AnyEvent, Clock, Resume, encode, routing_key
+from schemas.events import PATIENT, Actor, AnyEvent, Clock, Resume, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
 Done = Callable[[Appended | RoutelakeError], None]
-"""Called on the writer's thread when an event is durable, or was not accepted."""
+"""Called when an event is durable, or was not accepted."""
 
 Entry = tuple[str, bytes, Done | None]
 
 MAX_GROUP_EVENTS: Final = 2_000
 MAX_GROUP_BYTES: Final = 32 * 1024 * 1024
+
+_REST_S: Final = (0.005, 0.1)
+"""In which heartbeats gather after an append: four times as long as it took, within these bounds. An append takes long
+where the thread that answers is busy: it has to get the interpreter from it several times."""
+_MANY: Final = 64
+"""Heartbeats that wait no longer."""
 
 _NUDGE_S: Final = 0.2
 """Between CLOCK events that somebody asked for, however many ask."""
@@ -44,6 +52,7 @@ class LogWriter:
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
         gap_s: silence after which a RESUME event is due; longer than the former.
+        deliver: how to call what calls the ``done`` of a group; None: at once, on the writer's thread.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
 
@@ -54,17 +63,22 @@ class LogWriter:
         *,
         clock_interval_s: float,
         gap_s: float,
+        deliver: Callable[[Callable[[], None]], object] | None = None,
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log = event_log
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
         self._gap_s = gap_s
+        self._deliver = deliver or (lambda call: call())
         self._max_queued_bytes = max_queued_bytes
         self._queue: deque[Entry] = deque()
         self._queued_bytes = 0
         self._wake = threading.Condition()
         self._stopping = False
+        self._urgent = False
+        self._resting = False
+        self._rest_until_s = 0.0
         self._last_append_s: float | None = None
         self._next_clock_s = self._last_clock_s = 0.0
         self._failing = False
@@ -88,7 +102,7 @@ class LogWriter:
         return offset
 
     def submit(self, key: str, payload: bytes, done: Done) -> None:
-        """Queue one encoded event; ``done`` is called once, from the writer's thread.
+        """Queue one encoded event; ``done`` is called once.
 
         Raises:
             UnavailableError: too much is queued already, or the gateway is stopping. Nothing was accepted.
@@ -100,7 +114,10 @@ class LogWriter:
                 raise UnavailableError("the event log does not keep up; try again")
             self._queue.append((key, payload, done))
             self._queued_bytes += len(payload)
-            self._wake.notify()
+            if not payload.startswith(PATIENT):
+                self._urgent = True
+            if not self._resting or self._is_due():
+                self._wake.notify()
 
     def nudge(self) -> None:
         """Write a CLOCK soon: somebody waits for what was written before, and the fold may be waiting for more."""
@@ -119,6 +136,9 @@ class LogWriter:
     def _run(self) -> None:
         while True:
             with self._wake:
+                self._resting = True
+                self._wake.wait_for(self._is_due, self._rest_until_s - time.monotonic())
+                self._resting = False
                 if not self._queue and not self._stopping:
                     self._wake.wait(max(0.0, self._next_clock_s - time.monotonic()))
                 if self._stopping and not self._queue:
@@ -131,6 +151,9 @@ class LogWriter:
             if group:
                 self._append(group, gap=time.time() - (self._last_append_s or 0) > self._gap_s)
 
+    def _is_due(self) -> bool:
+        return self._urgent or len(self._queue) >= _MANY or self._stopping
+
     def _take(self) -> list[Entry]:
         group: list[Entry] = []
         size = 0
@@ -139,9 +162,11 @@ class LogWriter:
             group.append(entry)
             size += len(entry[1])
         self._queued_bytes -= size
+        self._urgent = self._urgent and bool(self._queue)
         return group
 
     def _append(self, group: list[Entry], *, gap: bool) -> None:
+        began_s = time.monotonic()
         try:
             before = [self._resume()] if gap else []
             written = self._log.append([*before, *((key, payload) for key, payload, _ in group)])
@@ -163,15 +188,20 @@ class LogWriter:
                 log.info("event log can be written again")
             self._failing = False
             self._last_append_s = time.time()
-            for (_, _, done), appended in zip(group, written[len(before) :], strict=True):
-                if done is not None:
-                    done(appended)
+            ended_s = time.monotonic()
+            self._rest_until_s = ended_s + min(max(4 * (ended_s - began_s), _REST_S[0]), _REST_S[1])
+            self._tell(group, written[len(before) :])
 
-    @staticmethod
-    def _refuse(group: list[Entry], error: RoutelakeError) -> None:
-        for _, _, done in group:
-            if done is not None:
-                done(error)
+    def _refuse(self, group: list[Entry], error: RoutelakeError) -> None:
+        self._tell(group, [error] * len(group))
+
+    def _tell(self, group: list[Entry], results: Sequence[Appended | RoutelakeError]) -> None:
+        def tell() -> None:
+            for (_, _, done), result in zip(group, results, strict=True):
+                if done is not None:
+                    done(result)
+
+        self._deliver(tell)
 
     def _resume(self) -> tuple[str, bytes]:
         return _encoded(Resume(actor=self._actor, previous_event_time_ms=self._log.end().last_event_time_ms))

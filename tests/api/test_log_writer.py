@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from api import log_writer
 from api.log_writer import LogWriter
 from pipelines.log.base import Appended
 from pipelines.log.memory import MemoryLog
@@ -85,6 +86,38 @@ def test_what_comes_together_goes_down_together(log: Log) -> None:
     offsets = [answers.got[number].offset for number in range(100)]  # type: ignore[union-attr]
     assert offsets == list(range(2, 102))
     assert len(log.groups) <= 1 + 2  # the RESUME, perhaps the first one alone, the others
+
+
+def test_heartbeats_gather_unless_many_or_with_something_else(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
+    writer = start(log)
+    answers = Answers(writer)
+    heartbeat = make.heartbeat()
+    answers.submit(0, heartbeat)
+    answers.wait(1)
+    for number in range(1, 64):
+        answers.submit(number, heartbeat)
+    assert log.groups == [1, 1], "the RESUME, and the first one, which nothing had come before"
+    answers.submit(64, heartbeat)
+    answers.wait(65)
+    answers.submit(65, heartbeat)
+    assert log.groups == [1, 1, 64]
+    answers.submit(66)
+    answers.wait(67)
+    assert log.groups == [1, 1, 64, 2], "a change waits for nothing"
+    answers.submit(67, heartbeat)
+    writer.stop()
+    assert log.groups == [1, 1, 64, 2, 1], "neither does a stop"
+
+
+def test_heartbeats_gather_for_a_moment(log: Log) -> None:
+    writer = start(log)
+    answers = Answers(writer)
+    for number in range(5):
+        answers.submit(number, make.heartbeat())
+    answers.wait(5)
+    writer.stop()
+    assert len(log.groups) <= 3
 
 
 def test_the_clock_ticks_whoever_talks(log: Log) -> None:
