@@ -7,30 +7,19 @@ deadline of its brokers. Source: pyspark.sql.streaming.StatefulProcessor (Spark 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from pipelines.batch import Record, ShardFold
+from pipelines.collector import collector_paused, spare_imports
 from pipelines.fold.codec import Shard, decode_shard, encode_shard
 from pipelines.shard_topics import TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A batch makes millions of objects and no cycles; looking for some took more than half of the fold's time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class RouteProcessor(StatefulProcessor):
@@ -72,7 +61,7 @@ class RouteProcessor(StatefulProcessor):
             ),
             key=lambda record: record.offset,
         )
-        with _collector_paused():
+        with collector_paused():
             fold, shard = self._open(key, timerValues)
             for record in records:
                 fold.apply(record)
@@ -91,7 +80,8 @@ class RouteProcessor(StatefulProcessor):
             yield Row(kind=kind, payload=payload)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """The task is over."""
+        spare_imports()
 
     def _open(self, key: Any, timer_values: Any) -> tuple[ShardFold, Shard]:
         stored = self._shard_state.get()

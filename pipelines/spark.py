@@ -47,6 +47,9 @@ _OPTIONS = {
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.adaptive.enabled": "false",
+    # Expressions are interpreted: the one that drops late records has the watermark in its code, which is another in
+    # each batch, so each batch compiled it anew. A batch is a few hundred records at most; docs/performance.md.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }

@@ -39,6 +39,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
+from pipelines.collector import spare_imports
 from pipelines.log.base import LogRecord, open_log, sqlite_path
 from pipelines.log.sqlite import connect_reader, read_records, sqlite_errors
 from pipelines.log.tail import SqliteTail, missing_records
@@ -209,6 +210,7 @@ class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 _check_gapless(path, offset, records)
                 yield _to_arrow(records)
                 offset = records[-1].offset + 1
+        spare_imports()
 
     def stop(self) -> None:
         """Called when the query ends."""
