@@ -1,0 +1,27 @@
+"""The fold leaves the processor to the gateway, also where Linux weighs sessions before processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ASK = """
+import os
+from pathlib import Path
+from pipelines.main import give_way
+give_way()
+print(os.nice(0), Path("/proc/self/autogroup").read_text().split()[-1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a kernel without autogroups")
+@pytest.mark.parametrize("own_session", [True, False])
+def test_the_fold_is_nice_in_its_own_session_alone(own_session: bool) -> None:
+    before = Path("/proc/self/autogroup").read_text().split()[-1]
+    command = [sys.executable, "-c", _ASK]
+    said = subprocess.run(command, start_new_session=own_session, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [str(min(19, os.nice(0) + 5)), "5" if own_session else before]
