@@ -30,6 +30,9 @@ QUICK_BROKER: Mapping[str, str] = {
     "registerNameServerPeriod": "10000",
     "diskMaxUsedSpaceRatio": "99",
     "traceTopicEnable": "false",
+    # By default a request that waited 0.2 s is refused as "broker busy": on a busy machine, that is any request.
+    "waitTimeMillsInSendQueue": "60000",
+    "waitTimeMillsInAdminBrokerQueue": "60000",
 }
 
 

@@ -297,7 +297,7 @@ def test_a_client_that_does_not_fetch_its_answers(make_door: Any) -> None:
         with server.connect() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             with pytest.raises(OSError):
-                deadline = time.monotonic() + 10
+                deadline = time.monotonic() + 60
                 while time.monotonic() < deadline:
                     connection.sendall(b"GET /v1/topics HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
         with httpx.Client(base_url=server.url) as client:
