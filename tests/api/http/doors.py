@@ -20,7 +20,9 @@ from api.http.app import HttpApp, close_app, create_app
 from api.http.settings import HttpSettings
 from api.http.shapes import ProblemDetails
 from api.view.history import History
+from pipelines.log.base import LogEnd
 from pipelines.log.memory import MemoryLog
+from schemas.events import AnyEvent, Clock, decode
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
@@ -117,6 +119,11 @@ class Door:
 
     def register(self, broker: dict[str, Any], **more: Any) -> httpx.Response:
         return self.post("/v1/brokers/register", broker, **more)
+
+    def written_since(self, before: LogEnd) -> list[AnyEvent]:
+        """What came to the log, but for the CLOCK that an earlier request had waited for."""
+        events = (decode(record.payload) for record in self.log.read(before.next_offset))
+        return [event for event in events if not isinstance(event, Clock)]
 
     def settled(self) -> int:
         """Wait until the fold and the view have everything; the last offset."""
