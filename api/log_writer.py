@@ -52,7 +52,7 @@ class LogWriter:
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
         gap_s: silence after which a RESUME event is due; longer than the former.
-        deliver: how to call what calls the ``done`` of a group; None: at once, on the writer's thread.
+        deliver: how to call what calls the ``done`` of a group; called on the writer's thread.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
 
@@ -63,14 +63,14 @@ class LogWriter:
         *,
         clock_interval_s: float,
         gap_s: float,
-        deliver: Callable[[Callable[[], None]], object] | None = None,
+        deliver: Callable[[Callable[[], None]], object],
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log = event_log
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
         self._gap_s = gap_s
-        self._deliver = deliver or (lambda call: call())
+        self._deliver = deliver
         self._max_queued_bytes = max_queued_bytes
         self._queue: deque[Entry] = deque()
         self._queued_bytes = 0

@@ -102,7 +102,7 @@ class RemotingClient:
         """Send a request that nobody answers.
 
         Raises:
-            ConnectError: No connection.
+            ConnectError, ConnectionLostError: No connection.
         """
         link = await self._link(address)
         link.send(msgspec.structs.replace(request, flag=request.flag | FLAG_ONEWAY))
@@ -130,7 +130,13 @@ class RemotingClient:
             task = asyncio.create_task(self._connect(address))
             task.add_done_callback(_look)
             self._links[address] = task
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not task.cancelled() or (current is not None and current.cancelling()):
+                raise
+            raise ConnectionLostError(address, "the connection was closed") from None
 
     async def _connect(self, address: str) -> _Link:
         host, _, port = address.rpartition(":")

@@ -101,6 +101,7 @@ class SqliteLog:
                 raise
         self._identity = file_identity(path)
         self._stamped = 0, 0
+        self._refusal: Exception | None = None
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
         """See `EventLog.append`."""
@@ -113,7 +114,13 @@ class SqliteLog:
             appended: list[Appended] = []
             for start in range(0, len(entries), _AT_ONCE):
                 some = entries[start : start + _AT_ONCE]
-                writer.execute(_insert(len(some)), [value for entry in some for value in entry])
+                try:
+                    writer.execute(_insert(len(some)), [value for entry in some for value in entry])
+                except sqlite3.OperationalError:
+                    refusal, self._refusal = self._refusal, None
+                    if refusal is None:
+                        raise
+                    raise refusal from None
                 last_offset, event_time_ms = self._stamped
                 appended += [Appended(last_offset + number, event_time_ms) for number in range(1, len(some) + 1)]
             return appended
@@ -121,8 +128,13 @@ class SqliteLog:
         return self._write(insert, "append to", one_statement=len(entries) <= _AT_ONCE)
 
     def _stamp(self, last_offset: int | None, last_time_ms: int | None) -> int:
-        """Called by the INSERT, under the write lock."""
-        self._stamped = last_offset or 0, max(self._clock(), last_time_ms or 0)
+        """Called by the INSERT, under the write lock. SQLite tells nobody what was raised here: `insert` does."""
+        try:
+            self._check_file()
+            self._stamped = last_offset or 0, max(self._clock(), last_time_ms or 0)
+        except Exception as error:
+            self._refusal = error
+            raise
         return self._stamped[1]
 
     def read(
@@ -146,7 +158,11 @@ class SqliteLog:
                 last = _last_of_trim_step(reader, before_offset, older_than_ms)
             if last is None:
                 return dropped
-            dropped += self._write(partial(_delete_up_to, offset=last), "trim")
+            dropped += self._write(partial(self._delete_up_to, last), "trim")
+
+    def _delete_up_to(self, offset: int, writer: sqlite3.Connection) -> int:
+        self._check_file()
+        return writer.execute("DELETE FROM event WHERE offset <= ?", (offset,)).rowcount
 
     def close(self) -> None:
         """See `EventLog.close`."""
@@ -162,13 +178,6 @@ class SqliteLog:
         with self._write_lock:
             self._check_open()
             with sqlite_errors(self._path, doing):
-                # Without the file's name, what is written here would be lost with the last open handle.
-                if file_identity(self._path) != self._identity:
-                    raise UnavailableError(
-                        f"the event log {self._path} was removed or replaced while in use."
-                        " Put it back, or restart routelake to go on with what is there now.",
-                        path=str(self._path),
-                    )
                 if one_statement:
                     return work(self._writer)
                 self._writer.execute("BEGIN IMMEDIATE")
@@ -193,6 +202,15 @@ class SqliteLog:
     def _check_open(self) -> None:
         if self._closed:
             raise UnavailableError("the event log is closed")
+
+    def _check_file(self) -> None:
+        """Without the file's name, what is written would be lost with the last open handle. Under the write lock."""
+        if file_identity(self._path) != self._identity:
+            raise UnavailableError(
+                f"the event log {self._path} was removed or replaced while in use."
+                " Put it back, or restart routelake to go on with what is there now.",
+                path=str(self._path),
+            )
 
 
 @cache
@@ -347,10 +365,6 @@ def _last_of_trim_step(reader: sqlite3.Connection, before_offset: int, older_tha
                 break
             last = offset
     return last
-
-
-def _delete_up_to(writer: sqlite3.Connection, offset: int) -> int:
-    return writer.execute("DELETE FROM event WHERE offset <= ?", (offset,)).rowcount
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -60,7 +60,9 @@ def log() -> Log:
 
 
 def start(log: Log, clock_interval_s: float = 3600.0, gap_s: float = 3600.0, **settings: int) -> LogWriter:
-    writer = LogWriter(log, "gw", clock_interval_s=clock_interval_s, gap_s=gap_s, **settings)
+    writer = LogWriter(
+        log, "gw", clock_interval_s=clock_interval_s, gap_s=gap_s, deliver=lambda tell: tell(), **settings
+    )
     writer.start()
     return writer
 

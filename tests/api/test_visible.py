@@ -74,12 +74,12 @@ def test_nothing_is_visible_before_the_fold_has_passed_it(tmp_path: Path, event:
             lake.fold.pause()
             assert not is_visible(local, event)
             lake.fold.resume()
-        with lake.gateway(visible_wait_s=20) as local:
+        with lake.gateway() as local:
             assert is_visible(local, event)
 
 
 def test_the_unregistration_of_an_unknown_master_is_seen_at_once(tmp_path: Path) -> None:
-    with LocalLake(tmp_path) as lake, lake.gateway(visible_wait_s=20) as local, local.connect() as slaves:
+    with LocalLake(tmp_path) as lake, lake.gateway() as local, local.connect() as slaves:
         register_slaves(slaves)
         assert perm(slaves.call(ROUTE)) == 6
         slaves.call(unregister(A, ADDR1).request())

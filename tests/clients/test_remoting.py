@@ -129,6 +129,24 @@ def test_closing_ends_what_is_waiting() -> None:
     with_peer(work)
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+def test_closing_ends_what_waits_for_a_connection(turns: int) -> None:
+    """However far the connection has come; who gives up by himself is cancelled as ever."""
+
+    async def work(peer: Peer, address: str) -> None:
+        client = RemotingClient()
+        waiting = [asyncio.create_task(client.call(address, RemotingCommand(LATE))) for _ in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting[0].cancel()
+        await client.close()
+        first, *others = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(first, asyncio.CancelledError)
+        assert {type(other) for other in others} == {ConnectionLostError}
+
+    with_peer(work)
+
+
 @pytest.mark.parametrize(
     ("text", "addresses"),
     [

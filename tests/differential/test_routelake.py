@@ -31,6 +31,7 @@ from tests.model import codes
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
 from tests.random_histories import random_histories
+from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
 CONFIG_CODES = frozenset({codes.UPDATE_NAMESRV_CONFIG, codes.GET_NAMESRV_CONFIG})
@@ -75,8 +76,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     found: dict[str, object] = {}
 
     async def serve() -> None:
-        # An answer is compared when its effect is visible, however busy the machine is.
-        settings = GatewaySettings(gateway_id="duel", lake_dir=folder / "lake", poll_s=0.002, visible_wait_s=60.0)
+        settings = GatewaySettings(gateway_id="duel", lake_dir=folder / "lake", **UNHURRIED)
         gateway = Gateway(settings, event_log)
         await gateway.start()
         handler = NameServerHandler(gateway)

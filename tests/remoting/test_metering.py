@@ -25,7 +25,7 @@ def scraped(local: LocalGateway) -> dict[tuple[str, ...], float]:
 
 
 def test_remoting_shows_in_the_metrics(tmp_path: Path) -> None:
-    with LocalLake(tmp_path) as lake, lake.gateway(visible_wait_s=20) as local:
+    with LocalLake(tmp_path) as lake, lake.gateway() as local:
         with local.connect() as client:
             for _ in range(2):
                 client.call(register(A, ADDR1).request())
