@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from pipelines.fold.changes import command_name
+from pipelines.fold.changes import command_name, only_heard
 from pipelines.fold.rows import rows_of
 from pipelines.fold.state import At, BrokerGroup, Outcome
-from pipelines.tables.arrow import DELETE, UPDATE
+from pipelines.tables.arrow import DELETE, HEARD, UPDATE
 from schemas.events import AnyEvent
 from schemas.tables import BROKER_LIVE_TABLE
 
@@ -41,7 +41,10 @@ def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:
 def live_rows(
     start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, whole: bool
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
-    """Rows of brokerLiveTable of the groups that moved, or of all with ``whole`` (at the start of a driver run)."""
+    """Rows of brokerLiveTable of the groups that moved, or of all with ``whole`` (at the start of a driver run).
+
+    Their operations are UPDATE, DELETE and HEARD.
+    """
     for name in dict.fromkeys([*start, *groups]):
         before, after = start.get(name), groups.get(name)
         if before is after and not whole:
@@ -49,8 +52,9 @@ def live_rows(
         old = rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
         new = rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
         for key, values in new.items():
-            if whole or old.get(key) != values:
-                yield key, values, UPDATE
+            was = old.get(key)
+            if whole or was != values:
+                yield key, values, HEARD if only_heard(was, values) else UPDATE
         for key in old:
             if key not in new:
                 yield key, None, DELETE

@@ -36,14 +36,19 @@ from schemas.tables import (
     Table,
 )
 
-LIVENESS_COLUMNS: Final = frozenset(
-    {"lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "topicConfigDigest", "channels"}
-)
+HEARD_COLUMNS: Final = frozenset({"lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "channels"})
+"""Columns of brokerLiveTable that every heartbeat moves."""
+
+LIVENESS_COLUMNS: Final = HEARD_COLUMNS | {"topicConfigDigest"}
 """Columns of brokerLiveTable that move without anything having changed."""
 
-_LIVE_COUNTED: Final = tuple(
-    index for index, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in LIVENESS_COLUMNS
-)
+
+def _places_but(names: frozenset[str]) -> tuple[int, ...]:
+    return tuple(index for index, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names)
+
+
+_LIVE_COUNTED: Final = _places_but(LIVENESS_COLUMNS)
+_LIVE_SAID: Final = _places_but(HEARD_COLUMNS)
 
 
 _key_of = attrgetter("key")
@@ -65,6 +70,11 @@ class TopicChanges(NamedTuple):
     topics: Sequence[str]
     before: Sequence[QueueRow | None]
     after: Sequence[QueueRow | None]
+
+
+def only_heard(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> bool:
+    """Whether a row of brokerLiveTable differs from the one before only in when its broker was heard."""
+    return before is not None and all(before[index] == after[index] for index in _LIVE_SAID)
 
 
 def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:

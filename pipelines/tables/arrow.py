@@ -37,6 +37,8 @@ OP: Final = "op"
 INSERT: Final = "i"
 UPDATE: Final = "u"
 DELETE: Final = "d"
+HEARD: Final = "h"
+"""In what shards report about brokerLiveTable: a row in which nothing has changed but when its broker was heard."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 

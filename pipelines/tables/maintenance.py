@@ -10,19 +10,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 import structlog
 from deltalake import DeltaTable
 
 from pipelines.log.base import EventLog
+from pipelines.tables.staging import StagedTable
 from pipelines.tables.writer import PROPERTIES, LakeWriter
-from schemas.tables import ALL_TABLES
+from schemas.tables import ALL_TABLES, Table
 
 log = structlog.get_logger("routelake.maintenance")
 
 CHECKPOINT_EVERY_COMMITS = 50
+"""At first. A checkpoint also holds every file that was removed within the retention; where it has many times as many
+actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_LEAST_COMMITS`."""
+CHECKPOINT_AT_LEAST_COMMITS = 1_000
+COMPACT_EVERY_COMMITS = 250
 COMPACT_WHEN_FILES = 32
 """A partition with more files than this is compacted."""
+COMPACTED_BYTES = 16 * 1024 * 1024
+"""Files of this size are left alone: else the whole past would be written again each time."""
 SWEEP_INTERVAL_S = 3600.0
 TRIM_INTERVAL_S = 60.0
 
@@ -33,13 +41,13 @@ class Maintenance:
     """Call `step` after each batch, from the writer's thread."""
 
     def __init__(
-        self, tables: Mapping[str, DeltaTable], event_log: EventLog, retention_days: int, log_retention_hours: float
+        self, tables: Mapping[str, StagedTable], event_log: EventLog, retention_days: int, log_retention_hours: float
     ) -> None:
         self._tables = tables
         self._event_log = event_log
         self._retention_hours = retention_days * 24
         self._log_retention_ms = round(log_retention_hours * 3_600_000)
-        self._checkpointed = {name: table.version() for name, table in tables.items()}
+        self._compacted = {name: table.version for name, table in tables.items()}
         self._sweep: Iterator[tuple[str, Work]] = iter(())
         self._swept_at = time.monotonic()
         self._trimmed_at = time.monotonic()
@@ -61,11 +69,14 @@ class Maintenance:
             log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
 
     def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
-        for name, table in self._tables.items():
-            # At multiples of a version, so that a process that often starts anew checkpoints as well.
-            if table.version() // CHECKPOINT_EVERY_COMMITS > self._checkpointed[name] // CHECKPOINT_EVERY_COMMITS:
-                self._checkpointed[name] = table.version()
-                return f"checkpoint {name}", table.create_checkpoint
+        for declared in ALL_TABLES:
+            name, table = declared.name, self._tables[declared.name]
+            if table.version - table.checkpointed >= _checkpoint_interval(table):
+                return f"checkpoint {name}", table.checkpoint
+            # At multiples of a version, so that a process that often starts anew compacts as well.
+            if table.version // COMPACT_EVERY_COMMITS > self._compacted[name] // COMPACT_EVERY_COMMITS:
+                self._sweep = chain(self._sweep, self._compaction(declared))
+                self._compacted[name] = table.version
         now = time.monotonic()
         if now - self._trimmed_at >= TRIM_INTERVAL_S:
             self._trimmed_at = now
@@ -87,16 +98,24 @@ class Maintenance:
     def _sweep_work(self) -> Iterator[tuple[str, Work]]:
         for declared in ALL_TABLES:
             name, table = declared.name, self._tables[declared.name]
-            for partition in self._crowded(table, declared.partition_by):
-                yield (
-                    f"compact {name} {partition}",
-                    partial(
-                        table.optimize.compact, partition_filters=partition or None, writer_properties=PROPERTIES[name]
-                    ),
-                )
-            # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
-            yield f"vacuum {name}", partial(table.vacuum, self._retention_hours, dry_run=False, full=True)
-            yield f"clean up log of {name}", table.cleanup_metadata
+            yield from self._compaction(declared)
+            yield f"vacuum {name}", partial(table.maintain, self._vacuum)
+            yield f"clean up log of {name}", partial(table.maintain, DeltaTable.cleanup_metadata)
+
+    def _compaction(self, declared: Table) -> Iterator[tuple[str, Work]]:
+        for partition in self._crowded(self._tables[declared.name].delta, declared.partition_by):
+            yield f"compact {declared.name} {partition}", partial(self._compact, declared.name, partition)
+
+    def _compact(self, name: str, partition: list[tuple[str, str, str]]) -> None:
+        table = self._tables[name]
+        table.delta.optimize.compact(
+            partition_filters=partition or None, target_size=COMPACTED_BYTES, writer_properties=PROPERTIES[name]
+        )
+        table.publish()
+
+    def _vacuum(self, table: DeltaTable) -> None:
+        # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
+        table.vacuum(self._retention_hours, dry_run=False, full=True)
 
     @staticmethod
     def _crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> list[list[tuple[str, str, str]]]:
@@ -108,6 +127,10 @@ class Maintenance:
         if not partition_by:
             return [[] for _ in crowded]
         return [[tuple_of(part) for part in parts] for parts in crowded]
+
+
+def _checkpoint_interval(table: StagedTable) -> int:
+    return max(CHECKPOINT_EVERY_COMMITS, min(table.checkpoint_actions // 100, CHECKPOINT_AT_LEAST_COMMITS))
 
 
 def tuple_of(part: str) -> tuple[str, str, str]:

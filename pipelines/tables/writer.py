@@ -5,9 +5,12 @@ The order of a commit, written down because recovery depends on it:
 1. If routeCommitTable already carries this (query id, batch id), the batch is done: stop.
 2. For each changed state table in declared order: append when every changed row is new, else MERGE by key.
    Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
-3. brokerLiveTable with every live row that moved since it was last written.
+3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
+   written every few seconds, all at once.
 4. routeChangeTable, quarantineTable: append.
 5. routeCommitTable: one row naming the versions of all tables. Only now does the epoch exist for readers.
+
+Each of them is a Delta commit in the table's staging folder, which is then published (`pipelines.tables.staging`).
 
 Steps 2 to 4 have no order among themselves, two tables are written at a time; step 5 waits for all of them. A crash
 leaves some tables ahead of the last epoch; the repeated batch skips what is there and writes the rest, so the tables
@@ -39,9 +42,10 @@ from deltalake import (
 
 from pipelines.batch import Batch
 from pipelines.shards import shard_keys
-from pipelines.tables.arrow import DELETE, INSERT, OP, arrow_schema, operation_schema
+from pipelines.tables.arrow import DELETE, HEARD, INSERT, OP, UPDATE, arrow_schema, operation_schema
 from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.ddl import open_lake
+from pipelines.tables.staging import StagedTable, stage
 from schemas.errors import SetupError
 from schemas.tables import (
     ALL_TABLES,
@@ -95,14 +99,17 @@ class LakeWriter:
 
     def __init__(self, lake_dir: Path, *, retention_days: int, liveness_interval_s: float, shards: int) -> None:
         self.lake_dir = lake_dir
-        self.tables: dict[str, DeltaTable] = open_lake(lake_dir, retention_days=retention_days)
+        opened = open_lake(lake_dir, retention_days=retention_days)
         self._liveness_interval_s = liveness_interval_s
         self._shards = shards
         self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
+        self._changed_live: set[tuple[str, ...]] = set()
+        """Which of them an epoch must have."""
         self._flushed_at = 0.0
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lake-writer")
-        commit = last_commit(self.tables[ROUTE_COMMIT_TABLE.name])
-        check_versions(lake_dir, self.tables, commit)
+        commit = last_commit(opened[ROUTE_COMMIT_TABLE.name])
+        check_versions(lake_dir, opened, commit)
+        self.tables: Mapping[str, StagedTable] = stage(lake_dir, opened)
         # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
         self._whole: set[int] = set() if commit else set(shard_keys(shards))
         self.epoch = commit["epoch"] if commit else 0
@@ -124,10 +131,13 @@ class LakeWriter:
         """
         self._take_cuts(batch)
         self._take_live(batch)
+        for staged in self.tables.values():
+            staged.publish()  # what a batch that failed may have left
         if self._has(ROUTE_COMMIT_TABLE, query_id, batch_id):
             return None
         now_s = time.monotonic()
-        if batch.quiet and not (self._pending_live and now_s - self._flushed_at >= self._liveness_interval_s):
+        live_is_due = now_s - self._flushed_at >= self._liveness_interval_s
+        if batch.quiet and not (self._pending_live and live_is_due):
             return None
 
         mark = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
@@ -137,9 +147,11 @@ class LakeWriter:
             kinds = batch.kinds_of(table)
             if kinds and not self._has(table, query_id, batch_id):
                 steps.append(partial(self._apply, table, kinds, batch.operations_of(table), mark))
-        writes_live = bool(self._pending_live) and not self._has(BROKER_LIVE_TABLE, query_id, batch_id)
-        if writes_live:
-            live = self._live_operations()
+        written_live = set(self._pending_live) if live_is_due else set(self._changed_live)
+        if self._has(BROKER_LIVE_TABLE, query_id, batch_id):
+            written_live.clear()
+        if written_live:
+            live = self._live_operations(written_live)
             steps.append(partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], mark))
         if batch.tells and not self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             history = (_with_epoch(rows, epoch) for rows in batch.history())
@@ -147,12 +159,15 @@ class LakeWriter:
         if batch.quarantine and not self._has(QUARANTINE_TABLE, query_id, batch_id):
             steps.append(partial(self._append, QUARANTINE_TABLE, batch.quarantine, mark))
         self._do(steps)
-        if writes_live:
-            self._pending_live.clear()
+        for key in written_live:
+            del self._pending_live[key]
+        self._changed_live -= written_live
+        if not self._pending_live:
+            self._flushed_at = now_s
 
         if len(self._whole) == self._shards and not self._pending_live:
             self._liveness_offset = self._offset
-        versions = {name: table.version() for name, table in self.tables.items() if name != ROUTE_COMMIT_TABLE.name}
+        versions = {name: table.version for name, table in self.tables.items() if name != ROUTE_COMMIT_TABLE.name}
         row = {
             "epoch": epoch,
             "logOffset": self._offset,
@@ -167,7 +182,6 @@ class LakeWriter:
         }
         self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], mark)
         self.epoch = epoch
-        self._flushed_at = now_s
         return Epoch(epoch, self._offset, versions)
 
     @property
@@ -192,18 +206,22 @@ class LakeWriter:
         for part in batch.live:
             for row in part.to_pylist():
                 op = row.pop(OP)
-                self._pending_live[tuple(row[name] for name in _LIVE_KEY)] = None if op == DELETE else row
+                key = tuple(row[name] for name in _LIVE_KEY)
+                self._pending_live[key] = None if op == DELETE else row
+                if op != HEARD:
+                    self._changed_live.add(key)
 
-    def _live_operations(self) -> pa.Table:
+    def _live_operations(self, keys: Set[tuple[str, ...]]) -> pa.Table:
         rows = [
-            {**dict(zip(_LIVE_KEY, key, strict=True)), OP: DELETE} if row is None else {**row, OP: "u"}
+            {**dict(zip(_LIVE_KEY, key, strict=True)), OP: DELETE} if row is None else {**row, OP: UPDATE}
             for key, row in self._pending_live.items()
+            if key in keys
         ]
         return pa.Table.from_pylist(rows, schema=operation_schema(BROKER_LIVE_TABLE))
 
     def _has(self, table: Table, query_id: str, batch_id: int) -> bool:
         """Whether a table has its part of a batch."""
-        version = self.tables[table.name].transaction_version(query_id)
+        version = self.tables[table.name].delta.transaction_version(query_id)
         return version is not None and version >= batch_id
 
     def _do(self, steps: Sequence[Callable[[], None]]) -> None:
@@ -218,7 +236,8 @@ class LakeWriter:
             self._append(table, (part.drop_columns([OP]) for part in parts), mark)
             return
         operations = pa.concat_tables(parts)
-        merge = self.tables[table.name].merge(
+        staged = self.tables[table.name]
+        merge = staged.delta.merge(
             operations,
             predicate=_predicate(table, operations),
             source_alias="s",
@@ -236,18 +255,21 @@ class LakeWriter:
                 merge = merge.when_matched_update({f'"{name}"': f's."{name}"' for name in table.value_columns})
             merge = merge.when_not_matched_insert(assign, predicate=f"s.{OP} <> '{DELETE}'")
         merge.execute()
+        staged.publish()
 
     def _append(self, table: Table, parts: Iterable[pa.Table], mark: CommitProperties) -> None:
         schema = _SCHEMAS[table.name]
+        staged = self.tables[table.name]
         batches = (batch for part in parts for batch in part.cast(schema).to_batches())
         write_deltalake(
-            self.tables[table.name],
+            staged.delta,
             pa.RecordBatchReader.from_batches(schema, batches),
             mode="append",
             writer_properties=PROPERTIES[table.name],
             commit_properties=mark,
             post_commithook_properties=_NO_HOOKS,
         )
+        staged.publish()
 
 
 def _with_epoch(rows: pa.Table, epoch: int) -> pa.Table:

@@ -75,7 +75,7 @@ class Several:
         """Epoch, and the version of every table; heartbeats alone change none."""
         self.settle()
         return self.lake.fold.writer.epoch, {
-            name: table.version() for name, table in self.lake.fold.writer.tables.items()
+            name: table.version for name, table in self.lake.fold.writer.tables.items()
         }
 
     def have_route(self, topic: str = T1) -> list[bool]:

@@ -104,6 +104,7 @@ def test_every_epoch_reads_as_before(tmp_path: Path) -> None:
 def test_crowded_tables_and_partitions_are_compacted(tmp_path: Path) -> None:
     """Also the partition of a name that looks different on disk."""
     delta = lake(tmp_path)
+    queues = delta.writer.tables[TOPIC_QUEUE_TABLE.name]
     for _ in range(5):  # small appends, as registrations of single topics make them
         row = {
             "brokerName": ODD,
@@ -114,28 +115,29 @@ def test_crowded_tables_and_partitions_are_compacted(tmp_path: Path) -> None:
             "topicSysFlag": 0,
         }
         write_deltalake(
-            delta.writer.tables[TOPIC_QUEUE_TABLE.name],
+            queues.delta,
             pa.Table.from_pylist([row], schema=arrow_schema(TOPIC_QUEUE_TABLE)),
             mode="append",
         )
-    before = len(delta.writer.tables[TOPIC_QUEUE_TABLE.name].file_uris())
+        queues.publish()
+    before = len(queues.delta.file_uris())
     done = [what for what, _ in sweep(keeper(delta.writer), delta.writer)]
     assert before > 5
     assert any(what.startswith("compact topicQueueTable") for what in done)
     for name in (TOPIC_QUEUE_TABLE.name, ROUTE_COMMIT_TABLE.name, "routeChangeTable"):
-        assert len(delta.writer.tables[name].file_uris()) == 1, name
+        assert len(delta.writer.tables[name].delta.file_uris()) == 1, name
 
 
 def test_the_change_feed_skips_compaction(tmp_path: Path) -> None:
     """A follower that reads from before to after it sees what the epochs changed and nothing else."""
     delta = lake(tmp_path)
     list(sweep(keeper(delta.writer), delta.writer))
-    version = delta.writer.tables["kvConfigTable"].version()
+    version = delta.writer.tables["kvConfigTable"].version
     query = Query(SHARDS, seed=Expected(RECORDS).state)
     query.lake = delta
     (record,) = written([(0, make.put("n", "after"))])
     query.run([record._replace(offset=RECORDS[-1].offset + 1)])
-    rows = feed(tmp_path, "kvConfigTable", 1, delta.writer.tables["kvConfigTable"].version())
+    rows = feed(tmp_path, "kvConfigTable", 1, delta.writer.tables["kvConfigTable"].version)
     last = [row for row in rows if row["_commit_version"] > version]
     assert [(row["key"], row["_change_type"]) for row in last if row["key"] == "after"] == [("after", "insert")]
     inserted = [row for row in rows if row["_change_type"] == "insert"]
@@ -185,12 +187,13 @@ def test_vacuum_leaves_only_what_is_readable(tmp_path: Path) -> None:
     """With no retention at all: one version of each table, and none of the files that change feeds need."""
     delta = lake(tmp_path, retention_days=0)
     maintenance = keeper(delta.writer, retention_days=0)
-    maintenance._checkpointed = dict.fromkeys(maintenance._checkpointed, 0)
+    for staged in delta.writer.tables.values():
+        staged.checkpoint()
     time.sleep(1.1)  # file times have a resolution of a second for vacuum
     before = lakes.last_epoch_tables(tmp_path)
     list(sweep(maintenance, delta.writer))
     for table in ALL_TABLES:
-        active = len(delta.writer.tables[table.name].file_uris())
+        active = len(delta.writer.tables[table.name].delta.file_uris())
         assert files(tmp_path, table.name) | {"log": 0} == {"data": active, "change": 0, "log": 0}, table.name
     assert lakes.state_tables(tmp_path) == before
 
@@ -212,7 +215,7 @@ def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(tmp_path: P
     delta = lake(tmp_path)
     log_dir = tmp_path / "kvConfigTable" / "_delta_log"
     table = delta.writer.tables["kvConfigTable"]
-    table.create_checkpoint()
+    table.checkpoint()
     old = time.time() - 90 * 86_400
     for path in log_dir.glob("*.json"):
         if int(path.stem) < 8:
@@ -220,7 +223,7 @@ def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(tmp_path: P
     before = {
         epoch: tables["kvConfigTable"]
         for epoch, tables in all_epochs(tmp_path).items()
-        if dict(lakes.commits(tmp_path)[epoch - 1]["versions"])["kvConfigTable"] >= table.version()
+        if dict(lakes.commits(tmp_path)[epoch - 1]["versions"])["kvConfigTable"] >= table.version
     }
     assert before
     list(sweep(keeper(delta.writer), delta.writer))
@@ -296,7 +299,6 @@ def test_each_piece_of_work_is_short_on_a_lake_of_300_groups(tmp_path: Path, mon
     for record in written([(400, make.clock()), *extra])[1:]:
         query.run([record._replace(offset=record.offset + 300)])
     maintenance = keeper(writer)
-    maintenance._checkpointed = dict.fromkeys(maintenance._checkpointed, 0)
     took = dict(sweep(maintenance, writer))
     assert any(what.startswith("compact topicQueueTable") for what in took)
     assert any(what.startswith("checkpoint topicQueueTable") for what in took)

@@ -152,12 +152,38 @@ def test_liveness_alone_is_committed_when_it_is_due(tmp_path: Path) -> None:
     assert live["lastUpdateOffset"] == 2
 
 
-def test_liveness_rides_along_with_any_change(tmp_path: Path) -> None:
-    drive(tmp_path, one_by_one(make.register(), make.heartbeat(), make.put("n", "k")), liveness_interval_s=3600)
-    (live,) = lakes.rows(tmp_path, "brokerLiveTable")
-    assert live["lastUpdateOffset"] == 2
-    last = lakes.commits(tmp_path)[-1]
-    assert last["logOffset"] == 3
+def test_a_changed_live_row_comes_with_its_epoch_a_heartbeat_waits_until_it_is_due(tmp_path: Path) -> None:
+    query = Query(2)
+    query.lake = lake = DeltaLake(open_writer(tmp_path, liveness_interval_s=3600))
+
+    def heard() -> dict[str, int]:
+        return {row["brokerName"]: row["lastUpdateOffset"] for row in lakes.rows(tmp_path, "brokerLiveTable")}
+
+    def is_exact() -> bool:
+        last = lakes.commits(tmp_path)[-1]
+        return bool(last["livenessOffset"] == last["logOffset"])
+
+    records = written(
+        [
+            (0, make.register()),
+            (0, make.register("x:1", name="x")),
+            (5, make.heartbeat()),
+            (5, make.heartbeat("x:1", name="x")),
+            (5, make.put("n", "k")),
+            (5, make.register("x:1", name="x", version=make.V2)),
+            (5, make.put("n", "k", "again")),
+        ]
+    )
+    query.run(records[:2])
+    query.run(records[2:5])
+    assert heard() == {"b": 1, "x": 2}
+    assert not is_exact()
+    query.run(records[5:6])
+    assert heard() == {"b": 1, "x": 6}
+    lake.writer._liveness_interval_s = 0
+    query.run(records[6:])
+    assert heard() == {"b": 3, "x": 6}
+    assert is_exact()
 
 
 def test_liveness_offset_waits_for_every_shard_of_a_new_run(tmp_path: Path) -> None:

@@ -1,0 +1,203 @@
+"""A table's staging folder: where delta-rs commits, on a log that stays short.
+
+For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it has
+made: 4 ms in a young table, 190 ms after 100,000 versions (docs/performance.md). So the one writer works in a folder
+whose log begins at the last checkpoint, and every commit is then linked into the table: its data files, and last its
+entry in the log, which makes it exist. Hard links: nothing is copied, and to whoever reads it the table is an ordinary
+Delta table.
+
+The folder holds nothing that is not in the table, but for a commit whose process died before it was linked: it is made
+anew from the table at each start. Source: the Delta transaction protocol, "Delta Log Entries" and "Checkpoints".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+from deltalake import DeltaTable
+
+from schemas.errors import SetupError
+
+STAGING_FOLDER: Final = "_staging"
+"""In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
+
+_LOG: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+
+
+class _File(msgspec.Struct):
+    path: str
+
+
+class _Action(msgspec.Struct):
+    """A line of a Delta commit, as far as it names files."""
+
+    add: _File | None = None
+    cdc: _File | None = None
+    remove: _File | None = None
+
+
+_decoder = msgspec.json.Decoder(_Action)
+
+
+class StagedTable:
+    """One table, written by one process. Call `publish` after each use of `delta` that commits.
+
+    Attributes:
+        path: the table.
+        delta: the table in its staging folder, for delta-rs to commit to.
+        version: the newest version that has been published.
+        checkpointed: the version of the last checkpoint; 0 if there is none.
+        checkpoint_actions: how many actions it holds: files, and files removed within the retention.
+    """
+
+    def __init__(self, path: Path, staging: Path) -> None:
+        """Make the staging folder.
+
+        Args:
+            path: the table; it exists.
+            staging: made anew, on the same file system.
+
+        Raises:
+            SetupError: a file of the table is missing, or the folder cannot be written.
+        """
+        self.path = path
+        self._staging = staging
+        table = DeltaTable(str(path))
+        self.version = table.version()
+        try:
+            shutil.rmtree(staging, ignore_errors=True)
+            (staging / _LOG).mkdir(parents=True)
+            self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
+            if self.checkpoint_actions:
+                self._link(_checkpoint(self.checkpointed), path, staging)
+                shutil.copyfile(path / _LOG / _LAST_CHECKPOINT, staging / _LOG / _LAST_CHECKPOINT)
+            for version in range(self.checkpointed, self.version + 1):
+                self._link(_entry(version), path, staging)
+            for file in table.get_add_actions()["path"].to_pylist():
+                self._link(unquote(file), path, staging)
+        except OSError as error:
+            raise SetupError(f"the table {path} cannot be made ready for writing in {staging}: {error}") from error
+        self.delta = DeltaTable(str(staging))
+
+    def publish(self) -> None:
+        """Let the table have what was committed to `delta`.
+
+        Raises:
+            SetupError: somebody else has written to the table. Another start goes on from what is there.
+            OSError: storage failed; calling again goes on.
+        """
+        while self.version < self.delta.version():
+            entry = _entry(self.version + 1)
+            actions = self._link_files(entry, self._staging, self.path)
+            try:
+                self._link(entry, self._staging, self.path)
+            except FileExistsError as error:
+                raise SetupError(
+                    f"{self.path / entry} was written by somebody else while routelake held the lake. "
+                    "routelake goes on from it when it is started again."
+                ) from error
+            self.version += 1
+            self._drop_files(actions)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint; the staged log begins with it from now on."""
+        self.publish()
+        self.delta.create_checkpoint()
+        log, staged = self.path / _LOG, self._staging / _LOG
+        self._link(_checkpoint(self.version), self._staging, self.path)
+        temporary = log / f".{_LAST_CHECKPOINT}.tmp"
+        shutil.copyfile(staged / _LAST_CHECKPOINT, temporary)
+        temporary.replace(log / _LAST_CHECKPOINT)
+        for file in staged.iterdir():
+            version = file.name.partition(".")[0]
+            if version.isdigit() and int(version) < self.version:  # delta-rs looks at the entry beside it, too
+                file.unlink()
+        self.checkpointed, self.checkpoint_actions = self.version, _describe_checkpoint(log)["size"]
+        # delta-rs's object of before would remember each of the commits since.
+        self.delta = DeltaTable(str(self._staging))
+
+    def maintain(self, work: Callable[[DeltaTable], object]) -> None:
+        """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
+        self.publish()
+        table = DeltaTable(str(self.path))
+        work(table)
+        while (self.path / (entry := _entry(self.version + 1))).exists():
+            actions = self._link_files(entry, self.path, self._staging)
+            self._link(entry, self.path, self._staging)
+            self.version += 1
+            self._drop_files(actions)
+        self.delta.update_incremental()
+
+    def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
+        """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
+        log = self.path / _LOG
+        try:
+            found = _describe_checkpoint(log)
+            if "parts" not in found and (self.path / _checkpoint(found["version"])).exists():
+                return found["version"], found["size"]
+        except FileNotFoundError:
+            if (self.path / _entry(0)).exists():
+                return 0, 0
+        except (ValueError, KeyError, TypeError):
+            pass  # torn, or not as the protocol has it: a new one takes its place
+        table.create_checkpoint()
+        return self.version, _describe_checkpoint(log)["size"]
+
+    def _link_files(self, entry: str, source: Path, target: Path) -> list[_Action]:
+        """Link what a commit has written; returns its actions."""
+        actions = _decoder.decode_lines((source / entry).read_bytes())
+        for action in actions:
+            for file in (action.add, action.cdc):
+                if file is not None:
+                    self._link(unquote(file.path), source, target)
+        return actions
+
+    def _drop_files(self, actions: Iterable[_Action]) -> None:
+        """From staging, where nobody reads what a commit has removed, nor the change feed."""
+        for action in actions:
+            for file in (action.cdc, action.remove):
+                if file is not None:
+                    (self._staging / unquote(file.path)).unlink(missing_ok=True)
+
+    @staticmethod
+    def _link(name: str, source: Path, target: Path) -> None:
+        """Raises FileExistsError where another file stands in the place."""
+        try:
+            os.link(source / name, target / name)
+        except FileNotFoundError:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.link(source / name, target / name)
+        except FileExistsError:
+            if not (source / name).samefile(target / name):
+                raise
+
+
+def stage(lake_dir: Path, names: Iterable[str]) -> dict[str, StagedTable]:
+    """Make the staging folders of a lake's tables.
+
+    Raises:
+        SetupError: see `StagedTable`.
+    """
+    return {name: StagedTable(lake_dir / name, lake_dir / STAGING_FOLDER / name) for name in names}
+
+
+def _entry(version: int) -> str:
+    return f"{_LOG}/{version:020d}.json"
+
+
+def _checkpoint(version: int) -> str:
+    return f"{_LOG}/{version:020d}.checkpoint.parquet"
+
+
+def _describe_checkpoint(log: Path) -> dict[str, Any]:
+    """What ``_last_checkpoint`` says: version, size, and parts where it has any."""
+    found: dict[str, Any] = json.loads((log / _LAST_CHECKPOINT).read_bytes())
+    return found
