@@ -20,7 +20,7 @@ from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_fr
 from benchmarks.harness.machine import TICKS, Meter, tree
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result
-from benchmarks.harness.settle import readiness, route_rows
+from benchmarks.harness.settle import is_folded, route_rows
 from clients.broker.fleet_topics import FleetBroker
 from deploy.peers.java import wait_until
 
@@ -156,7 +156,7 @@ def _wait_visible(
             cause = next((line for line in log.splitlines() if "Error" in line), "see its log")
             raise RuntimeError(f"{phase}: the fold died and was started again: {cause.strip()}")
         if phase == "unchanged":
-            return bool(readiness(lake).get("offset", -1) >= last)
+            return is_folded(lake, last)
         if phase == "all new":
             return all(len(route_rows(link, topic_name(at))) >= len(fleet) for at in (topics - 1, 0, topics // 2))
         changed = ((broker, _changed_topic(number, topics)) for number, broker in reversed(list(enumerate(fleet))))

@@ -23,6 +23,16 @@ def readiness(lake: RoutelakeServer) -> dict[str, Any]:
     return found
 
 
+def is_folded(lake: RoutelakeServer, offset: int) -> bool:
+    """Whether a log offset is visible, asked as whoever waits for it does: with ``wait_for``, for five seconds."""
+    url = f"http://127.0.0.1:{lake.http_port}/v1/clusters?wait_for={offset}"
+    try:
+        with urllib.request.urlopen(url, timeout=30):
+            return True
+    except OSError:
+        return False
+
+
 def route_rows(link: Link, topic: str) -> dict[str, int]:
     """``{brokerName: writeQueueNums}`` of a route; empty if there is none."""
     answer = link.call(route_query(topic))
