@@ -192,6 +192,10 @@ class Connection(asyncio.Protocol):
             return
         incoming = self._incoming
         self._last_read = self._server.now
+        if self._answers_in_json and not self._backlog:
+            request = incoming.receive_route(data)
+            if request is not None and self._answer_route(*request):
+                return
         try:
             received = incoming.receive_data(data)
         except ProtocolError as error:
@@ -268,6 +272,16 @@ class Connection(asyncio.Protocol):
             self._server.routes[0] += routes
         if out:
             transport.write(b"".join(out))
+
+    def _answer_route(self, query: RouteQuery, digits: bytes) -> bool:
+        """Answer one route request, as `_process` does several; False if it takes more."""
+        template = self._route(query)
+        if template is None or self._transport is None:
+            return False
+        self._server.routes[template.code] += 1
+        start = template.starts.get(len(digits)) or template.start(len(digits))
+        self._transport.write(b"".join((start, digits, template.tail, template.body)))
+        return True
 
     def _route(self, query: RouteQuery) -> ReplyTemplate | None:
         try:

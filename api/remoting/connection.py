@@ -23,7 +23,7 @@ from api.remoting.frame import (
     decode_header,
 )
 from api.remoting.proxy_protocol import find_preamble
-from api.remoting.route_query import MAX_DIGITS, OPAQUE_KEY, RouteQueryCache, RouteRequest
+from api.remoting.route_query import MAX_DIGITS, MAX_REMEMBERED_BYTES, OPAQUE_KEY, RouteQueryCache, RouteRequest
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -31,6 +31,7 @@ Received = RemotingCommand | RouteRequest
 """A request in full, or a route request of a known kind as (query, digits of its opaque)."""
 
 _ZERO: Final = 48
+_MAX_KNOWN_BYTES: Final = 8 + MAX_REMEMBERED_BYTES
 _unpack_length = struct.Struct(">i").unpack_from
 _unpack_start = struct.Struct(">iI").unpack_from
 
@@ -84,6 +85,25 @@ class RemotingConnection:
     def buffered_bytes(self) -> int:
         """What is kept of a frame that has begun but not ended."""
         return len(self._buffer)
+
+    def receive_route(self, data: bytes) -> RouteRequest | None:
+        """What the peer sent next, if it is exactly one route request that has come before but for its opaque.
+
+        None is no verdict: then nothing was taken, and `receive_data` has to look at it. Most requests of a NameServer
+        come like this, and with this they take half as long.
+        """
+        if len(data) > _MAX_KNOWN_BYTES or self._buffer or self._may_have_preamble or self.error is not None:
+            return None
+        before, _, rest = data.partition(OPAQUE_KEY)
+        kinds = self._queries.frames.get(before)
+        if kinds is None:
+            return None
+        digits, _, after = rest.partition(b",")
+        known = kinds.get(after)
+        # Of this start and this size no frame has more or fewer digits than the one that was decoded.
+        if known is None or known[1] != len(data) or not digits.isdigit() or (digits[0] == _ZERO and len(digits) > 1):
+            return None
+        return known[0], digits
 
     def receive_data(self, data: bytes) -> list[Received]:
         """Take what the peer sent next.
@@ -152,6 +172,8 @@ class RemotingConnection:
                         and (digits[0] != _ZERO or len(digits) == 1)
                     ):
                         received.append((query, digits))
+                        if end == size and at == 0:
+                            self._queries.learn_frame(data, query)
                         at = end
                         continue
             check_length(length, self._frame_limit_bytes)

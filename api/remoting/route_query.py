@@ -27,6 +27,9 @@ OPAQUE_KEY: Final = b'"opaque":'
 MAX_DIGITS: Final = 9
 """Nine digits always fit into an int32; a longer opaque takes the long way."""
 
+MAX_REMEMBERED_BYTES: Final = 512
+"""Longer headers are not remembered."""
+
 ZONE_NAME: Final = "__ZONE_NAME"
 ZONE_MODE: Final = "__ZONE_MODE"
 
@@ -91,9 +94,11 @@ class RouteQueryCache:
     """Headers of route requests seen so far. Shared by the connections of a process.
 
     `json` is before -> after -> query, `binary` the same for ROCKETMQ headers, whose opaque is bytes 5 to 9.
+    `frames` is the same for whole frames with a JSON header: before, from the first byte on -> after -> (query, size).
+    Of each header in `json` it holds no more than one frame for each number of digits.
     """
 
-    def __init__(self, max_entries: int = 32_768, max_header_bytes: int = 512) -> None:
+    def __init__(self, max_entries: int = 32_768, max_header_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         """Start empty.
 
         Args:
@@ -102,6 +107,7 @@ class RouteQueryCache:
         """
         self.json: dict[bytes, dict[bytes, RouteQuery]] = {}
         self.binary: dict[bytes, dict[bytes, RouteQuery]] = {}
+        self.frames: dict[bytes, dict[bytes, tuple[RouteQuery, int]]] = {}
         self._max_entries = max_entries
         self._max_header_bytes = max_header_bytes
         self._entries = 0
@@ -140,12 +146,18 @@ class RouteQueryCache:
             self._remember(self.json, before, after, query)
         return query
 
+    def learn_frame(self, frame: bytes, query: RouteQuery) -> None:
+        """Remember a whole frame whose header is remembered already."""
+        before, _, rest = frame.partition(OPAQUE_KEY)
+        self.frames.setdefault(before, {})[rest.partition(b",")[2]] = query, len(frame)
+
     def _remember(
         self, table: dict[bytes, dict[bytes, RouteQuery]], before: bytes, after: bytes, query: RouteQuery
     ) -> None:
         if self._entries >= self._max_entries:
             self.json.clear()
             self.binary.clear()
+            self.frames.clear()
             self._entries = 0
         table.setdefault(before, {})[after] = query
         self._entries += 1

@@ -41,6 +41,47 @@ def test_the_same_kind_is_the_same_object() -> None:
     assert len(cache) == 3
 
 
+def opened(cache: RouteQueryCache) -> RemotingConnection:
+    """A connection that has sent a request before."""
+    connection = RemotingConnection(queries=cache)
+    assert connection.receive_data(frame(stock(7)))
+    return connection
+
+
+OPAQUES = [0, 1, 9, 10, 43, 99, 999_999_999, 1_000_000_000, 2_147_483_647, -1, -5, -12, "01", "1_", "+1", "1 ", "", "x"]
+
+
+@pytest.mark.parametrize("opaque", OPAQUES)
+def test_a_frame_known_as_a_whole_is_what_it_is_piece_by_piece(opaque: object) -> None:
+    """However many digits have come before."""
+    cache = RouteQueryCache()
+    for digits in range(1, 11):
+        for _ in range(2):  # a header is learnt first, then a frame
+            RemotingConnection(queries=cache).receive_data(frame(stock(10 ** (digits - 1))))
+    found = opened(cache).receive_route(frame(stock(opaque)))
+    if found is None:
+        assert not str(opaque).isdigit() or len(str(opaque)) > 9 or str(opaque) == "01"
+    else:
+        assert [found] == opened(cache).receive_data(frame(stock(opaque)))
+
+
+def test_only_a_whole_frame_alone_is_known_at_once() -> None:
+    cache = RouteQueryCache()
+    known = frame(stock(43))
+    for _ in range(2):
+        opened(cache).receive_data(known)
+    assert opened(cache).receive_route(known) is not None
+    connection = RemotingConnection(queries=cache)
+    assert connection.receive_route(known) is None, "its first bytes may be a preamble's"
+    for data in (known[:-1], known + known[:1], known + known, known[1:], b"", frame(stock(44, "others"))):
+        assert opened(cache).receive_route(data) is None
+    connection = opened(cache)
+    connection.receive_data(known[:30])
+    assert connection.receive_route(known) is None, "it is the rest of a frame that has begun"
+    longer = known[:3] + bytes([known[3] + 1]) + known[4:]
+    assert opened(cache).receive_route(longer) is None
+
+
 @pytest.mark.parametrize("opaque", [-5, 1_000_000_000, 2_147_483_647, -2_147_483_648])
 def test_an_unusual_opaque_takes_the_long_way_to_the_same_answer(opaque: int) -> None:
     cache = RouteQueryCache()
