@@ -12,6 +12,7 @@ anew from the table at each start. Source: the Delta transaction protocol, "Delt
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -112,7 +113,8 @@ class StagedTable:
         self.publish()
         self.delta.create_checkpoint()
         log, staged = self.path / _LOG, self._staging / _LOG
-        self._link(_checkpoint(self.version), self._staging, self.path)
+        with contextlib.suppress(FileExistsError):  # somebody else's says the same
+            self._link(_checkpoint(self.version), self._staging, self.path)
         temporary = log / f".{_LAST_CHECKPOINT}.tmp"
         shutil.copyfile(staged / _LAST_CHECKPOINT, temporary)
         temporary.replace(log / _LAST_CHECKPOINT)

@@ -156,6 +156,19 @@ def test_a_torn_pointer_to_the_last_checkpoint_does_no_harm(staged: StagedTable,
     assert numbers(tmp_path) == [0, 1, 2, 3, 4]
 
 
+def test_a_table_whose_log_begins_with_a_checkpoint(staged: StagedTable, tmp_path: Path) -> None:
+    append(staged, 1)
+    staged.publish()
+    DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    staged.checkpoint()
+    (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
+    again = reopen(tmp_path)
+    append(again, 2)
+    again.publish()
+    again.checkpoint()
+    assert numbers(tmp_path) == [1, 2]
+
+
 def test_a_missing_data_file_is_named(staged: StagedTable, tmp_path: Path) -> None:
     append(staged, 1)
     staged.publish()
