@@ -1,9 +1,9 @@
 """A table's staging folder: where delta-rs commits, on a log that stays short.
 
-For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it has
-made: 4 ms in a young table, 190 ms after 100,000 versions (docs/performance.md). So the one writer works in a folder
+For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it
+has made: 4 ms in a young table, 190 ms after 100,000 versions (docs/adr/0007). So the one writer works in a folder
 whose log begins at the last checkpoint, and every commit is then linked into the table: its data files, and last its
-entry in the log, which makes it exist. Hard links: nothing is copied, and to whoever reads it the table is an ordinary
+entry in the log, which makes it exist. Hard links: no data is copied, and to whoever reads it the table is an ordinary
 Delta table.
 
 The folder holds nothing that is not in the table, but for a commit whose process died before it was linked: it is made
@@ -12,7 +12,6 @@ anew from the table at each start. Source: the Delta transaction protocol, "Delt
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -22,6 +21,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from schemas.errors import SetupError
@@ -31,6 +32,7 @@ STAGING_FOLDER: Final = "_staging"
 
 _LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
+_REOPEN_AFTER_COMMITS: Final = 50
 
 
 class _File(msgspec.Struct):
@@ -73,20 +75,16 @@ class StagedTable:
         self._staging = staging
         table = DeltaTable(str(path))
         self.version = table.version()
+        self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
         try:
             shutil.rmtree(staging, ignore_errors=True)
             (staging / _LOG).mkdir(parents=True)
-            self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
-            if self.checkpoint_actions:
-                self._link(_checkpoint(self.checkpointed), path, staging)
-                shutil.copyfile(path / _LOG / _LAST_CHECKPOINT, staging / _LOG / _LAST_CHECKPOINT)
-            for version in range(self.checkpointed, self.version + 1):
-                self._link(_entry(version), path, staging)
             for file in table.get_add_actions()["path"].to_pylist():
                 self._link(unquote(file), path, staging)
+            self.delta = self._begin_log()
         except OSError as error:
             raise SetupError(f"the table {path} cannot be made ready for writing in {staging}: {error}") from error
-        self.delta = DeltaTable(str(staging))
+        self._opened_at = self.version
 
     def publish(self) -> None:
         """Let the table have what was committed to `delta`.
@@ -107,24 +105,16 @@ class StagedTable:
                 ) from error
             self.version += 1
             self._drop_files(actions)
+        if self.version - self._opened_at >= _REOPEN_AFTER_COMMITS:
+            self.delta, self._opened_at = DeltaTable(str(self._staging)), self.version
 
     def checkpoint(self) -> None:
-        """Write a checkpoint; the staged log begins with it from now on."""
+        """Write a checkpoint of the table; the staged log begins with it from now on."""
         self.publish()
-        self.delta.create_checkpoint()
-        log, staged = self.path / _LOG, self._staging / _LOG
-        with contextlib.suppress(FileExistsError):  # somebody else's says the same
-            self._link(_checkpoint(self.version), self._staging, self.path)
-        temporary = log / f".{_LAST_CHECKPOINT}.tmp"
-        shutil.copyfile(staged / _LAST_CHECKPOINT, temporary)
-        temporary.replace(log / _LAST_CHECKPOINT)
-        for file in staged.iterdir():
-            version = file.name.partition(".")[0]
-            if version.isdigit() and int(version) < self.version:  # delta-rs looks at the entry beside it, too
-                file.unlink()
-        self.checkpointed, self.checkpoint_actions = self.version, _describe_checkpoint(log)["size"]
-        # delta-rs's object of before would remember each of the commits since.
-        self.delta = DeltaTable(str(self._staging))
+        DeltaTable(str(self.path)).create_checkpoint()
+        self.checkpointed = self.version
+        self.checkpoint_actions = _describe_checkpoint(self.path / _LOG)["size"]
+        self.delta, self._opened_at = self._begin_log(), self.version
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
@@ -152,6 +142,25 @@ class StagedTable:
             pass  # torn, or not as the protocol has it: a new one takes its place
         table.create_checkpoint()
         return self.version, _describe_checkpoint(log)["size"]
+
+    def _begin_log(self) -> DeltaTable:
+        """Let the staged log begin with the table's last checkpoint, and open it."""
+        staged = self._staging / _LOG
+        if self.checkpoint_actions:
+            actions = pq.read_table(self.path / _checkpoint(self.checkpointed))
+            if "remove" in actions.column_names:
+                # Files removed within the retention, by far the most of a checkpoint, concern only vacuum.
+                actions = actions.filter(pc.is_null(actions["remove"]))
+            pq.write_table(actions, self._staging / _checkpoint(self.checkpointed))
+            described = {"version": self.checkpointed, "size": actions.num_rows}
+            (staged / _LAST_CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
+        for version in range(self.checkpointed, self.version + 1):
+            self._link(_entry(version), self.path, self._staging)
+        for file in staged.iterdir():
+            number = file.name.partition(".")[0]
+            if number.isdigit() and int(number) < self.checkpointed:
+                file.unlink()
+        return DeltaTable(str(self._staging))
 
     def _link_files(self, entry: str, source: Path, target: Path) -> list[_Action]:
         """Link what a commit has written; returns its actions."""

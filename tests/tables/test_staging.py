@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -60,7 +61,7 @@ def test_nothing_is_copied(staged: StagedTable, tmp_path: Path) -> None:
     append(staged, 1)
     staged.publish()
     staging = tmp_path / STAGING_FOLDER / "t"
-    data = [path for path in staging.rglob("*") if path.is_file() and path.name != "_last_checkpoint"]
+    data = [path for path in staging.rglob("*") if path.is_file()]
     assert len(data) == 3
     for path in data:
         assert path.samefile(tmp_path / "t" / path.relative_to(staging))
@@ -154,6 +155,30 @@ def test_a_torn_pointer_to_the_last_checkpoint_does_no_harm(staged: StagedTable,
     append(again, 4)
     again.publish()
     assert numbers(tmp_path) == [0, 1, 2, 3, 4]
+
+
+def test_what_only_vacuum_asks_for_stays_out_of_staging(tmp_path: Path) -> None:
+    """The table's checkpoint knows every file of the last weeks, the staged one those that are there."""
+    DeltaTable.create(str(tmp_path / "t"), pa.schema([("p", pa.string()), ("n", pa.int64())]))
+    staged = reopen(tmp_path)
+    append(staged, 0)
+    for number in range(1, 30):
+        staged.delta.update(updates={"n": str(number)})
+        staged.publish()
+    staged.checkpoint()
+
+    def actions(folder: Path) -> int:
+        return pq.read_table(folder / "_delta_log" / f"{30:020d}.checkpoint.parquet").num_rows
+
+    assert staged.checkpoint_actions == actions(tmp_path / "t") >= 30
+    assert actions(tmp_path / STAGING_FOLDER / "t") < 5
+    staged.delta.update(updates={"n": "30"})
+    staged.publish()
+    staged.checkpoint()
+    assert staged.checkpoint_actions >= 31
+    assert numbers(tmp_path) == [30]
+    for version in range(1, 32):
+        assert numbers(tmp_path, version) == [version - 1]
 
 
 def test_a_table_whose_log_begins_with_a_checkpoint(staged: StagedTable, tmp_path: Path) -> None:
