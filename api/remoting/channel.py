@@ -194,7 +194,8 @@ class Connection(asyncio.Protocol):
         self._last_read = self._server.now
         if self._answers_in_json and not self._backlog:
             request = incoming.receive_route(data)
-            if request is not None and self._answer_route(*request):
+            if request is not None:
+                self._answer_route(*request)
                 return
         try:
             received = incoming.receive_data(data)
@@ -273,15 +274,19 @@ class Connection(asyncio.Protocol):
         if out:
             transport.write(b"".join(out))
 
-    def _answer_route(self, query: RouteQuery, digits: bytes) -> bool:
-        """Answer one route request, as `_process` does several; False if it takes more."""
+    def _answer_route(self, query: RouteQuery, digits: bytes) -> None:
+        """Answer one route request, as `_process` does several."""
         template = self._route(query)
-        if template is None or self._transport is None:
-            return False
+        if template is None:
+            command = query.command(digits)
+            if not self._start(command):
+                self._postpone([command])
+            return
+        if self._transport is None:
+            return
         self._server.routes[template.code] += 1
         start = template.starts.get(len(digits)) or template.start(len(digits))
         self._transport.write(b"".join((start, digits, template.tail, template.body)))
-        return True
 
     def _route(self, query: RouteQuery) -> ReplyTemplate | None:
         try:

@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 
 from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
-from api.remoting.reply import ReplyHeader
+from api.remoting.reply import ReplyHeader, ReplyTemplate
+from api.remoting.route_query import RouteQuery
 from api.remoting.server import Connection, RemotingServer, RemotingSettings
 from schemas.codes import SerializeType
 from schemas.errors import SetupError
@@ -95,6 +96,31 @@ def test_requests_that_cannot_be_answered_fast_go_to_the_handler(loop: str) -> N
             assert [command.code for command in handler.handled] == [105, ECHO]
 
     run(main, loop)
+
+
+@pytest.mark.parametrize("topic", ["a", "x", "explosive"])
+def test_a_request_that_is_repeated_is_handled_once_each_time(topic: str) -> None:
+    """Also when it is known as a whole: answered, handed on or failed, as at first."""
+
+    async def main() -> None:
+        handler = Handler({"a": b"body a"})
+        asked: list[str | None] = []
+        fast_route = handler.fast_route
+
+        def counted(query: RouteQuery) -> ReplyTemplate | None:
+            asked.append(query.topic)
+            return fast_route(query)
+
+        handler.fast_route = counted  # type: ignore[method-assign]
+        async with serving(handler) as server, connected(server) as client:
+            answers = [await client.ask(route(topic, opaque)) for opaque in range(1, 9)]
+            assert len({(answer.code, answer.remark, answer.body) for answer in answers}) == 1
+            assert [answer.opaque for answer in answers] == list(range(1, 9))
+            assert asked == [topic] * 8
+            assert len(handler.handled) == (8 if topic == "x" else 0)
+            assert server.failed == (8 if topic == "explosive" else 0)
+
+    run(main)
 
 
 def test_what_the_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixture) -> None:
