@@ -47,8 +47,6 @@ _OUTCOMES_KEPT: Final = 20_000
 _REGISTERED_KEPT: Final = 100_000
 _PRUNE_WAITERS: Final = 1_000
 """From here on, waiters that have given up are dropped before another is added."""
-_PAUSE_S: Final = 0.00002
-"""In which a waiting thread takes the interpreter; Linux makes 70 us of it."""
 _BIG_REGISTRATION_TOPICS: Final = 500
 """From here on, encoding takes long enough to be done off the event loop."""
 
@@ -98,7 +96,6 @@ class Gateway:
         self._followers: list[Callable[[GatewaySettings], None]] = []
         self._view_followers: list[Callable[[RouteView, RouteView], None]] = []
         self._gate_opens_s = 0.0
-        self._gives_way = False
         self._registered: dict[tuple[str, str, str], str] = {}
         self._writer = LogWriter(
             event_log,
@@ -230,22 +227,7 @@ class Gateway:
         assert self._loop is not None
         future: asyncio.Future[Appended] = self._loop.create_future()
         self._writer.submit(key, payload, partial(_settle, future))
-        if not self._gives_way:
-            self._give_way()
         return await future
-
-    def _give_way(self) -> None:
-        """Let the writer's thread have the interpreter, once in each turn of the loop while it wants it.
-
-        A loop that answers without a pause gives the interpreter away at every socket and takes it back before the
-        thread is awake. The thread then waits for dozens of milliseconds, and each of the loop's releases is a system
-        call that wakes it in vain: 600 heartbeats a second took a third of the reads (docs/performance.md).
-        """
-        assert self._loop is not None
-        self._gives_way = self._writer.wants_interpreter
-        if self._gives_way:
-            time.sleep(_PAUSE_S)
-            self._loop.call_soon(self._give_way)
 
     def _from_writer_thread(self, call: Callable[[], None]) -> None:
         assert self._loop is not None

@@ -40,9 +40,6 @@ where the thread that answers is busy: it has to get the interpreter from it sev
 _MANY: Final = 64
 """Heartbeats that wait no longer."""
 
-_ASKS_S: Final = 0.05
-"""An append that takes longer waits for its disk or for Kafka, not for the interpreter."""
-
 _NUDGE_S: Final = 0.2
 """Between CLOCK events that somebody asked for, however many ask."""
 
@@ -82,7 +79,6 @@ class LogWriter:
         self._urgent = False
         self._resting = False
         self._rest_until_s = 0.0
-        self._began_s: float | None = None
         self._last_append_s: float | None = None
         self._next_clock_s = self._last_clock_s = 0.0
         self._failing = False
@@ -122,13 +118,6 @@ class LogWriter:
                 self._urgent = True
             if not self._resting or self._is_due():
                 self._wake.notify()
-
-    @property
-    def wants_interpreter(self) -> bool:
-        """Whether the writer's thread has work to do just now, and so asks for the interpreter again and again."""
-        if self._began_s is not None:
-            return time.monotonic() - self._began_s < _ASKS_S
-        return bool(self._queue) and (self._is_due() or time.monotonic() >= self._rest_until_s)
 
     def nudge(self) -> None:
         """Write a CLOCK soon: somebody waits for what was written before, and the fold may be waiting for more."""
@@ -177,7 +166,7 @@ class LogWriter:
         return group
 
     def _append(self, group: list[Entry], *, gap: bool) -> None:
-        began_s = self._began_s = time.monotonic()
+        began_s = time.monotonic()
         try:
             before = [self._resume()] if gap else []
             written = self._log.append([*before, *((key, payload) for key, payload, _ in group)])
@@ -202,8 +191,6 @@ class LogWriter:
             ended_s = time.monotonic()
             self._rest_until_s = ended_s + min(max(4 * (ended_s - began_s), _REST_S[0]), _REST_S[1])
             self._tell(group, written[len(before) :])
-        finally:
-            self._began_s = None
 
     def _refuse(self, group: list[Entry], error: RoutelakeError) -> None:
         self._tell(group, [error] * len(group))

@@ -122,35 +122,6 @@ def test_heartbeats_gather_for_a_moment(log: Log) -> None:
     assert len(log.groups) <= 3
 
 
-def test_it_says_when_it_wants_the_interpreter(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it has something to append, but not while heartbeats gather, nor while a disk keeps it waiting."""
-    monkeypatch.setattr(log_writer, "_REST_S", (0.0, 0.0))
-    writer = start(log)
-    answers = Answers(writer)
-    assert not writer.wants_interpreter
-    log.gate.clear()
-    monkeypatch.setattr(log_writer, "_ASKS_S", 3600.0)
-    answers.submit(0)
-    wait_until(lambda: writer._began_s is not None, 10, "the append", 0.002)
-    assert writer.wants_interpreter
-    monkeypatch.setattr(log_writer, "_ASKS_S", 0.0)
-    assert not writer.wants_interpreter
-    monkeypatch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
-    log.gate.set()
-    answers.wait(1)
-    wait_until(lambda: writer._began_s is None, 10, "the end of the append", 0.002)
-    answers.submit(1, make.heartbeat())
-    assert not writer.wants_interpreter
-    log.gate.clear()
-    monkeypatch.setattr(log_writer, "_ASKS_S", 3600.0)
-    answers.submit(2)
-    wait_until(lambda: writer.wants_interpreter, 10, "that it is wanted", 0.002)
-    log.gate.set()
-    answers.wait(3)
-    writer.stop()
-    assert not writer.wants_interpreter
-
-
 def test_the_clock_ticks_whoever_talks(log: Log) -> None:
     """A silent broker expires in time although others send heartbeats without a pause."""
     writer = start(log, clock_interval_s=0.02)
