@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
             return
         incoming = self._incoming
         self._last_read = self._server.now
-        if self._answers_in_json and not self._backlog:
+        if not self._backlog:
             request = incoming.receive_route(data)
             if request is not None:
                 self._answer_route(*request)
@@ -285,8 +285,9 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self._server.routes[template.code] += 1
-        start = template.starts.get(len(digits)) or template.start(len(digits))
-        self._transport.write(b"".join((start, digits, template.tail, template.body)))
+        self._transport.write(
+            template.encode(digits) if self._answers_in_json else template.encode(digits, self._reply_type(query))
+        )
 
     def _route(self, query: RouteQuery) -> ReplyTemplate | None:
         try:
