@@ -8,7 +8,7 @@ once, are `TopicChanges` instead: columns, without an object for each row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from pipelines.fold.rows import Rows, kv_rows, rows_of
@@ -43,13 +43,13 @@ LIVENESS_COLUMNS: Final = HEARD_COLUMNS | {"topicConfigDigest"}
 """Columns of brokerLiveTable that move without anything having changed."""
 
 
-def _places_but(names: frozenset[str]) -> tuple[int, ...]:
-    return tuple(index for index, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names)
+def _live_values_but(names: frozenset[str]) -> itemgetter[Any]:
+    """Of a row of brokerLiveTable: its values without those of some columns."""
+    return itemgetter(*(at for at, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names))
 
 
-_LIVE_COUNTED: Final = _places_but(LIVENESS_COLUMNS)
-_LIVE_SAID: Final = _places_but(HEARD_COLUMNS)
-
+_counted: Final = _live_values_but(LIVENESS_COLUMNS)
+_said: Final = _live_values_but(HEARD_COLUMNS)
 
 _key_of = attrgetter("key")
 
@@ -74,7 +74,7 @@ class TopicChanges(NamedTuple):
 
 def only_heard(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> bool:
     """Whether a row of brokerLiveTable differs from the one before only in when its broker was heard."""
-    return before is not None and all(before[index] == after[index] for index in _LIVE_SAID)
+    return before is not None and bool(_said(before) == _said(after))
 
 
 def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:
@@ -162,7 +162,3 @@ def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
 
 def _addr_fields(group: BrokerGroup) -> tuple[object, ...]:
     return (group.known, group.cluster, group.broker_addrs, group.zone_name, group.enable_acting_master)
-
-
-def _counted(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(values[index] for index in _LIVE_COUNTED)
