@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -24,6 +24,7 @@ import msgspec
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from schemas.errors import SetupError
 
@@ -61,11 +62,12 @@ class StagedTable:
         checkpoint_actions: how many actions it holds: files, and files removed within the retention.
     """
 
-    def __init__(self, path: Path, staging: Path) -> None:
+    def __init__(self, table: DeltaTable, path: Path, staging: Path) -> None:
         """Make the staging folder.
 
         Args:
-            path: the table; it exists.
+            table: the table, at its newest version.
+            path: where it lies.
             staging: made anew, on the same file system.
 
         Raises:
@@ -73,16 +75,15 @@ class StagedTable:
         """
         self.path = path
         self._staging = staging
-        table = DeltaTable(str(path))
         self.version = table.version()
-        self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
         try:
+            self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
             shutil.rmtree(staging, ignore_errors=True)
             (staging / _LOG).mkdir(parents=True)
             for file in table.get_add_actions()["path"].to_pylist():
                 self._link(unquote(file), path, staging)
             self.delta = self._begin_log()
-        except OSError as error:
+        except (DeltaError, OSError) as error:
             raise SetupError(f"the table {path} cannot be made ready for writing in {staging}: {error}") from error
         self._opened_at = self.version
 
@@ -94,17 +95,13 @@ class StagedTable:
             OSError: storage failed; calling again goes on.
         """
         while self.version < self.delta.version():
-            entry = _entry(self.version + 1)
-            actions = self._link_files(entry, self._staging, self.path)
             try:
-                self._link(entry, self._staging, self.path)
+                self._link_commit(self._staging, self.path)
             except FileExistsError as error:
                 raise SetupError(
-                    f"{self.path / entry} was written by somebody else while routelake held the lake. "
-                    "routelake goes on from it when it is started again."
+                    f"{self.path / _entry(self.version + 1)} was written by somebody else while routelake held the "
+                    "lake. routelake goes on from it when it is started again."
                 ) from error
-            self.version += 1
-            self._drop_files(actions)
         if self.version - self._opened_at >= _REOPEN_AFTER_COMMITS:
             self.delta, self._opened_at = DeltaTable(str(self._staging)), self.version
 
@@ -119,13 +116,9 @@ class StagedTable:
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
         self.publish()
-        table = DeltaTable(str(self.path))
-        work(table)
-        while (self.path / (entry := _entry(self.version + 1))).exists():
-            actions = self._link_files(entry, self.path, self._staging)
-            self._link(entry, self.path, self._staging)
-            self.version += 1
-            self._drop_files(actions)
+        work(DeltaTable(str(self.path)))
+        while (self.path / _entry(self.version + 1)).exists():
+            self._link_commit(self.path, self._staging)
         self.delta.update_incremental()
 
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
@@ -162,17 +155,21 @@ class StagedTable:
                 file.unlink()
         return DeltaTable(str(self._staging))
 
-    def _link_files(self, entry: str, source: Path, target: Path) -> list[_Action]:
-        """Link what a commit has written; returns its actions."""
+    def _link_commit(self, source: Path, target: Path) -> None:
+        """Link the files of the next version, and last its entry in the log.
+
+        Raises:
+            FileExistsError: the target has another commit of that version.
+        """
+        entry = _entry(self.version + 1)
         actions = _decoder.decode_lines((source / entry).read_bytes())
         for action in actions:
             for file in (action.add, action.cdc):
                 if file is not None:
                     self._link(unquote(file.path), source, target)
-        return actions
-
-    def _drop_files(self, actions: Iterable[_Action]) -> None:
-        """From staging, where nobody reads what a commit has removed, nor the change feed."""
+        self._link(entry, source, target)
+        self.version += 1
+        # In staging nobody reads what a commit has removed, nor the change feed.
         for action in actions:
             for file in (action.cdc, action.remove):
                 if file is not None:
@@ -191,13 +188,14 @@ class StagedTable:
                 raise
 
 
-def stage(lake_dir: Path, names: Iterable[str]) -> dict[str, StagedTable]:
-    """Make the staging folders of a lake's tables.
+def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedTable]:
+    """Make the staging folders of a lake's tables, which were just opened.
 
     Raises:
         SetupError: see `StagedTable`.
     """
-    return {name: StagedTable(lake_dir / name, lake_dir / STAGING_FOLDER / name) for name in names}
+    staging = lake_dir / STAGING_FOLDER
+    return {name: StagedTable(table, lake_dir / name, staging / name) for name, table in tables.items()}
 
 
 def _entry(version: int) -> str:

@@ -28,7 +28,7 @@ def staged(tmp_path: Path) -> StagedTable:
 
 
 def reopen(folder: Path) -> StagedTable:
-    return StagedTable(folder / "t", folder / STAGING_FOLDER / "t")
+    return StagedTable(DeltaTable(str(folder / "t")), folder / "t", folder / STAGING_FOLDER / "t")
 
 
 def append(staged: StagedTable, number: int, partition: str = "a") -> None:
