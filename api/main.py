@@ -19,7 +19,7 @@ from api.remoting.server import RemotingServer, RemotingSettings
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.children import on_parent_exit
-from pipelines.log.base import open_log
+from pipelines.log.open import open_log
 
 log = structlog.get_logger("routelake.gateway")
 

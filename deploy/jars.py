@@ -19,7 +19,6 @@ is read from the Ivy jar inside PySpark; ``ROUTELAKE_MAVEN_URL`` (http, https or
 Commands::
 
     python -m deploy.jars ensure SET...   download what is missing, print the paths
-    python -m deploy.jars lock            for developers: see jars_lock.py
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def read_lock(text: str) -> dict[str, list[Jar]]:
         if match is None:
             raise JarsLockError(
                 f"{LOCK_FILE.name} line {number} is not 'set group:artifact:version sha256 size_bytes': {line!r}. "
-                "Restore the file from git, or write it anew with 'python -m deploy.jars lock'."
+                "Restore the file from git, or write it anew with 'python -m deploy.jars_lock'."
             )
         set_name, coordinates, sha256, size = match.groups()
         sets.setdefault(set_name, []).append(Jar(coordinates, sha256, int(size)))
@@ -381,14 +380,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.jars", description="The JVM jars pinned in jars.lock.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("ensure", help="download what is missing, print the paths").add_argument("set", nargs="+")
-    commands.add_parser("lock", help="resolve the sets with mvn and write jars.lock")
     arguments = parser.parse_args(argv)
     try:
-        if arguments.command == "lock":
-            from deploy.jars_lock import lock
-
-            LOCK_FILE.write_text(lock(), encoding="utf-8")
-            return 0
         for set_name in arguments.set:
             for path in ensure(set_name):
                 sys.stdout.write(f"{path}\n")

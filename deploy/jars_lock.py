@@ -1,6 +1,6 @@
 """Writes jars.lock: what the sets are made of, resolved by Maven on a developer's machine.
 
-Change a version in ROOTS, run ``python -m deploy.jars lock``, and review the difference like code.
+Change a version in ROOTS, run ``python -m deploy.jars_lock``, and review the difference like code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from deploy.jars import JarError, digest_of, pyspark_jars
+from deploy.jars import LOCK_FILE, JarError, digest_of, pyspark_jars
 
 ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "local-fs": ("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",),
@@ -42,7 +42,7 @@ _DEPENDENCY: Final = "<dependency><groupId>{}</groupId><artifactId>{}</artifactI
 
 def lock() -> str:
     """Resolve ROOTS with ``mvn`` and return the text of a new jars.lock."""
-    lines = ["# Written by 'python -m deploy.jars lock'. Each line: set group:artifact:version sha256 size_bytes"]
+    lines = ["# Written by 'python -m deploy.jars_lock'. Each line: set group:artifact:version sha256 size_bytes"]
     for set_name, roots in ROOTS.items():
         resolved = _resolve(roots)
         if set_name in ON_SPARK:
@@ -82,3 +82,7 @@ def _ships_with_pyspark(coordinates: str) -> bool:
         raise JarError("jars.lock leaves out what PySpark ships: run this with the project's own .venv/bin/python.")
     pattern = re.compile(re.escape(coordinates.split(":")[1]) + r"-\d.*\.jar")
     return any(pattern.fullmatch(path.name) for path in home.iterdir())
+
+
+if __name__ == "__main__":
+    LOCK_FILE.write_text(lock(), encoding="utf-8")

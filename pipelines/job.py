@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.batch import Batch
 from pipelines.fold.state import RouteState
-from pipelines.log.base import open_log
+from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
 from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
 from pipelines.shards import seed_rows, shard_keys

@@ -1,11 +1,9 @@
-"""Figures against targets: printed, and kept as JSON with a chart beside them."""
+"""Figures against targets, as they are printed."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -121,48 +119,3 @@ def quantile(values: Sequence[float], share: float) -> float:
     """The value that a share of them does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
-
-
-class Run(msgspec.Struct, rename="camel"):
-    """One run of benches, or in latest.json the newest result of each bench on this machine."""
-
-    started_at: str
-    machine: dict[str, Any]
-    options: dict[str, Any]
-    results: list[Result]
-
-
-def save(folder: Path, run: Run) -> Path:
-    """Write a run as JSON and chart under its time, and bring latest.json and latest.svg up to date.
-
-    Returns:
-        The run's JSON file.
-    """
-    from benchmarks.harness.chart import draw
-
-    folder.mkdir(parents=True, exist_ok=True)
-    latest = folder / "latest.json"
-    for name, content in ((run.started_at, run), ("latest", _merged(latest, run))):
-        text = msgspec.json.format(msgspec.json.encode(content), indent=1)
-        (folder / f"{name}.json").write_bytes(text + b"\n")
-        (folder / f"{name}.svg").write_text(draw(content.results, content.machine), encoding="utf-8")
-    return folder / f"{run.started_at}.json"
-
-
-def _merged(latest: Path, run: Run) -> Run:
-    """Results of earlier runs on the same machine stay until their bench is measured again."""
-    try:
-        before = msgspec.json.decode(latest.read_bytes(), type=Run)
-    except (OSError, msgspec.MsgspecError):
-        return run
-    if any(before.machine.get(name) != run.machine.get(name) for name in ("cores", "processor", "memoryGib")):
-        return run
-    measured = {result.bench for result in run.results}
-    kept = [result for result in before.results if result.bench not in measured]
-    results = sorted([*kept, *run.results], key=lambda result: BENCH_ORDER.get(result.bench, len(BENCH_ORDER)))
-    return Run(run.started_at, run.machine, run.options, results)
-
-
-def started_now() -> str:
-    """Name of a run: its time in UTC."""
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -15,7 +15,8 @@ from typing import Any, Final
 from benchmarks.harness import machine
 from benchmarks.harness.bench import BENCHES, MICRO, Bench, run_of
 from benchmarks.harness.loadgen import program
-from benchmarks.harness.report import Result, Run, save, started_now
+from benchmarks.harness.report import Result
+from benchmarks.harness.results import Run, save, started_now
 from deploy.logs import configure
 from schemas.errors import SetupError
 

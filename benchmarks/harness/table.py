@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.harness.report import Figure, Run, number
+from benchmarks.harness.report import Figure, number
+from benchmarks.harness.results import Run
 from benchmarks.harness.run import RESULTS, ROOT
 
 PAGE: Final = ROOT / "docs" / "performance.md"

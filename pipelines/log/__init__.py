@@ -8,8 +8,8 @@ from pipelines.log.base import (
     EventLog,
     LogEnd,
     LogRecord,
-    open_log,
 )
+from pipelines.log.open import open_log
 
 __all__ = [
     "MAX_KEY_BYTES",

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from schemas.errors import BadRequestError, SetupError
+from schemas.errors import BadRequestError
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """A registration of 100,000 topics is about 1 MB compressed: anything near this bound is a mistake."""
@@ -31,8 +30,6 @@ MAX_KEY_BYTES: Final = 32 * 1024
 
 DEFAULT_READ_RECORDS: Final = 10_000
 DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
-
-URL_FORMS: Final = "sqlite:///absolute/path.db, kafka://host:port[,host:port]/topic or memory:"
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -133,44 +130,6 @@ class EventLog(Protocol):
     def close(self) -> None:
         """Release everything. A second call does nothing; other calls then raise UnavailableError."""
         ...
-
-
-def open_log(url: str) -> EventLog:
-    """Open the log a URL names, and make it if it does not exist.
-
-    Args:
-        url: one of `URL_FORMS`. A sqlite path is taken literally, without percent-decoding.
-
-    Raises:
-        SetupError: no such kind of log, or it cannot be used as it is; the message says what to do.
-        UnavailableError: Kafka cannot be reached, or another process holds the file.
-    """
-    if url == "memory:":
-        from pipelines.log.memory import MemoryLog
-
-        return MemoryLog()
-    if url.startswith("sqlite:"):
-        from pipelines.log.sqlite import SqliteLog
-
-        return SqliteLog(sqlite_path(url))
-    if url.startswith("kafka:"):
-        # Not needed, hence not loaded, where SQLite is the log.
-        from pipelines.log.kafka import KafkaLog, parse_url
-
-        return KafkaLog(*parse_url(url))
-    raise SetupError(f"{url!r} names no event log. Use {URL_FORMS}.")
-
-
-def sqlite_path(url: str) -> Path:
-    """The file of a ``sqlite://`` URL.
-
-    Raises:
-        SetupError: the path is not absolute.
-    """
-    path = url.removeprefix("sqlite://")
-    if path == url or not path.startswith("/") or path.endswith("/"):
-        raise SetupError(f"{url!r}: a SQLite log needs the absolute path of a file, like sqlite:///var/lib/log.db")
-    return Path(path)
 
 
 def now_ms() -> int:

@@ -40,7 +40,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from pipelines.collector import spare_imports
-from pipelines.log.base import LogRecord, open_log, sqlite_path
+from pipelines.log.base import LogRecord
+from pipelines.log.open import open_log, sqlite_path
 from pipelines.log.sqlite import connect_reader, read_records, sqlite_errors
 from pipelines.log.tail import SqliteTail, missing_records
 from schemas.errors import SetupError

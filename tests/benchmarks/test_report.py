@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from benchmarks.harness.bench import BENCHES, MICRO, run_of
-from benchmarks.harness.report import Figure, Result, Run, number, quantile, save
+from benchmarks.harness.report import Figure, Result, number, quantile
+from benchmarks.harness.results import Run, save
 from benchmarks.harness.run import run_benches
 from benchmarks.harness.table import BEGIN, END, fill
 from schemas.errors import SetupError

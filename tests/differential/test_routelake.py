@@ -23,7 +23,7 @@ import pytest
 from api.gateway import Gateway, GatewaySettings
 from api.remoting.handlers import NameServerHandler
 from api.remoting.server import RemotingServer
-from pipelines.log.base import open_log
+from pipelines.log.open import open_log
 from tests.differential import duel as duels
 from tests.differential.duel import SharedDuel, TooSlow
 from tests.fold.differences import DeliberateModel

@@ -19,7 +19,8 @@ from deltalake import DeltaTable
 
 from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState
-from pipelines.log.base import LogRecord, open_log
+from pipelines.log.base import LogRecord
+from pipelines.log.open import open_log
 from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.seed import read_state
 from schemas.events import RegisterBroker, decode

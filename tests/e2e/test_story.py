@@ -20,7 +20,7 @@ import pytest
 from clients.route.blocking import BlockingRouteClient
 from deploy.peers.java import free_port, wait_until
 from deploy.peers.routelake import ROOT, Routelake
-from pipelines.log.base import open_log
+from pipelines.log.open import open_log
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.log.base import open_log
+from pipelines.log.open import open_log
 from tests.examples.parts import config, register
 from tests.model import codes
 from tests.model.client import RemotingClient
