@@ -35,7 +35,7 @@ from api.view.snapshot import RouteView
 from pipelines.log.base import Appended, EventLog
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, RegisterBroker, encode, routing_key
-from schemas.outcomes import ACCEPTED, APPLIED, UNCHANGED
+from schemas.outcomes import ACCEPTED, APPLIED, QUARANTINED, UNCHANGED
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -65,6 +65,11 @@ class Receipt:
     visible: bool
     outcome: Outcome | None = None
     unchanged: bool = False
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether a rule of the fold failed on it: quarantineTable has it, and nothing was changed."""
+        return self.outcome is not None and self.outcome.reason == QUARANTINED
 
     def verdict(self, otherwise: str | None = None) -> str:
         """What became of the write: the fold's word; if it is visible without one, ``otherwise``; else accepted.
@@ -97,6 +102,7 @@ class Gateway:
         self._view_followers: list[Callable[[RouteView, RouteView], None]] = []
         self._gate_opens_s = 0.0
         self._registered: dict[tuple[str, str, str], str] = {}
+        self._log = event_log
         self._writer = LogWriter(
             event_log,
             settings.gateway_id,
@@ -127,10 +133,11 @@ class Gateway:
 
         Raises:
             UnavailableError: the log cannot be written, or the tables cannot be read.
-            SetupError: neither is ours.
+            SetupError: neither is ours, or they do not belong together.
         """
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._first_view)
+        await asyncio.to_thread(self._check_log)
         self._take_settings()
         if self.settings.need_wait_for_service and not self._view.groups:
             self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
@@ -337,6 +344,18 @@ class Gateway:
             raise UnavailableError(f"the tables in {self.settings.lake_dir} cannot be read: {error}") from error
         self._view = self._follower.view
         self._follower.start()
+
+    def _check_log(self) -> None:
+        """Refuse a log that ends before the tables do: a write to it would count as visible before it is folded."""
+        last_offset = self._log.end().next_offset - 1
+        if last_offset < self._view.log_offset:
+            raise SetupError(
+                f"the event log ends at offset {last_offset}, but the tables in {self.settings.lake_dir} hold what "
+                f"came up to offset {self._view.log_offset}: records were cut off, or it is another log. "
+                "Restore the log from a backup, or start over with a new data directory.",
+                last_offset=last_offset,
+                folded_offset=self._view.log_offset,
+            )
 
     def _on_view_thread(self, view: RouteView, outcomes: list[Outcome]) -> None:
         assert self._loop is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from pipelines.fold.changes import RowChange, changes_of, command_of, is_audited
 from pipelines.fold.codec import Shard, pack_group, unpack_group
 from pipelines.fold.replay import read_event
 from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, Verdict
-from pipelines.fold.step import GroupChange, KvChange, expire, resume_gap_ms, resume_group, step_group, step_kv
+from pipelines.fold.step import GroupChange, KvChange, effects_on, expire, resume_gap_ms, resume_group, step_kv
 from pipelines.shard_rows import live_rows, outcome_entry
 from pipelines.shard_topics import ShardTopics, TopicStore
 from pipelines.tables.arrow import (
@@ -99,7 +100,8 @@ class ShardFold:
         except EventDecodeError as error:
             self._put_aside(record, str(error))
         except Exception as error:
-            # A defect in a rule must not stop every broker's registration: rules are pure, so nothing is half done.
+            # A defect in a rule must not stop every broker's registration. Rules are pure, and what they say is noted
+            # when all of them have spoken: nothing is half done.
             self._put_aside(record, f"{type(error).__name__}: {error}")
             if event is not None:
                 self._audit(event, at, Outcome("rejected", QUARANTINED))
@@ -114,12 +116,12 @@ class ShardFold:
             case events.Resume():
                 self._resume(event, at)
             case events.DeleteTopic():
-                verdicts = [self._step(group, event, at, audit=False) for group in list(self._groups.values())]
+                verdicts = self._step(list(self._groups.values()), event, at, audit=False)
                 self._audit(event, at, APPLIED if "applied" in verdicts else UNCHANGED)
             case events.RegisterTopic():
-                self._step(self._group(event.queue_data.broker_name), event, at)
+                self._step([self._group(event.queue_data.broker_name)], event, at)
             case _:
-                self._step(self._group(event.broker_name), event, at)
+                self._step([self._group(event.broker_name)], event, at)
 
     def settle(self, watermark_ms: int) -> None:
         """Expire every silent group whose deadline lies before the watermark."""
@@ -173,29 +175,22 @@ class ShardFold:
         return self._groups.get(name) or BrokerGroup(name)
 
     def _settle(self, now_ms: int) -> None:
-        for group in list(self._groups.values()):
-            deadline = group.next_expiry_ms()
-            if deadline is not None and deadline < now_ms:
-                self._expire(group, now_ms)
-
-    def _expire(self, group: BrokerGroup, now_ms: int) -> BrokerGroup:
-        for change in expire(group, now_ms):
+        deadlines = [(group.next_expiry_ms(), group) for group in self._groups.values()]
+        silent = [group for deadline_ms, group in deadlines if deadline_ms is not None and deadline_ms < now_ms]
+        for change in [change for group in silent for change in expire(group, now_ms)]:
             self._note(change)
-            group = change.after
-        return group
 
-    def _step(self, group: BrokerGroup, event: events.AnyEvent, at: At, *, audit: bool = True) -> Verdict:
-        group = self._expire(group, at.now_ms)
-        change = step_group(group, event, at)
-        self._note(change, audit=audit)
-        return change.outcome.verdict
+    def _step(self, groups: list[BrokerGroup], event: events.AnyEvent, at: At, *, audit: bool = True) -> list[Verdict]:
+        effects = [effects_on(group, event, at) for group in groups]
+        for change in chain.from_iterable(effects):
+            self._note(change, audit=audit)
+        return [changes[-1].outcome.verdict for changes in effects]
 
     def _resume(self, event: events.Resume, at: At) -> None:
         if event.previous_event_time_ms is not None:
             self._settle(min(event.previous_event_time_ms, at.now_ms))
         gap_ms = resume_gap_ms(self._shard.resumed_ms, event, at)
-        for name, group in self._groups.items():
-            self._groups[name] = resume_group(group, event, gap_ms)
+        self._groups = {name: resume_group(group, event, gap_ms) for name, group in self._groups.items()}
         self._shard.resumed_ms = at.now_ms
         self._audit(event, at, Outcome("applied", result={"gapMillis": gap_ms}))
 

@@ -15,9 +15,9 @@ from api.gateway import Receipt
 from api.http.body import Body
 from api.http.door import Door
 from api.http.etag import JSON
-from api.http.problems import REFUSED, Problem, rfc3339_ms
+from api.http.problems import INTERNAL, REFUSED, Problem, rfc3339_ms
 from api.http.validation import decode
-from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
+from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 
 _OFF_LOOP_BYTES: Final = 64 * 1024
 """From here on a body is parsed in a thread."""
@@ -25,7 +25,6 @@ _OFF_LOOP_BYTES: Final = 64 * 1024
 _WHY: Final = {
     SINGLE_TOPIC_REFUSED: "a registration with exactly one topic may not create a broker: register all topics first",
     STATE_VERSION_CONFLICT: "this brokerId is held by a living address with a higher stateVersion",
-    TOPICS_REQUIRED: "the topics are needed once more: register again",
 }
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -61,7 +60,7 @@ def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -
         more: Further members; None is left out.
 
     Raises:
-        Problem: the fold refused it (409).
+        Problem: the fold refused it (409), or a rule failed on it (500).
     """
     head = {
         "offset": receipt.offset,
@@ -71,6 +70,9 @@ def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -
     }
     if outcome == REJECTED:
         reason = receipt.outcome.reason if receipt.outcome is not None else None
+        if receipt.is_quarantined:
+            text = "a rule of the fold failed on it, which is a defect of routelake: quarantineTable has it"
+            raise Problem(INTERNAL, text, members={"reason": reason, **head})
         text = _WHY.get(reason or "", "the fold refused it")
         raise Problem(REFUSED, text, members={"reason": reason, **head})
     members = {**head, "outcome": outcome, **{name: value for name, value in more.items() if value is not None}}

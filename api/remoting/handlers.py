@@ -45,7 +45,7 @@ from schemas.events import (
     UnregisterBroker,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
-from schemas.outcomes import QUARANTINED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
+from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
 
 log = structlog.get_logger("routelake.gateway")
@@ -174,8 +174,8 @@ class NameServerHandler:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
         if reason == STATE_VERSION_CONFLICT:
             return response(ext_fields={}, body=self._order_topic_config())
-        if reason == QUARANTINED:
-            return response(ResponseCode.SYSTEM_ERROR, f"the registration was put aside, see offset {receipt.offset}")
+        if receipt.is_quarantined:
+            return quarantined(receipt)
         if not connection.closed:
             broker = (event.cluster_name, event.broker_name, event.broker_addr)
             self._bound.setdefault(connection.id, {})[broker] = None
@@ -292,6 +292,8 @@ class NameServerHandler:
         if event is None:
             return response(ext_fields={count: "0"})
         receipt = await self._gateway.command(event)
+        if receipt.is_quarantined:
+            return quarantined(receipt)
         result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
         changed = result.get(count)
         if changed is None:
@@ -310,8 +312,8 @@ class NameServerHandler:
             return response()
         actor = self._actor(connection)
         events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in known]
-        await asyncio.gather(*(self._gateway.command(event) for event in events))
-        return response()
+        receipts = await asyncio.gather(*(self._gateway.command(event) for event in events))
+        return next((quarantined(receipt) for receipt in receipts if receipt.is_quarantined), response())
 
     async def _get_topics_by_cluster(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:
@@ -382,6 +384,8 @@ class NameServerHandler:
             if isinstance(event, UnregisterBroker):
                 self._bound.get(connection.id, {}).pop((event.cluster_name, event.broker_name, event.broker_addr), None)
             log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
+            if receipt.is_quarantined:
+                return quarantined(receipt)
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection, now_ms: int = 0) -> AnyEvent | None:
@@ -396,6 +400,11 @@ class NameServerHandler:
 
     def _actor(self, connection: Connection) -> Actor:
         return Actor(gateway=self._gateway.settings.gateway_id, via="remoting", peer=connection.peer)
+
+
+def quarantined(receipt: Receipt) -> RemotingCommand:
+    """Acknowledged, and without effect: quarantineTable has it."""
+    return response(ResponseCode.SYSTEM_ERROR, f"put aside by the fold, see offset {receipt.offset} in quarantineTable")
 
 
 def topic_not_exist(topic: str | None) -> RemotingCommand:

@@ -142,13 +142,19 @@ def step(state: RouteState, event: AnyEvent, at: At) -> tuple[RouteState, list[G
     groups = dict(state.groups)
     changes: list[GroupChange | KvChange] = []
     for group in touched_groups(state, event):
-        for expiry in expire(group, at.now_ms):
-            changes.append(expiry)
-            group = expiry.after
-        applied = step_group(group, event, at)
-        changes.append(applied)
-        _put(groups, applied.after)
+        effects = effects_on(group, event, at)
+        changes += effects
+        _put(groups, effects[-1].after)
     return replace(state, groups=groups, now_ms=at.now_ms), changes
+
+
+def effects_on(group: BrokerGroup, event: AnyEvent, at: At) -> list[GroupChange]:
+    """Expiries of a group that were due, and last the event's own effect on it."""
+    changes: list[GroupChange] = []
+    for expiry in expire(group, at.now_ms):
+        changes.append(expiry)
+        group = expiry.after
+    return [*changes, step_group(group, event, at)]
 
 
 def settle_all(state: RouteState, now_ms: int) -> tuple[RouteState, list[GroupChange | KvChange]]:

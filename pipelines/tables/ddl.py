@@ -72,7 +72,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
 
     Args:
         lake_dir: folder of the lake.
-        retention_days: how long history stays readable; written into the table properties when a table is created.
+        retention_days: how long history stays readable; a table whose properties say otherwise gets this.
 
     Raises:
         SetupError: the folder cannot be written or used, holds a lake of a newer format, or something else stands in a
@@ -146,8 +146,7 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
                     "delta.enableChangeDataFeed": "true" if table in STATE_TABLES else "false",
                     "delta.enableDeletionVectors": "false",
                     "delta.appendOnly": "false",
-                    "delta.logRetentionDuration": f"interval {retention_days} days",
-                    "delta.deletedFileRetentionDuration": f"interval {retention_days} days",
+                    **_retention(retention_days),
                 },
             )
     except (DeltaError, OSError) as error:
@@ -162,6 +161,18 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
             f"{path} has {problem}. Somebody changed it, or it is not a routelake table: restore it from a backup."
         )
     return opened
+
+
+def _retention(days: int) -> dict[str, str]:
+    interval = f"interval {days} days"
+    return {"delta.logRetentionDuration": interval, "delta.deletedFileRetentionDuration": interval}
+
+
+def _keep_for(table: DeltaTable, days: int) -> None:
+    """Vacuum and the clean-up of the log go by the properties of the table, whatever they are asked for."""
+    wanted = _retention(days)
+    if not wanted.items() <= table.metadata().configuration.items():
+        table.alter.set_table_properties(wanted)
 
 
 def _cannot_write(lake_dir: Path, why: str | None) -> SetupError:

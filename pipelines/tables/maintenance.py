@@ -24,8 +24,8 @@ log = structlog.get_logger("routelake.maintenance")
 
 CHECKPOINT_EVERY_COMMITS = 50
 """At first. A checkpoint also holds every file that was removed within the retention; where it has many times as many
-actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_LEAST_COMMITS`."""
-CHECKPOINT_AT_LEAST_COMMITS = 1_000
+actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_MOST_COMMITS`."""
+CHECKPOINT_AT_MOST_COMMITS = 1_000
 COMPACT_EVERY_COMMITS = 250
 COMPACT_WHEN_FILES = 32
 """A partition with more files than this is compacted."""
@@ -130,7 +130,7 @@ class Maintenance:
 
 
 def _checkpoint_interval(table: StagedTable) -> int:
-    return max(CHECKPOINT_EVERY_COMMITS, min(table.checkpoint_actions // 100, CHECKPOINT_AT_LEAST_COMMITS))
+    return max(CHECKPOINT_EVERY_COMMITS, min(table.checkpoint_actions // 100, CHECKPOINT_AT_MOST_COMMITS))
 
 
 def tuple_of(part: str) -> tuple[str, str, str]:

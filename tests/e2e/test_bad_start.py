@@ -13,6 +13,9 @@ import pytest
 from deploy.peers.java import free_port
 from deploy.peers.routelake import ROOT
 from pipelines.tables.ddl import lock_lake, open_lake
+from tests.fold import events as make
+from tests.fold.logs import written
+from tests.tables.drive import drive
 
 
 def start(*words: str) -> tuple[int, str]:
@@ -87,6 +90,14 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
     assert code == 1, printed
     assert "cannot be read" in printed
     assert "Traceback" not in printed
+
+
+def test_a_log_that_ends_before_the_tables_do(tmp_path: Path) -> None:
+    """On it offsets would begin anew, and a write count as folded before the fold has seen it."""
+    lake_dir = tmp_path / "data" / "lake"
+    lake_dir.mkdir(parents=True)
+    drive(lake_dir, [written([(0, make.register()), (0, make.put("n", "k"))])])
+    refused(gateway(tmp_path / "data"), "ends at offset", "Restore", "new data directory")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.fold import step
 from pipelines.fold.replay import replay
-from pipelines.fold.state import RouteState
+from pipelines.fold.state import At, BrokerGroup, RouteState
 from pipelines.log.base import LogRecord
 from schemas.broker import DataVersion, QueueRow
-from schemas.events import AnyEvent, encode, routing_key
+from schemas.events import AnyEvent, DeleteTopic, encode, routing_key
 from tests.contracts.any_event import absurd_events, any_events
 from tests.fold import events as make
 from tests.fold.expected import Expected
@@ -86,6 +87,25 @@ def test_any_other_name_is_folded(name: str) -> None:
     query = Query(2)
     query.run(written([(0, make.register(name=name))]))
     assert {key[0] for key in query.lake.tables["brokerAddrTable"]} == {name}
+
+
+def test_a_rule_that_fails_for_one_group_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the stream, nor where a lost state is made anew from the log."""
+    delete = step._GROUP_RULES[DeleteTopic]
+
+    def fail_for_b(group: BrokerGroup, event: DeleteTopic, at: At) -> object:
+        if group.broker_name == "b":
+            raise KeyError("a defect")
+        return delete(group, event, at)
+
+    monkeypatch.setitem(step._GROUP_RULES, DeleteTopic, fail_for_b)
+    records = written([(0, make.register("a:1", name="a")), (0, make.register()), (0, make.delete_topic("T"))])
+    query = Query(1)
+    query.run(records)
+    query.run([])
+    assert [offset for offset, _ in query.lake.quarantine] == [3]
+    assert query.lake.tables == Expected(records[:2]).settle().tables()
+    assert replay(RouteState(), records).groups == replay(RouteState(), records[:2]).groups
 
 
 def test_the_longest_timeout_is_for_ever() -> None:

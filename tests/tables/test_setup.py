@@ -53,6 +53,19 @@ def test_opening_it_again_changes_nothing(tmp_path: Path) -> None:
     assert all(DeltaTable(str(tmp_path / table.name)).version() == 0 for table in ALL_TABLES)
 
 
+def test_another_retention_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    """Vacuum refuses to keep less than the table's own property asks for."""
+    opened(tmp_path)
+    for days in (7, 7):
+        tables = open_lake(tmp_path, retention_days=days)
+    for table in tables.values():
+        kept = {name: value for name, value in table.metadata().configuration.items() if "Duration" in name}
+        assert set(kept.values()) == {"interval 7 days"}
+        assert len(kept) == 2
+        table.vacuum(7 * 24, full=True)
+        assert table.version() == 1, "and only where it is another one"
+
+
 def test_a_lake_whose_making_was_cut_off_is_completed(tmp_path: Path) -> None:
     opened(tmp_path)
     (tmp_path / "lake.json").unlink()

@@ -67,6 +67,17 @@ def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_door: Any)
     assert door.get("/v1/topics/orders/route").status_code == 200
 
 
+def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_door: Any) -> None:
+    """scanNotActiveBrokerInterval is how often a quiet log gives the fold something to report."""
+    door: Door = make_door(clock_interval_s=60.0)
+    door.register(broker())
+    assert door.fold is not None
+    door.fold.stop()
+    for age_ms, status in ((100_000, 200), (130_000, 503)):
+        write_status(door, timeMillis=_ms() - age_ms)
+        until(lambda: door.get("/readyz").status_code == status)  # noqa: B023
+
+
 def status_of(door: Door, **fields: Any) -> FollowerStatus:
     found = door.gateway.follower.status()
     return FollowerStatus(**{name: getattr(found, name) for name in found.__struct_fields__} | fields)

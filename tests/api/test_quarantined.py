@@ -1,0 +1,63 @@
+"""A command that a rule fails on was acknowledged, is kept in quarantineTable, and no door says OK to it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import batch
+from pipelines.fold import step
+from schemas.codes import ResponseCode
+from schemas.events import AnyEvent, DeleteTopic, PutKvConfig, RegisterTopic, WipeWritePerm
+from tests.api.http.doors import Door, problem
+from tests.examples.parts import ADDR1, T1, A, register, row
+from tests.model import codes
+from tests.model.wire import Request
+from tests.support.local import LocalLake
+
+KV = {"namespace": "n", "key": "k", "value": "v"}
+ROWS = {"queueDatas": [row(A)]}
+COMMANDS = {
+    "put": Request(codes.PUT_KV_CONFIG, KV),
+    "delete-topic": Request(codes.DELETE_TOPIC_IN_NAMESRV, {"topic": T1}),
+    "wipe": Request(codes.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": A}),
+    "register-topic": Request(codes.REGISTER_TOPIC_IN_NAMESRV, {"topic": T1}, json.dumps(ROWS).encode()),
+}
+
+
+@pytest.fixture
+def defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that fail on everything but registrations."""
+
+    def fail(rule: Any) -> Any:
+        def failing(state: Any, event: AnyEvent, at: Any, **more: Any) -> Any:
+            if isinstance(event, PutKvConfig | DeleteTopic | WipeWritePerm | RegisterTopic):
+                raise OverflowError("a defect")
+            return rule(state, event, at, **more)
+
+        return failing
+
+    monkeypatch.setattr(step, "step_group", fail(step.step_group))
+    monkeypatch.setattr(batch, "step_kv", fail(batch.step_kv))
+
+
+@pytest.mark.usefixtures("defect")
+@pytest.mark.parametrize("request_", COMMANDS.values(), ids=COMMANDS)
+def test_over_remoting(tmp_path: Path, request_: Request) -> None:
+    with LocalLake(tmp_path) as lake, lake.gateway() as gateway, gateway.connect() as client:
+        assert client.call(register(A, ADDR1).request()).code == codes.SUCCESS
+        answer = client.call(request_)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "quarantineTable" in (answer.remark or "")
+
+
+@pytest.mark.usefixtures("defect")
+def test_over_http(tmp_path: Path) -> None:
+    with closing(Door(tmp_path)) as door:
+        found = problem(door.put("/v1/kv/n/k", {"value": "v"}), 500, "internal-error")
+    assert found["reason"] == "QUARANTINED"
+    assert found["offset"] > 0
