@@ -46,6 +46,8 @@ CHECKPOINT_FORMAT = 2
 """Of the state. One written by an older routelake is put away: the state comes back from the tables."""
 STATUS_FILE = "fold-status.json"
 """In the lake folder: how far the fold is, for readiness checks. Not part of the lake."""
+_EPOCH_FILE = "epoch"
+"""In the checkpoint's folder: the last epoch that it has seen written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +164,14 @@ class FoldQuery:
         batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
         with self._committing:
             epoch = self.writer.write(query_id, batch_id, batch)
-            if epoch is not None and self._on_epoch is not None:
-                self._on_epoch(epoch)
+            if epoch is not None:
+                _replace(self._settings.checkpoint_dir / _EPOCH_FILE, str(epoch.epoch))
+                if self._on_epoch is not None:
+                    self._on_epoch(epoch)
             self._write_status(batch_id)
             self._maintenance.step(self.writer)
 
     def _write_status(self, batch_id: int) -> None:
-        target = self._settings.lake_dir / STATUS_FILE
-        temporary = target.with_suffix(".tmp")
         status = {
             "pid": os.getpid(),
             "batchId": batch_id,
@@ -177,8 +179,7 @@ class FoldQuery:
             "logOffset": self.writer.log_offset,
             "timeMillis": time.time_ns() // 1_000_000,
         }
-        temporary.write_text(json.dumps(status), encoding="utf-8")
-        temporary.replace(target)
+        _replace(self._settings.lake_dir / STATUS_FILE, json.dumps(status))
 
     def dropped_as_late(self) -> int:
         """Records of the last batch that Spark dropped because their event time lay before the watermark.
@@ -230,12 +231,28 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
 
 
 def _can_continue(checkpoint_dir: Path, commits: DeltaTable) -> bool:
-    """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
+    """Whether the checkpoint has a finished batch and belongs to the epochs in the lake.
+
+    One that has seen a later epoch than there is knows what the tables have lost, and would never write it again: the
+    lake is a restored one.
+    """
     try:
         query_id = json.loads((checkpoint_dir / "metadata").read_text(encoding="utf-8"))["id"]
         finished = any(entry.name.isdigit() for entry in (checkpoint_dir / "commits").iterdir())
         (checkpoint_dir / "routelake.json").stat()
+        epoch_file = checkpoint_dir / _EPOCH_FILE
+        epoch = int(epoch_file.read_text(encoding="utf-8")) if epoch_file.exists() else 0
     except (OSError, ValueError, KeyError):
         return False
     last = last_commit(commits)
+    if last is not None and last["epoch"] < epoch:
+        log.warning("the tables are older than the checkpoint, which is made anew", epoch=last["epoch"], was=epoch)
+        return False
     return finished and last is not None and last["queryId"] == query_id
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole, or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

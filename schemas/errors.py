@@ -1,7 +1,7 @@
 """Every error routelake raises on purpose.
 
     RoutelakeError
-    ├── BadRequestError          the peer's fault: refused at the door            HTTP 400/422, code SYSTEM_ERROR
+    ├── BadRequestError          the peer's fault: refused at the door            HTTP 400/413, code SYSTEM_ERROR
     ├── NotFoundError            no such topic, namespace, ...                    HTTP 404, its own ResponseCode
     ├── HistoryError             a past that cannot be read
     │   ├── VacuumedError        older than the oldest readable epoch             HTTP 410
@@ -15,6 +15,11 @@ Fields, not formatted strings, so that callers can decide; ``str()`` is a senten
 """
 
 from __future__ import annotations
+
+import re
+from typing import Final
+
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RoutelakeError(Exception):
@@ -63,3 +68,8 @@ class ProtocolError(RoutelakeError):
 
 class SetupError(RoutelakeError):
     """Start-up cannot go on; the message says what the operator can do."""
+
+
+def one_line(error: BaseException) -> str:
+    """What a library says of an error, without colours and line breaks: the last line printed must say it all."""
+    return " ".join(_ESCAPES.sub("", str(error)).split())

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import IO
 
@@ -16,11 +17,12 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
-from schemas.errors import SetupError
+from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 _LAKE_FILE = "lake.json"
 _LOCK_FILE = "fold.lock"
+_LOG = "_delta_log"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 """delta-rs takes %20 in a path for a space when it looks for the table again."""
 
@@ -126,31 +128,51 @@ def delta_schema(table: Table) -> Schema:
 
 def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
     try:
-        if DeltaTable.is_deltatable(str(path)):
-            opened = DeltaTable(str(path))
-        else:
-            if path.exists() and any(path.iterdir()):
-                raise SetupError(
-                    f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir."
-                )
-            if not os.access(path.parent, os.W_OK):
-                raise _cannot_write(path.parent, "Permission denied")
-            opened = DeltaTable.create(
-                str(path),
-                schema=delta_schema(table),
-                mode="error",
-                partition_by=list(table.partition_by) or None,
-                name=table.name,
-                description=table.comment,
-                configuration={
-                    "delta.enableChangeDataFeed": "true" if table in STATE_TABLES else "false",
-                    "delta.enableDeletionVectors": "false",
-                    "delta.appendOnly": "false",
-                    **_retention(retention_days),
-                },
-            )
+        opened = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else _create(path, table, retention_days)
+        _check_columns(path, opened, table)
+        _keep_for(opened, retention_days)
     except (DeltaError, OSError) as error:
-        raise SetupError(f"the table {path} cannot be opened: {error}") from error
+        raise SetupError(
+            f"the table {path} cannot be opened: {one_line(error)}. If the disk is full, free some space on it; if the "
+            "table is damaged, restore the lake from a backup."
+        ) from error
+    return opened
+
+
+def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
+    if _was_cut_off(path):
+        shutil.rmtree(path)
+    if path.exists() and any(path.iterdir()):
+        raise SetupError(f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir.")
+    if not os.access(path.parent, os.W_OK):
+        raise _cannot_write(path.parent, "Permission denied")
+    return DeltaTable.create(
+        str(path),
+        schema=delta_schema(table),
+        mode="error",
+        partition_by=list(table.partition_by) or None,
+        name=table.name,
+        description=table.comment,
+        configuration={
+            "delta.enableChangeDataFeed": "true" if table in STATE_TABLES else "false",
+            "delta.enableDeletionVectors": "false",
+            "delta.appendOnly": "false",
+            **_retention(retention_days),
+        },
+    )
+
+
+def _was_cut_off(path: Path) -> bool:
+    """Whether the making of a table ended before its first commit: a log without an entry is all there is."""
+    log = path / _LOG
+    return (
+        log.is_dir()
+        and list(path.iterdir()) == [log]
+        and not any(entry.is_dir() or entry.suffix in (".json", ".parquet") for entry in log.iterdir())
+    )
+
+
+def _check_columns(path: Path, opened: DeltaTable, table: Table) -> None:
     found, declared = opened.schema().fields, delta_schema(table).fields
     names = [field.name for field in found]
     odd = [field.name for field, ours in zip(found, declared, strict=False) if field.type != ours.type]
@@ -160,7 +182,6 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
         raise SetupError(
             f"{path} has {problem}. Somebody changed it, or it is not a routelake table: restore it from a backup."
         )
-    return opened
 
 
 def _retention(days: int) -> dict[str, str]:

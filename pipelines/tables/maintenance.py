@@ -25,13 +25,15 @@ log = structlog.get_logger("routelake.maintenance")
 CHECKPOINT_EVERY_COMMITS = 50
 """At first. A checkpoint also holds every file that was removed within the retention; where it has many times as many
 actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_MOST_COMMITS`."""
-CHECKPOINT_AT_MOST_COMMITS = 1_000
+CHECKPOINT_AT_MOST_COMMITS = 2_500
 COMPACT_EVERY_COMMITS = 250
 COMPACT_WHEN_FILES = 32
 """A partition with more files than this is compacted."""
 COMPACTED_BYTES = 16 * 1024 * 1024
 """Files of this size are left alone: else the whole past would be written again each time."""
 SWEEP_INTERVAL_S = 3600.0
+FIRST_SWEEP_S = 300.0
+"""After the start: a fold that often starts anew must get there, too."""
 TRIM_INTERVAL_S = 60.0
 
 Work = Callable[[], object]
@@ -49,7 +51,7 @@ class Maintenance:
         self._log_retention_ms = round(log_retention_hours * 3_600_000)
         self._compacted = {name: table.version for name, table in tables.items()}
         self._sweep: Iterator[tuple[str, Work]] = iter(())
-        self._swept_at = time.monotonic()
+        self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
         self._trimmed_at = time.monotonic()
         self._folded_before = -1
 

@@ -12,6 +12,7 @@ anew from the table at each start. Source: the Delta transaction protocol, "Delt
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from schemas.errors import SetupError
+from schemas.errors import SetupError, one_line
 
 STAGING_FOLDER: Final = "_staging"
 """In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
@@ -78,13 +79,17 @@ class StagedTable:
         self.version = table.version()
         try:
             self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
-            shutil.rmtree(staging, ignore_errors=True)
+            if staging.exists():
+                shutil.rmtree(staging)
             (staging / _LOG).mkdir(parents=True)
             for file in table.get_add_actions()["path"].to_pylist():
                 self._link(unquote(file), path, staging)
             self.delta = self._begin_log()
         except (DeltaError, OSError) as error:
-            raise SetupError(f"the table {path} cannot be made ready for writing in {staging}: {error}") from error
+            raise SetupError(
+                f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
+                "one file system, with room on it, and all files of the table be there; else restore it from a backup."
+            ) from error
         self._opened_at = self.version
 
     def publish(self) -> None:
@@ -116,10 +121,13 @@ class StagedTable:
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
         self.publish()
-        work(DeltaTable(str(self.path)))
-        while (self.path / _entry(self.version + 1)).exists():
-            self._link_commit(self.path, self._staging)
-        self.delta.update_incremental()
+        try:
+            work(DeltaTable(str(self.path)))
+        finally:
+            # Also what it committed before it failed: vacuum does so before it deletes.
+            while (self.path / _entry(self.version + 1)).exists():
+                self._link_commit(self.path, self._staging)
+            self.delta.update_incremental()
 
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
         """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
@@ -140,10 +148,10 @@ class StagedTable:
         """Let the staged log begin with the table's last checkpoint, and open it."""
         staged = self._staging / _LOG
         if self.checkpoint_actions:
-            actions = pq.read_table(self.path / _checkpoint(self.checkpointed))
-            if "remove" in actions.column_names:
-                # Files removed within the retention, by far the most of a checkpoint, concern only vacuum.
-                actions = actions.filter(pc.is_null(actions["remove"]))
+            checkpoint = self.path / _checkpoint(self.checkpointed)
+            # Files removed within the retention, by far the most of a checkpoint, concern only vacuum.
+            wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
+            actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
             pq.write_table(actions, self._staging / _checkpoint(self.checkpointed))
             described = {"version": self.checkpointed, "size": actions.num_rows}
             (staged / _LAST_CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
@@ -175,17 +183,21 @@ class StagedTable:
                 if file is not None:
                     (self._staging / unquote(file.path)).unlink(missing_ok=True)
 
-    @staticmethod
-    def _link(name: str, source: Path, target: Path) -> None:
+    def _link(self, name: str, source: Path, target: Path) -> None:
         """Raises FileExistsError where another file stands in the place."""
+        old, new = source / name, target / name
         try:
-            os.link(source / name, target / name)
-        except FileNotFoundError:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            os.link(source / name, target / name)
+            _hard_link(old, new)
         except FileExistsError:
-            if not (source / name).samefile(target / name):
+            if not filecmp.cmp(old, new, shallow=False):
                 raise
+        except PermissionError:
+            # Linux links only files of one's own, and some may be of the user who restored the lake. Staging only reads
+            # them, so that a copy does as well.
+            if target != self._staging:
+                raise
+            new.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(old, new)
 
 
 def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedTable]:
@@ -196,6 +208,15 @@ def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedT
     """
     staging = lake_dir / STAGING_FOLDER
     return {name: StagedTable(table, lake_dir / name, staging / name) for name, table in tables.items()}
+
+
+def _hard_link(old: Path, new: Path) -> None:
+    """Link a file, in a folder that may have to be made first."""
+    try:
+        os.link(old, new)
+    except FileNotFoundError:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        os.link(old, new)
 
 
 def _entry(version: int) -> str:

@@ -84,6 +84,23 @@ def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
     assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
 
 
+def test_a_lake_restored_beside_a_newer_checkpoint_gets_back_what_it_lacks(stage: Stage, tmp_path: Path) -> None:
+    """The checkpoint knows what the tables have lost, and would never write it again."""
+    records = random_log(6, 120)
+    for start in (0, 40):
+        stage.start()
+        stage.wait(stage.write(records[start : start + 40]))
+        stage.stop()
+        if start == 0:
+            shutil.copytree(stage.lake_dir, tmp_path / "backup")
+    shutil.rmtree(stage.lake_dir)
+    (tmp_path / "backup").rename(stage.lake_dir)
+    stage.start()
+    stage.wait(stage.write(records[80:]))
+    stage.stop()
+    tables_are_right(stage.lake_dir, stage.records())
+
+
 def lose_checkpoint(stage: Stage, *, by_format: bool) -> None:
     """Delete it, or let it be an older routelake's, whose state cannot be read."""
     if not by_format:

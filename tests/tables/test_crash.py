@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,42 @@ def test_a_batch_cut_off_after_any_write_is_completed(
     }
     assert _comparable_commits(tmp_path) == _comparable_commits(undisturbed)
     assert lakes.quarantine(tmp_path) == lakes.quarantine(undisturbed)
+    lakes.check_epochs(tmp_path)
+
+
+LINKS = {0: range(0, 60, 12), 1: range(0, 20, 3), 4: range(0, 30, 5)}
+"""By batch, a sample of the links that publish its commits."""
+
+
+@pytest.mark.parametrize(("dies_in", "links"), [(batch, links) for batch, some in LINKS.items() for links in some])
+def test_a_batch_cut_off_while_it_is_published_is_completed(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: int, links: int
+) -> None:
+    query = Query(SHARDS)
+    query.lake = DeltaLake(open_writer(tmp_path))
+    for batch in BATCHES[:dies_in]:
+        query.run(batch)
+    state = copy.deepcopy(query.keys)
+    writer = open_writer(tmp_path)
+    query.lake = DeltaLake(writer, first_batch=dies_in)
+    made, link = count(), os.link
+
+    def dying(source: Path, target: Path) -> None:
+        if next(made) >= links:
+            raise Killed
+        link(source, target)
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(os, "link", dying)
+        query.run(BATCHES[dies_in])
+    query = _again(query, state, tmp_path, dies_in)
+    query.run(BATCHES[dies_in])
+    query.lake = DeltaLake(open_writer(tmp_path), first_batch=dies_in + 1)
+    for batch in [*BATCHES[dies_in + 1 :], []]:
+        query.run(batch)
+    assert lakes.last_epoch_tables(tmp_path) == lakes.last_epoch_tables(undisturbed)
+    assert ordered(lakes.history(tmp_path)) == ordered(lakes.history(undisturbed))
+    assert _comparable_commits(tmp_path) == _comparable_commits(undisturbed)
     lakes.check_epochs(tmp_path)
 
 

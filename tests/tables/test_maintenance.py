@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -180,6 +181,43 @@ def test_a_checkpoint_is_written_after_so_many_commits_over_restarts(
     assert len(list((tmp_path / "kvConfigTable" / "_delta_log").glob("*.checkpoint.parquet"))) == 2
 
 
+@pytest.mark.parametrize(("actions", "commits"), [(0, 5), (499, 5), (20_000, 200), (10**7, 2_500)])
+def test_large_checkpoints_are_written_less_often(actions: int, commits: int) -> None:
+    assert module._checkpoint_interval(SimpleNamespace(checkpoint_actions=actions)) == commits  # type: ignore[arg-type]
+
+
+def test_small_files_are_put_together_every_so_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over restarts, and without waiting for the hour."""
+    monkeypatch.setattr(module, "COMPACT_EVERY_COMMITS", 6)
+    monkeypatch.setattr(module, "FIRST_SWEEP_S", 3600.0)
+    query = Query(SHARDS)
+    done: list[tuple[int, str]] = []
+    for number, record in enumerate(written([(10, make.put("n", "k", str(number))) for number in range(14)])):
+        writer = LakeWriter(tmp_path, retention_days=30, liveness_interval_s=0, shards=SHARDS)
+        maintenance = keeper(writer)
+        query.lake = DeltaLake(writer, first_batch=number)
+        query.run([record])
+        while (due := maintenance._due(writer)) is not None:
+            done.append((number + 1, due[0]))
+            due[1]()
+    compacted = [number for number, what in done if what.startswith("compact routeChangeTable")]
+    assert len(compacted) == 2
+    assert not [what for _, what in done if what.startswith("vacuum")]
+
+
+def test_a_fold_that_often_starts_anew_sweeps_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    delta = lake(tmp_path)
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + module.FIRST_SWEEP_S + 1)
+    maintenance = keeper(delta.writer)
+    monkeypatch.undo()
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 2 * module.FIRST_SWEEP_S + 2)
+    done = []
+    while (due := maintenance._due(delta.writer)) is not None:
+        done.append(due[0])
+        due[1]()
+    assert "vacuum kvConfigTable" in done
+
+
 # --- what is no longer needed goes ---
 
 
@@ -215,10 +253,11 @@ def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(tmp_path: P
     delta = lake(tmp_path)
     log_dir = tmp_path / "kvConfigTable" / "_delta_log"
     table = delta.writer.tables["kvConfigTable"]
+    DeltaTable(str(tmp_path / "kvConfigTable"), version=8).create_checkpoint()
     table.checkpoint()
     old = time.time() - 90 * 86_400
-    for path in log_dir.glob("*.json"):
-        if int(path.stem) < 8:
+    for path in log_dir.glob("*0*"):
+        if int(path.name.split(".")[0]) <= 8:
             os.utime(path, (old, old))
     before = {
         epoch: tables["kvConfigTable"]
@@ -227,6 +266,7 @@ def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(tmp_path: P
     }
     assert before
     list(sweep(keeper(delta.writer), delta.writer))
+    assert sorted(int(path.stem) for path in log_dir.glob("*.json"))[0] >= 8
     for epoch, rows in before.items():
         assert lakes.state_tables(tmp_path, lakes.commits(tmp_path)[epoch - 1])["kvConfigTable"] == rows
     assert DeltaTable(str(tmp_path / "kvConfigTable")).transaction_version("q1") is not None

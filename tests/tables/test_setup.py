@@ -66,6 +66,33 @@ def test_another_retention_takes_the_place_of_the_old_one(tmp_path: Path) -> Non
         assert table.version() == 1, "and only where it is another one"
 
 
+@pytest.mark.parametrize("left", [(), ("_commit_5f.json.tmp",)])
+def test_a_table_whose_making_was_cut_off_is_made(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """As a full disk leaves it, or SIGKILL."""
+    log = tmp_path / ALL_TABLES[0].name / "_delta_log"
+    log.mkdir(parents=True)
+    for name in left:
+        (log / name).write_text("{")
+    opened(tmp_path)
+    assert DeltaTable(str(log.parent)).version() == 0
+
+
+def test_a_foreign_table_is_refused_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / ALL_TABLES[0].name
+    DeltaTable.create(str(path), pa.schema([("n", pa.int64())]))
+    refused(tmp_path, "somebody changed it".capitalize(), str(path))
+    assert DeltaTable(str(path)).version() == 0
+
+
+def test_what_delta_rs_says_is_one_line(tmp_path: Path) -> None:
+    opened(tmp_path)
+    (tmp_path / ALL_TABLES[0].name / "_delta_log" / f"{0:020d}.json").write_text("not json")
+    with pytest.raises(SetupError) as caught:
+        opened(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "backup" in str(caught.value)
+
+
 def test_a_lake_whose_making_was_cut_off_is_completed(tmp_path: Path) -> None:
     opened(tmp_path)
     (tmp_path / "lake.json").unlink()

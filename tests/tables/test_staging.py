@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.tables import staging as module
 from pipelines.tables.staging import STAGING_FOLDER, StagedTable
 from schemas.errors import SetupError
 from tests.fold import events as make
@@ -141,6 +143,68 @@ def test_maintenance_of_the_table_is_taken_over(staged: StagedTable, tmp_path: P
     staged.publish()
     assert numbers(tmp_path) == [0, 1, 2, 3]
     assert len(DeltaTable(str(tmp_path / "t")).file_uris()) == len(staged.delta.file_uris()) == 2
+
+
+def test_what_a_failing_maintenance_has_committed_is_taken_over(staged: StagedTable, tmp_path: Path) -> None:
+    """Vacuum commits that it begins, and then a file cannot be deleted: nobody else has written to the table."""
+
+    def fail(table: DeltaTable) -> None:
+        table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
+        raise OSError("Operation not permitted")
+
+    with pytest.raises(OSError, match="not permitted"):
+        staged.maintain(fail)
+    append(staged, 1)
+    staged.publish()
+    assert (staged.version, numbers(tmp_path)) == (2, [1])
+
+
+def test_the_staged_table_is_opened_anew_now_and_then(
+    staged: StagedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs's object remembers each commit."""
+    monkeypatch.setattr(module, "_REOPEN_AFTER_COMMITS", 3)
+    opened = []
+    for number in range(1, 10):
+        append(staged, number)
+        staged.publish()
+        opened.append(id(staged.delta))
+    assert [before != after for before, after in pairwise(opened)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert numbers(tmp_path) == list(range(1, 10))
+
+
+def test_files_of_another_user_are_copied_into_staging(
+    staged: StagedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root leaves them who has restored the lake, or has run OPTIMIZE: Linux lets nobody else link them."""
+    for number in (1, 2):
+        append(staged, number)
+        staged.publish()
+    staged.checkpoint()
+    link = os.link
+
+    def refuse(source: Path, target: Path) -> None:
+        if tmp_path / "t" in source.parents:
+            raise PermissionError(1, "Operation not permitted")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+    again = reopen(tmp_path)
+    append(again, 3)
+    again.publish()
+    again.maintain(lambda table: table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"}))
+    append(again, 4)
+    again.publish()
+    assert numbers(tmp_path) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"version":3,"size":5,"parts":2}'])
