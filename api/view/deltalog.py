@@ -14,43 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
 from api.view.columns import GONE
+from schemas.deltalog import LOG_FOLDER, Action, File, entry_name, read_actions
 from schemas.tables import Table
 
-_LOG: Final = "_delta_log"
 _CHANGE_TYPE: Final = "_change_type"
 _PREIMAGE: Final = "update_preimage"
 _DELETE: Final = "delete"
 
 Mark = tuple[int, int]
 """Modification time in nanoseconds and size of a commit's file: different if another file stands in its place."""
-
-
-class _File(msgspec.Struct, rename="camel"):
-    path: str
-    partition_values: dict[str, str | None] | None = None
-    data_change: bool = True
-    deletion_vector: Any = None
-
-
-class _Action(msgspec.Struct):
-    """A line of a Delta commit, as far as it matters here."""
-
-    add: _File | None = None
-    remove: _File | None = None
-    cdc: _File | None = None
-
-
-_decoder = msgspec.json.Decoder(_Action)
 
 
 def table_uri(lake_dir: str, table: Table) -> str:
@@ -91,17 +72,17 @@ class DeltaLog:
     def exists(self, version: int) -> bool:
         """Whether a version has been committed (and its log file not cleaned up)."""
         if self._local is not None:
-            return (self._local / _name(version)).exists()
-        info = self._file_system().get_file_info(_name(version))
+            return (self._local / entry_name(version)).exists()
+        info = self._file_system().get_file_info(entry_name(version))
         return bool(info.type == pfs.FileType.File)
 
     def mark(self, version: int) -> Mark | None:
         """By what the file of a version is known again; None when it is not there (any more)."""
         if self._local is None:
-            info = self._file_system().get_file_info(_name(version))
+            info = self._file_system().get_file_info(entry_name(version))
             return (info.mtime_ns or 0, info.size or 0) if info.type == pfs.FileType.File else None
         try:
-            found = (self._local / _name(version)).stat()
+            found = (self._local / entry_name(version)).stat()
         except FileNotFoundError:
             return None
         return found.st_mtime_ns, found.st_size
@@ -112,7 +93,7 @@ class DeltaLog:
         Raises:
             OSError: The log is not there.
         """
-        return None if self._local is None else (self._local / _LOG).stat().st_mtime_ns
+        return None if self._local is None else (self._local / LOG_FOLDER).stat().st_mtime_ns
 
     def appended(self, version: int) -> pa.Table | None:
         """The rows that a version of an append-only table added; None for maintenance.
@@ -169,15 +150,15 @@ class DeltaLog:
                 if part.num_rows:
                     yield part.append_column(GONE, pa.repeat(pa.scalar(removed), part.num_rows))
 
-    def _actions(self, version: int) -> list[_Action]:
+    def _actions(self, version: int) -> list[Action]:
         if self._local is not None:
-            text = (self._local / _name(version)).read_bytes()
+            text = (self._local / entry_name(version)).read_bytes()
         else:
-            with self._file_system().open_input_file(_name(version)) as file:
+            with self._file_system().open_input_file(entry_name(version)) as file:
                 text = file.read()
-        return _decoder.decode_lines(text)
+        return read_actions(text)
 
-    def _read(self, file: _File, columns: tuple[str, ...]) -> pa.Table:
+    def _read(self, file: File, columns: tuple[str, ...]) -> pa.Table:
         """Columns of a data file, those of its partition included."""
         if file.deletion_vector is not None:
             raise ValueError(f"{self._table.name} has deletion vectors, which routelake never writes")
@@ -207,7 +188,3 @@ def file_system(uri: str) -> pfs.FileSystem:
     from deltalake.fs import DeltaStorageHandler
 
     return pfs.PyFileSystem(DeltaStorageHandler(uri))
-
-
-def _name(version: int) -> str:
-    return f"{_LOG}/{version:020d}.json"

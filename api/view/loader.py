@@ -7,7 +7,6 @@ without the interpreter lock.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
@@ -24,14 +23,13 @@ from api.view import columns
 from api.view.deltalog import DeltaLog, file_system, is_local, table_uri
 from api.view.rows import Changes, Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
-from schemas.errors import SetupError
+from pipelines.tables import ddl
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,
     CLUSTER_ADDR_TABLE,
     FILTER_SERVER_TABLE,
     KV_CONFIG_TABLE,
-    LAKE_FORMAT_VERSION,
     ROUTE_COMMIT_TABLE,
     STATE_TABLES,
     TOPIC_QUEUE_MAPPING_INFO_TABLE,
@@ -62,25 +60,9 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 def check_format(lake_dir: str) -> None:
-    """Refuse a lake of a newer format; a lake without lake.json is not refused.
-
-    Raises:
-        SetupError: lake.json names a format that this version does not know.
-    """
-    if not is_local(lake_dir):
-        return
-    try:
-        found = json.loads(Path(lake_dir, "lake.json").read_bytes())
-    except (OSError, ValueError):
-        return
-    version = found.get("format") if isinstance(found, dict) else None
-    if isinstance(version, int) and version > LAKE_FORMAT_VERSION:
-        raise SetupError(
-            f"{lake_dir} is a lake of format {version}; this routelake reads up to {LAKE_FORMAT_VERSION}. "
-            "Upgrade the gateway.",
-            found=version,
-            supported=LAKE_FORMAT_VERSION,
-        )
+    """Refuse a lake of a newer format. Raises SetupError; a missing lake is fine."""
+    if is_local(lake_dir):
+        ddl.check_format(Path(lake_dir))
 
 
 # --- routeCommitTable ---

@@ -17,12 +17,12 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
+from schemas.deltalog import LOG_FOLDER
 from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 _LAKE_FILE = "lake.json"
 _LOCK_FILE = "fold.lock"
-_LOG = "_delta_log"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 """delta-rs takes %20 in a path for a space when it looks for the table again."""
 
@@ -164,7 +164,7 @@ def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
 
 def _was_cut_off(path: Path) -> bool:
     """Whether the making of a table ended before its first commit: a log without an entry is all there is."""
-    log = path / _LOG
+    log = path / LOG_FOLDER
     return (
         log.is_dir()
         and list(path.iterdir()) == [log]

@@ -21,35 +21,19 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from schemas.deltalog import LOG_FOLDER, entry_name, read_actions
 from schemas.errors import SetupError, one_line
 
 STAGING_FOLDER: Final = "_staging"
 """In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
 
-_LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 _REOPEN_AFTER_COMMITS: Final = 50
-
-
-class _File(msgspec.Struct):
-    path: str
-
-
-class _Action(msgspec.Struct):
-    """A line of a Delta commit, as far as it names files."""
-
-    add: _File | None = None
-    cdc: _File | None = None
-    remove: _File | None = None
-
-
-_decoder = msgspec.json.Decoder(_Action)
 
 
 class StagedTable:
@@ -81,7 +65,7 @@ class StagedTable:
             self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
             if staging.exists():
                 shutil.rmtree(staging)
-            (staging / _LOG).mkdir(parents=True)
+            (staging / LOG_FOLDER).mkdir(parents=True)
             for file in table.get_add_actions()["path"].to_pylist():
                 self._link(unquote(file), path, staging)
             self.delta = self._begin_log()
@@ -104,7 +88,7 @@ class StagedTable:
                 self._link_commit(self._staging, self.path)
             except FileExistsError as error:
                 raise SetupError(
-                    f"{self.path / _entry(self.version + 1)} was written by somebody else while routelake held the "
+                    f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
                     "lake. routelake goes on from it when it is started again."
                 ) from error
         if self.version - self._opened_at >= _REOPEN_AFTER_COMMITS:
@@ -115,7 +99,7 @@ class StagedTable:
         self.publish()
         DeltaTable(str(self.path)).create_checkpoint()
         self.checkpointed = self.version
-        self.checkpoint_actions = _describe_checkpoint(self.path / _LOG)["size"]
+        self.checkpoint_actions = _describe_checkpoint(self.path / LOG_FOLDER)["size"]
         self.delta, self._opened_at = self._begin_log(), self.version
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
@@ -125,19 +109,19 @@ class StagedTable:
             work(DeltaTable(str(self.path)))
         finally:
             # Also what it committed before it failed: vacuum does so before it deletes.
-            while (self.path / _entry(self.version + 1)).exists():
+            while (self.path / entry_name(self.version + 1)).exists():
                 self._link_commit(self.path, self._staging)
             self.delta.update_incremental()
 
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
         """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
-        log = self.path / _LOG
+        log = self.path / LOG_FOLDER
         try:
             found = _describe_checkpoint(log)
             if "parts" not in found and (self.path / _checkpoint(found["version"])).exists():
                 return found["version"], found["size"]
         except FileNotFoundError:
-            if (self.path / _entry(0)).exists():
+            if (self.path / entry_name(0)).exists():
                 return 0, 0
         except (ValueError, KeyError, TypeError):
             pass  # torn, or not as the protocol has it: a new one takes its place
@@ -146,7 +130,7 @@ class StagedTable:
 
     def _begin_log(self) -> DeltaTable:
         """Let the staged log begin with the table's last checkpoint, and open it."""
-        staged = self._staging / _LOG
+        staged = self._staging / LOG_FOLDER
         if self.checkpoint_actions:
             checkpoint = self.path / _checkpoint(self.checkpointed)
             # Files removed within the retention, by far the most of a checkpoint, concern only vacuum.
@@ -156,7 +140,7 @@ class StagedTable:
             described = {"version": self.checkpointed, "size": actions.num_rows}
             (staged / _LAST_CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
         for version in range(self.checkpointed, self.version + 1):
-            self._link(_entry(version), self.path, self._staging)
+            self._link(entry_name(version), self.path, self._staging)
         for file in staged.iterdir():
             number = file.name.partition(".")[0]
             if number.isdigit() and int(number) < self.checkpointed:
@@ -169,8 +153,8 @@ class StagedTable:
         Raises:
             FileExistsError: the target has another commit of that version.
         """
-        entry = _entry(self.version + 1)
-        actions = _decoder.decode_lines((source / entry).read_bytes())
+        entry = entry_name(self.version + 1)
+        actions = read_actions((source / entry).read_bytes())
         for action in actions:
             for file in (action.add, action.cdc):
                 if file is not None:
@@ -219,12 +203,8 @@ def _hard_link(old: Path, new: Path) -> None:
         os.link(old, new)
 
 
-def _entry(version: int) -> str:
-    return f"{_LOG}/{version:020d}.json"
-
-
 def _checkpoint(version: int) -> str:
-    return f"{_LOG}/{version:020d}.checkpoint.parquet"
+    return f"{LOG_FOLDER}/{version:020d}.checkpoint.parquet"
 
 
 def _describe_checkpoint(log: Path) -> dict[str, Any]:
