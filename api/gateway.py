@@ -36,13 +36,13 @@ from pipelines.log.base import Appended, EventLog
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.outcomes import ACCEPTED, APPLIED, QUARANTINED, UNCHANGED
+from schemas.tables import FOLD_STATUS_FILE
 
 log = structlog.get_logger("routelake.gateway")
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FOLD_STATUS_FILE: Final = "fold-status.json"
 _OUTCOMES_KEPT: Final = 20_000
 _REGISTERED_KEPT: Final = 100_000
 _PRUNE_WAITERS: Final = 1_000

@@ -1,4 +1,4 @@
-"""route-read-wide: the route of a topic that 300 broker groups have: an answer of 66 KB."""
+"""route-read-wide: the route of a topic that 300 broker groups have: an answer of 63 KB."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ FrameLimitMib = Annotated[
         envvar="ROUTELAKE_FRAME_LIMIT_MIB",
         min=1,
         max=512,
-        help="Largest remoting frame, MiB. RocketMQ's is 16; 100,000 topics in one registration need about 18.",
+        help="Largest remoting frame, MiB. RocketMQ's is 16; 100,000 topics in one registration need about 20.",
     ),
 ]
 GatewayId = Annotated[

@@ -1,1 +1,1 @@
-"""How routelake reaches a machine: the pinned JVM jars, images and sample configurations."""
+"""How routelake reaches a machine: the pinned JVM jars, the supervisor, and the servers that tests run beside it."""

@@ -38,14 +38,12 @@ from pipelines.tables.seed import Seed, read_seed
 from pipelines.tables.writer import Epoch, LakeWriter, rewind
 from schemas.errors import SetupError
 from schemas.events import KEY_EVERYTHING
-from schemas.tables import ROUTE_COMMIT_TABLE
+from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 
 log = structlog.get_logger("routelake.fold")
 
 CHECKPOINT_FORMAT = 2
 """Of the state. One written by an older routelake is put away: the state comes back from the tables."""
-STATUS_FILE = "fold-status.json"
-"""In the lake folder: how far the fold is, for readiness checks. Not part of the lake."""
 _EPOCH_FILE = "epoch"
 """In the checkpoint's folder: the last epoch that it has seen written."""
 
@@ -179,7 +177,7 @@ class FoldQuery:
             "logOffset": self.writer.log_offset,
             "timeMillis": time.time_ns() // 1_000_000,
         }
-        _replace(self._settings.lake_dir / STATUS_FILE, json.dumps(status))
+        _replace(self._settings.lake_dir / FOLD_STATUS_FILE, json.dumps(status))
 
     def dropped_as_late(self) -> int:
         """Records of the last batch that Spark dropped because their event time lay before the watermark.

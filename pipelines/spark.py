@@ -25,7 +25,7 @@ _OPTIONS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # The planner overflowed the default stack in a trial (docs/performance.md). The JVM only carries things to and fro:
+    # The planner overflowed the default stack in a trial. The JVM only carries things to and fro:
     # its second compiler costs seconds at the start, and gains nothing.
     "spark.driver.extraJavaOptions": (
         "-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true "

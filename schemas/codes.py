@@ -99,13 +99,10 @@ class SerializeType(IntEnum):
 # MQVersion.Version ordinals. Every release has a SNAPSHOT twin just before it.
 V3_0_11: Final = 37
 """From here on REGISTER_BROKER carries the RegisterBrokerBody envelope; before it, the bare topic table."""
-V4_9_3: Final = 399
 V4_9_4: Final = 401
 """From here on a route answer has quoted map keys."""
 V5_0_0: Final = 413
 """From here on a compressed registration ends with the topic queue mappings."""
-V5_3_1: Final = 475
-"""Peers newer than this understand GO_AWAY."""
 V5_5_0: Final = 513
 HIGHER_VERSION: Final = 612
 """The highest ordinal; anything above counts as this."""

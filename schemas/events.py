@@ -22,11 +22,11 @@ from schemas.errors import EventDecodeError
 URGENT: Final = b"\x01"
 """First byte of a payload: somebody may be waiting for what it changes."""
 PATIENT: Final = b"\x02"
-"""First byte of a payload: it can be folded with the next urgent one, which a CLOCK is at the latest."""
-"""First byte of every payload. A reader that meets a higher one must not guess."""
+"""First byte of a payload: it can be folded with the next urgent one, which a CLOCK is at the latest.
+A reader that meets a higher first byte than this must not guess."""
 
 MAX_EVENT_BYTES: Final = 512 * 1024 * 1024
-"""A payload that would inflate past this is not ours (a registration of 100,000 topics is about 15 MB)."""
+"""A payload that would inflate past this is not ours (a registration of 100,000 topics is about 20 MB)."""
 
 KEY_EVERYTHING: Final = "*"
 KEY_KV: Final = "kv"

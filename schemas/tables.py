@@ -14,6 +14,8 @@ from typing import Final
 
 LAKE_FORMAT_VERSION: Final = 1
 """Format of the whole lake (``lake.json``). A lake of a newer format is refused, never guessed at."""
+FOLD_STATUS_FILE: Final = "fold-status.json"
+"""In the lake's folder, but no part of the lake: how far the fold is, for readiness checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ ROUTE_CHANGE_TABLE: Final = Table(
         Column("offset", "bigint", "log offset of the cause; of an expiry: the last heartbeat's", nullable=False),
         Column("seq", "int", "order within the offset", nullable=False),
         Column("eventTime", "timestamp", "event time of the cause; of an expiry: the deadline", nullable=False),
-        Column("command", "string", "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED", nullable=False),
+        Column("command", "string", "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME", nullable=False),
         Column("outcome", "string", "applied, unchanged or rejected", nullable=False),
         Column("reason", "string", "why it was rejected"),
         Column("actor", "string", "JSON: gateway, via (remoting or http), peer, user"),

@@ -79,7 +79,7 @@ async def get_clusters(request: Request, query: Annotated[ReadQuery, Query()], _
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
 
-    Times of heartbeats reach the tables every few seconds, so `lastUpdateTimestamp` may be that old; expiry does not
+    Times of heartbeats reach the tables every ten seconds, so `lastUpdateTimestamp` may be that old; expiry does not
     depend on it.
     """
     door = await begin(request, query)

@@ -148,7 +148,7 @@ class LiveBrokerShape(Shape):
     broker_addr: str
     broker_id: int | None = Field(None, description="absent: another address took its id")
     ha_server_addr: str | None = None
-    last_update_timestamp: int = Field(description="last heard; written every few seconds at most")
+    last_update_timestamp: int = Field(description="last heard; written every ten seconds at most")
     heartbeat_timeout_millis: int
     expire_timestamp: int = Field(description="past this it counts as dead, unless it is heard before")
     data_version: DataVersionShape

@@ -6,7 +6,7 @@ keyed by their identity: an entry stays good through every view swap that leaves
 (most topics of a cluster do) share one body. On top lies a plain dict by topic, dropped at each swap.
 
 The two large parts of a body are put together from pieces: every group's ``brokerDatas`` entry is encoded once and
-joined per set of groups (`_Part`), every distinct row's ``queueDatas`` entry once. A topic on 300 groups (66 KB) is
+joined per set of groups (`_Part`), every distinct row's ``queueDatas`` entry once. A topic on 300 groups (63 KB) is
 then a join of pieces, and a change of one broker re-encodes one piece, not 10,000 answers.
 `tests/api/view/test_answers.py` holds the result against `schemas.rocketmq_json.encode_topic_route`, byte by byte.
 

@@ -75,7 +75,6 @@ class FollowerStatus(msgspec.Struct, frozen=True):
     failing: bool
     errors: int
     last_error: str | None
-    last_error_time: float | None
     steps: int
     reloads: int
     last_step_s: float
@@ -127,7 +126,6 @@ class Follower:
         self._failing = False
         self._errors = self._steps = self._reloads = 0
         self._last_error: str | None = None
-        self._last_error_time: float | None = None
         self._last_step_s = 0.0
 
     @property
@@ -156,7 +154,6 @@ class Follower:
             failing=self._failing,
             errors=self._errors,
             last_error=self._last_error,
-            last_error_time=self._last_error_time,
             steps=self._steps,
             reloads=self._reloads,
             last_step_s=self._last_step_s,
@@ -197,7 +194,6 @@ class Follower:
 
     def _failed(self, error: BaseException) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
-        self._last_error_time = self._clock()
         self._failing = True
         self._errors += 1  # last: whoever sees the count sees the rest
 

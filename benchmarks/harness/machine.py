@@ -30,7 +30,7 @@ def describe() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "processor": model.group(1) if model else platform.machine(),
         "memoryGib": round(int(memory.group(1)) / 1024**2, 1) if memory else None,
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
         "java": java.splitlines()[0] if java else None,
         "rocketmq": "5.5.0",
@@ -108,10 +108,11 @@ class Meter:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Size of all files below a folder, whatever vanishes meanwhile."""
-    total = 0
+    """Size of all files below a folder, whatever vanishes meanwhile; one with several names counts once."""
+    sizes: dict[tuple[int, int], int] = {}
     for path in folder.rglob("*"):
         with suppress(OSError):
             if path.is_file():
-                total += path.stat().st_size
-    return total
+                found = path.stat()
+                sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values())

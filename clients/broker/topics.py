@@ -33,7 +33,6 @@ from schemas.errors import BadRequestError
 
 SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
 BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
-DLQ_NUMS_PER_GROUP: Final = 1
 RETRY_QUEUE_NUMS: Final = 1
 """Of a consumer group that says nothing else (SubscriptionGroupConfig.retryQueueNums)."""
 TCMT_QUEUE_NUMS: Final = 1

@@ -10,6 +10,7 @@ KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, do
     kvconfig.py     KV configuration
     step.py         step(state, event): the dispatch
     changes.py      what changed between two states, as table rows
+    codec.py        a shard's state as bytes and back
     rows.py         state to table rows and back
     replay.py       a log prefix to its state: recovery, audit, oracle
 """

@@ -1,6 +1,6 @@
 """REGISTER_BROKER: RouteInfoManager.registerBroker (5.5.0), step by step.
 
-The numbers in the comments are those of the behaviour reference in docs/architecture.md. A refusal does not undo the
+The numbers in the comments count its steps. A refusal does not undo the
 steps before it: that is RocketMQ's behaviour too, and brokers see it in GET_BROKER_CLUSTER_INFO.
 
 One history worked through: broker-a registers as id 0 with topics {T, U} at DataVersion v1. The group becomes known,

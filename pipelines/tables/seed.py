@@ -1,7 +1,7 @@
 """The fold's state back from the tables, for a query whose checkpoint is lost.
 
 The state at the last epoch is what its table versions hold. Only the times in brokerLiveTable may be older there than
-they were in the lost state store: heartbeats are written every few seconds. So the state is read at the newest epoch
+they were in the lost state store: heartbeats are written every ten seconds. So the state is read at the newest epoch
 whose livenessOffset is its own logOffset, and the log from there to the last epoch is folded over it again, on the
 driver, with the same pure rules: the result is exactly the lost state, and nothing is written twice.
 """

@@ -6,7 +6,7 @@ The order of a commit, written down because recovery depends on it:
 2. For each changed state table in declared order: append when every changed row is new, else MERGE by key.
    Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
 3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
-   written every few seconds, all at once.
+   written every ten seconds, all at once.
 4. routeChangeTable, quarantineTable: append.
 5. routeCommitTable: one row naming the versions of all tables. Only now does the epoch exist for readers.
 
