@@ -28,8 +28,8 @@ from pipelines.shards import SHARD_KEYS, seed_rows
 from pipelines.tables.ddl import open_lake
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter
+from schemas.tables import FOLD_STATUS_FILE
 
-STATUS_FILE = "fold-status.json"
 _IDLE_S = 0.003
 
 
@@ -161,7 +161,7 @@ class MiniFold:
             "logOffset": self.writer.log_offset,
             "timeMillis": round(time.time() * 1000),
         }
-        target = self.lake_dir / STATUS_FILE
+        target = self.lake_dir / FOLD_STATUS_FILE
         temporary = target.with_suffix(".tmp")
         temporary.write_text(json.dumps(status), encoding="utf-8")
         temporary.replace(target)
