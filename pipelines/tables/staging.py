@@ -33,7 +33,7 @@ STAGING_FOLDER: Final = "_staging"
 """In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
 
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
-_REOPEN_AFTER_COMMITS: Final = 50
+_BEGIN_AFTER_COMMITS: Final = 50
 
 
 class StagedTable:
@@ -68,13 +68,17 @@ class StagedTable:
             (staging / LOG_FOLDER).mkdir(parents=True)
             for file in table.get_add_actions()["path"].to_pylist():
                 self._link(unquote(file), path, staging)
-            self.delta = self._begin_log()
+            for version in range(self.checkpointed, self.version + 1):
+                self._link(entry_name(version), path, staging)
+            if self.checkpoint_actions:
+                self._stage_checkpoint(path / _checkpoint(self.checkpointed), self.checkpointed)
+            self.delta = DeltaTable(str(staging))
+            self._begin_anew()
         except (DeltaError, OSError) as error:
             raise SetupError(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
                 "one file system, with room on it, and all files of the table be there; else restore it from a backup."
             ) from error
-        self._opened_at = self.version
 
     def publish(self) -> None:
         """Let the table have what was committed to `delta`.
@@ -91,16 +95,15 @@ class StagedTable:
                     f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
                     "lake. routelake goes on from it when it is started again."
                 ) from error
-        if self.version - self._opened_at >= _REOPEN_AFTER_COMMITS:
-            self.delta, self._opened_at = DeltaTable(str(self._staging)), self.version
+        if self.version - self._begun_at >= _BEGIN_AFTER_COMMITS:
+            self._begin_anew()
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the table; the staged log begins with it from now on."""
+        """Write a checkpoint of the table."""
         self.publish()
         DeltaTable(str(self.path)).create_checkpoint()
         self.checkpointed = self.version
         self.checkpoint_actions = _describe_checkpoint(self.path / LOG_FOLDER)["size"]
-        self.delta, self._opened_at = self._begin_log(), self.version
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
@@ -128,24 +131,26 @@ class StagedTable:
         table.create_checkpoint()
         return self.version, _describe_checkpoint(log)["size"]
 
-    def _begin_log(self) -> DeltaTable:
-        """Let the staged log begin with the table's last checkpoint, and open it."""
-        staged = self._staging / LOG_FOLDER
-        if self.checkpoint_actions:
-            checkpoint = self.path / _checkpoint(self.checkpointed)
-            # Files removed within the retention, by far the most of a checkpoint, concern only vacuum.
-            wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
-            actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
-            pq.write_table(actions, self._staging / _checkpoint(self.checkpointed))
-            described = {"version": self.checkpointed, "size": actions.num_rows}
-            (staged / _LAST_CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
-        for version in range(self.checkpointed, self.version + 1):
-            self._link(entry_name(version), self.path, self._staging)
-        for file in staged.iterdir():
+    def _begin_anew(self) -> None:
+        """Let the staged log begin at the newest version, and open it."""
+        self.delta.create_checkpoint()
+        self._stage_checkpoint(self._staging / _checkpoint(self.version), self.version)
+        for file in (self._staging / LOG_FOLDER).iterdir():
             number = file.name.partition(".")[0]
-            if number.isdigit() and int(number) < self.checkpointed:
+            if number.isdigit() and int(number) < self.version:
                 file.unlink()
-        return DeltaTable(str(self._staging))
+        self.delta, self._begun_at = DeltaTable(str(self._staging)), self.version
+
+    def _stage_checkpoint(self, checkpoint: Path, version: int) -> None:
+        """Take a checkpoint into staging, but for what only vacuum asks for.
+
+        Those are the files that were removed within the retention, by far the most of a checkpoint.
+        """
+        wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
+        actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
+        pq.write_table(actions, self._staging / _checkpoint(version))
+        described = json.dumps({"version": version, "size": actions.num_rows})
+        (self._staging / LOG_FOLDER / _LAST_CHECKPOINT).write_text(described, encoding="utf-8")
 
     def _link_commit(self, source: Path, target: Path) -> None:
         """Link the files of the next version, and last its entry in the log.
