@@ -32,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
+from api.view.active import active
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.history import History
@@ -211,7 +212,7 @@ def peak_mb() -> float:
 
 def newest_cut(lake: Path) -> Cut:
     """The last cut."""
-    commit = latest_commit(DeltaTable(str(lake / ROUTE_COMMIT_TABLE.name)), str(lake))
+    commit = latest_commit(active(str(lake / ROUTE_COMMIT_TABLE.name)).files, str(lake))
     if commit is None:
         raise SystemExit("the lake is empty")
     return commit.cut

@@ -10,13 +10,24 @@ from typing import Any, Final
 import msgspec
 
 LOG_FOLDER: Final = "_delta_log"
+LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
+"""Relative to the table. JSON: version of the last checkpoint, its size in actions, parts if it has several."""
 
 
 class File(msgspec.Struct, rename="camel"):
-    """A data file or a file of the change feed. ``path`` is percent-encoded, relative to the table."""
+    """A data file or a file of the change feed.
+
+    Attributes:
+        path: Percent-encoded, relative to the table.
+        partition_values: Of its rows, by column.
+        stats: JSON: numRecords, minValues, maxValues, nullCount.
+        data_change: False where rows were only put together anew.
+        deletion_vector: routelake writes none.
+    """
 
     path: str
     partition_values: dict[str, str | None] | None = None
+    stats: str | None = None
     data_change: bool = True
     deletion_vector: Any = None
 
@@ -40,3 +51,8 @@ def read_actions(text: bytes) -> list[Action]:
 def entry_name(version: int) -> str:
     """Where the commit of a version is, relative to the table."""
     return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+def checkpoint_name(version: int) -> str:
+    """Where the checkpoint of a version is, relative to the table, if there is one and it is one file."""
+    return f"{LOG_FOLDER}/{version:020d}.checkpoint.parquet"

@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from api.view.active import files_of
 from api.view.deltalog import DeltaLog, Mark, table_uri
 from api.view.loader import check_format, commits, read_commits
 from api.view.query import select
@@ -167,7 +168,7 @@ class Epochs:
                 table = self._table
             wanted = set(missing)
             with self._reading():
-                read = read_commits(table, self._lake_dir, first=min(missing), last=max(missing))
+                read = read_commits(files_of(table), self._lake_dir, first=min(missing), last=max(missing))
             for commit in read:
                 if commit.cut.epoch in wanted:
                     found[commit.cut.epoch] = self._cuts.put(commit.cut.epoch, commit.cut)

@@ -28,8 +28,9 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
+from api.view.active import active
 from api.view.deltalog import DeltaLog, Mark, is_local, table_uri
 from api.view.loader import (
     Commit,
@@ -223,23 +224,24 @@ class Follower:
         """Open routeCommitTable as a whole: the epochs not shown yet, and its version to go on from."""
         check_format(self._lake_dir)
         uri = table_uri(self._lake_dir, ROUTE_COMMIT_TABLE)
-        if not DeltaTable.is_deltatable(uri):
+        try:
+            version, files = active(uri)
+        except TableNotFoundError:
             if self._view.epoch:
-                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}")
+                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}") from None
             return []
-        table = DeltaTable(uri)
-        newest = latest_commit(table, self._lake_dir)
+        newest = latest_commit(files, self._lake_dir)
         found: list[Commit] = []
         shown = self._view.cut
         self._connected = False
         if newest is not None and newest.cut.epoch >= shown.epoch > 0:
-            found = read_commits(table, self._lake_dir, first=shown.epoch)
+            found = read_commits(files, self._lake_dir, first=shown.epoch)
             # The row of the epoch that is shown, to the letter: else this is another lake, or another past.
             self._connected = found[0].cut == shown
             found = found[1:]
         if newest is not None and not self._connected:
-            found = read_commits(table, self._lake_dir, first=newest.cut.epoch - _FIRST_OUTCOMES)
-        self._version = table.version()
+            found = read_commits(files, self._lake_dir, first=newest.cut.epoch - _FIRST_OUTCOMES)
+        self._version = version
         self._mark = self._log.mark(self._version)
         return found
 

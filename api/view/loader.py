@@ -7,23 +7,28 @@ without the interpreter lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
+from functools import reduce
+from operator import and_
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
-from deltalake import DeltaTable
 
 from api.view import columns
+from api.view.active import active
 from api.view.deltalog import DeltaLog, file_system, is_local, table_uri
 from api.view.rows import Changes, Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
 from pipelines.tables import ddl
+from pipelines.tables.arrow import arrow_schema
+from schemas.deltalog import File
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,
@@ -44,8 +49,16 @@ _LARGE_TEXT: Final = ("brokerName", "topic")
 _ANY_EPOCH: Final = 2**62
 
 _READERS: Final = 3
-"""Opening a table mostly means listing its log: a tenth of a second for 100,000 commits."""
 
+
+class _Stats(msgspec.Struct, rename="camel"):
+    """Statistics of a file, as far as they are looked at."""
+
+    min_values: dict[str, Any] = {}
+    max_values: dict[str, Any] = {}
+
+
+_stats_decoder = msgspec.json.Decoder(_Stats)
 _outcomes_decoder = msgspec.json.Decoder(list[Outcome])
 
 _K = TypeVar("_K")
@@ -89,54 +102,52 @@ def commits(table: pa.Table) -> list[Commit]:
     return sorted(found, key=lambda commit: commit.cut.epoch)
 
 
-def read_commits(table: DeltaTable, lake_dir: str, *, first: int = 0, last: int | None = None) -> list[Commit]:
-    """Rows of routeCommitTable whose epoch is in [first, last], from the files that may hold them."""
-    files = _files_by_epoch(table)
-    wanted = pc.greater_equal(files["newest"], first)
-    if last is not None:
-        wanted = pc.and_(wanted, pc.less_equal(files["oldest"], last))
-    paths = files["path"].filter(wanted).to_pylist()
-    if not paths:
+def read_commits(files: Sequence[File], lake_dir: str, *, first: int = 0, last: int = _ANY_EPOCH) -> list[Commit]:
+    """Rows of routeCommitTable whose epoch is in [first, last], from those of its files that may hold them."""
+    wanted = [file for file in files if (epochs := _epochs_in(file))[1] >= first and epochs[0] <= last]
+    if not wanted:
         return []
-    found = pds.dataset(paths, format="parquet", filesystem=file_system(table_uri(lake_dir, ROUTE_COMMIT_TABLE)))
-    rows = found.to_table(columns=list(_CUT_COLUMNS))
-    keep = pc.greater_equal(rows["epoch"], first)
-    if last is not None:
-        keep = pc.and_(keep, pc.less_equal(rows["epoch"], last))
+    rows = dataset(lake_dir, ROUTE_COMMIT_TABLE, wanted).to_table(columns=list(_CUT_COLUMNS))
+    keep = pc.and_(pc.greater_equal(rows["epoch"], first), pc.less_equal(rows["epoch"], last))
     return commits(rows.filter(keep))
 
 
-def latest_commit(table: DeltaTable, lake_dir: str) -> Commit | None:
+def latest_commit(files: Sequence[File], lake_dir: str) -> Commit | None:
     """The row of the newest epoch."""
-    newest: int | None = pc.max(_files_by_epoch(table)["newest"]).as_py()
-    found = [] if newest is None else read_commits(table, lake_dir, first=0 if newest == _ANY_EPOCH else newest)
+    newest = max((_epochs_in(file)[1] for file in files), default=None)
+    found = [] if newest is None else read_commits(files, lake_dir, first=0 if newest == _ANY_EPOCH else newest)
     return found[-1] if found else None
 
 
-def _files_by_epoch(table: DeltaTable) -> pa.Table:
-    """Files of routeCommitTable by their path in the log, with their oldest and newest epoch; any, if not recorded."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    count = actions.num_rows
-
-    def statistic(name: str, default: int) -> pa.Array:
-        if name not in actions.column_names:
-            return pa.repeat(pa.scalar(default, pa.int64()), count)
-        return pc.fill_null(actions[name].cast(pa.int64()), default)
-
-    paths = actions["path"] if count else pa.array([], pa.string())
-    return pa.table({"path": paths, "oldest": statistic("min.epoch", 0), "newest": statistic("max.epoch", _ANY_EPOCH)})
+def _epochs_in(file: File) -> tuple[int, int]:
+    """The oldest and the newest epoch in a file of routeCommitTable; any, if that is not recorded."""
+    stats = _stats_decoder.decode(file.stats) if file.stats else _Stats()
+    return stats.min_values.get("epoch", 0), stats.max_values.get("epoch", _ANY_EPOCH)
 
 
 # --- whole tables ---
 
 
-def dataset(table: DeltaTable, lake_dir: str, spec: Table) -> pds.Dataset:
-    """A table version as an Arrow dataset: files are skipped by partition and statistics."""
+def dataset(lake_dir: str, spec: Table, files: Sequence[File]) -> pds.Dataset:
+    """Files of a table as an Arrow dataset."""
     text = [name for name in _LARGE_TEXT if spec is TOPIC_QUEUE_TABLE and name not in spec.partition_by]
-    return table.to_pyarrow_dataset(
-        filesystem=file_system(table_uri(lake_dir, spec)),
-        parquet_read_options=pds.ParquetReadOptions(dictionary_columns=text),
-    )
+    schema = arrow_schema(spec)
+    for name in text:
+        index = schema.get_field_index(name)
+        schema = schema.set(index, schema.field(index).with_type(pa.dictionary(pa.int32(), pa.string())))
+    layout = pds.ParquetFileFormat(read_options=pds.ParquetReadOptions(dictionary_columns=text))
+    storage = file_system(table_uri(lake_dir, spec))
+    fragments = [
+        layout.make_fragment(unquote(file.path), filesystem=storage, partition_expression=_partition(file))
+        for file in files
+    ]
+    return pds.FileSystemDataset(fragments, schema, layout, storage)
+
+
+def _partition(file: File) -> pc.Expression | None:
+    """The columns that all rows of a file have in common, which are not in it."""
+    terms = [pc.field(name) == pc.scalar(value) for name, value in (file.partition_values or {}).items()]
+    return reduce(and_, terms) if terms else None
 
 
 def load_changes(lake_dir: str, cut: Cut) -> Changes:
@@ -146,7 +157,7 @@ def load_changes(lake_dir: str, cut: Cut) -> Changes:
         version = cut.versions.get(spec.name)
         if version is None:
             return None
-        return dataset(DeltaTable(table_uri(lake_dir, spec), version=version), lake_dir, spec).to_table()
+        return dataset(lake_dir, spec, active(table_uri(lake_dir, spec), version).files).to_table()
 
     with ThreadPoolExecutor(_READERS, "view-load") as readers:
         rows = dict(zip(STATE_TABLES, readers.map(read, STATE_TABLES), strict=True))

@@ -2,7 +2,7 @@
 
 For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it
 has made: 4 ms in a young table, 190 ms after 100,000 versions (docs/adr/0007). So the one writer works in a folder
-whose log begins at the last checkpoint, and every commit is then linked into the table: its data files, and last its
+whose log begins anew every 50 commits, and every commit is then linked into the table: its data files, and last its
 entry in the log, which makes it exist. Hard links: no data is copied, and to whoever reads it the table is an ordinary
 Delta table.
 
@@ -26,13 +26,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from schemas.deltalog import LOG_FOLDER, entry_name, read_actions
+from schemas.deltalog import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, entry_name, read_actions
 from schemas.errors import SetupError, one_line
 
 STAGING_FOLDER: Final = "_staging"
 """In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
 
-_LAST_CHECKPOINT: Final = "_last_checkpoint"
 _BEGIN_AFTER_COMMITS: Final = 50
 
 
@@ -71,7 +70,7 @@ class StagedTable:
             for version in range(self.checkpointed, self.version + 1):
                 self._link(entry_name(version), path, staging)
             if self.checkpoint_actions:
-                self._stage_checkpoint(path / _checkpoint(self.checkpointed), self.checkpointed)
+                self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
             self.delta = DeltaTable(str(staging))
             self._begin_anew()
         except (DeltaError, OSError) as error:
@@ -103,7 +102,7 @@ class StagedTable:
         self.publish()
         DeltaTable(str(self.path)).create_checkpoint()
         self.checkpointed = self.version
-        self.checkpoint_actions = _describe_checkpoint(self.path / LOG_FOLDER)["size"]
+        self.checkpoint_actions = _describe_checkpoint(self.path)["size"]
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
@@ -118,10 +117,9 @@ class StagedTable:
 
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
         """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
-        log = self.path / LOG_FOLDER
         try:
-            found = _describe_checkpoint(log)
-            if "parts" not in found and (self.path / _checkpoint(found["version"])).exists():
+            found = _describe_checkpoint(self.path)
+            if "parts" not in found and (self.path / checkpoint_name(found["version"])).exists():
                 return found["version"], found["size"]
         except FileNotFoundError:
             if (self.path / entry_name(0)).exists():
@@ -129,12 +127,12 @@ class StagedTable:
         except (ValueError, KeyError, TypeError):
             pass  # torn, or not as the protocol has it: a new one takes its place
         table.create_checkpoint()
-        return self.version, _describe_checkpoint(log)["size"]
+        return self.version, _describe_checkpoint(self.path)["size"]
 
     def _begin_anew(self) -> None:
         """Let the staged log begin at the newest version, and open it."""
         self.delta.create_checkpoint()
-        self._stage_checkpoint(self._staging / _checkpoint(self.version), self.version)
+        self._stage_checkpoint(self._staging / checkpoint_name(self.version), self.version)
         for file in (self._staging / LOG_FOLDER).iterdir():
             number = file.name.partition(".")[0]
             if number.isdigit() and int(number) < self.version:
@@ -148,9 +146,9 @@ class StagedTable:
         """
         wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
         actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
-        pq.write_table(actions, self._staging / _checkpoint(version))
+        pq.write_table(actions, self._staging / checkpoint_name(version))
         described = json.dumps({"version": version, "size": actions.num_rows})
-        (self._staging / LOG_FOLDER / _LAST_CHECKPOINT).write_text(described, encoding="utf-8")
+        (self._staging / LAST_CHECKPOINT).write_text(described, encoding="utf-8")
 
     def _link_commit(self, source: Path, target: Path) -> None:
         """Link the files of the next version, and last its entry in the log.
@@ -208,11 +206,7 @@ def _hard_link(old: Path, new: Path) -> None:
         os.link(old, new)
 
 
-def _checkpoint(version: int) -> str:
-    return f"{LOG_FOLDER}/{version:020d}.checkpoint.parquet"
-
-
-def _describe_checkpoint(log: Path) -> dict[str, Any]:
+def _describe_checkpoint(table: Path) -> dict[str, Any]:
     """What ``_last_checkpoint`` says: version, size, and parts where it has any."""
-    found: dict[str, Any] = json.loads((log / _LAST_CHECKPOINT).read_bytes())
+    found: dict[str, Any] = json.loads((table / LAST_CHECKPOINT).read_bytes())
     return found

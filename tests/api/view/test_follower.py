@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from api.view import deltalog
 from api.view import follower as follower_module
+from api.view.active import active, files_of
 from api.view.follower import Follower
 from api.view.loader import latest_commit, load_view, read_commits
 from api.view.rows import Outcome
@@ -103,7 +104,7 @@ def test_following_a_lake_equals_a_full_scan_of_it(script: list[tuple[str, Any]]
             assert as_tables(view) == scans[view.epoch]
         if writer.epoch:
             table = DeltaTable(str(writer.path / ROUTE_COMMIT_TABLE.name))
-            newest = latest_commit(table, str(writer.path))
+            newest = latest_commit(files_of(table), str(writer.path))
             assert newest is not None and as_tables(load_view(str(writer.path), newest.cut)) == scan(writer)
 
 
@@ -123,13 +124,13 @@ def test_a_view_loads_at_any_cut(writer: LakeWriter) -> None:
     for number in range(4):
         writer.commit(row(number))
         scans.append(scan(writer))
-    commits = read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path))
+    commits = read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path))
     assert [commit.cut.epoch for commit in commits] == [1, 2, 3, 4]
     for commit, expected in zip(commits, scans, strict=True):
         view = load_view(str(writer.path), commit.cut)
         assert as_tables(view) == expected
         assert (view.log_offset, view.event_time) == (commit.cut.log_offset, commit.cut.event_time)
-    some = read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path), first=2, last=3)
+    some = read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path), first=2, last=3)
     assert [commit.cut for commit in some] == [commits[1].cut, commits[2].cut]
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
 from api.view import changelog
 from api.view import history as history_module
+from api.view.active import active
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import Change, ChangePage
 from api.view.history import History
@@ -101,7 +101,8 @@ def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWri
     assert history.resolve(at(3)).epoch == 4
     assert history.resolve(at(1_000_000)).epoch == 4
     assert (
-        history.resolve("2") == read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path))[1].cut
+        history.resolve("2")
+        == read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path))[1].cut
     )
 
 
@@ -249,7 +250,7 @@ def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
     writer.commit(complete_rows({"kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": None}}}))
     writer.commit({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): None}})
     history = History(writer.path)
-    for commit in read_commits(DeltaTable(str(writer.path / "routeCommitTable")), str(writer.path)):
+    for commit in read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path)):
         view = load_view(str(writer.path), commit.cut)
         for topic in ("orders", "o'th\\er", "unknown"):
             for switch in (False, True):
