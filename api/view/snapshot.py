@@ -140,8 +140,8 @@ class RouteView:
     # --- topics ---
 
     def topic_names(self) -> list[str]:
-        """getAllTopicList."""
-        return list(self.topics)
+        """getAllTopicList, sorted: the order of `topics` depends on how a gateway came to this view."""
+        return sorted(self.topics)
 
     def topics_by_cluster(self, cluster: str) -> list[str]:
         """getTopicsByCluster: topics with a row for any broker group of the cluster; unknown cluster: none."""
@@ -165,7 +165,7 @@ class RouteView:
         return self._topics_where(lambda rows: rows.rows[0][3] & (_FLAG_UNIT | _FLAG_UNIT_SUB) == _FLAG_UNIT_SUB)
 
     def _topics_where(self, accept: Callable[[TopicRows], bool]) -> list[str]:
-        """Names of the topics whose rows are accepted; asks once for equal rows."""
+        """Names of the topics whose rows are accepted, sorted; asks once for equal rows."""
         answers: dict[int, bool] = {}
         found = []
         for topic, rows in self.topics.items():
@@ -174,7 +174,7 @@ class RouteView:
                 answer = answers[id(rows)] = accept(rows)
             if answer:
                 found.append(topic)
-        return found
+        return sorted(found)
 
     def queue_rows(self, topic: str) -> dict[str, QueueRow]:
         """{brokerName: row} of a topic; empty when there is none."""
