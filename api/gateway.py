@@ -32,7 +32,7 @@ from api.view.follower import Follower
 from api.view.reflected import reflected
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
-from pipelines.log.base import Appended, EventLog
+from pipelines.log.base import LOST_LOG, Appended, EventLog
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.outcomes import ACCEPTED, APPLIED, QUARANTINED, UNCHANGED
@@ -351,8 +351,7 @@ class Gateway:
         if last_offset < self._view.log_offset:
             raise SetupError(
                 f"the event log ends at offset {last_offset}, but the tables in {self.settings.lake_dir} hold what "
-                f"came up to offset {self._view.log_offset}: records were cut off, or it is another log. "
-                "Restore the log from a backup, or start over with a new data directory.",
+                f"came up to offset {self._view.log_offset}: records were cut off, or it is another log. {LOST_LOG}",
                 last_offset=last_offset,
                 folded_offset=self._view.log_offset,
             )

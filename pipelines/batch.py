@@ -175,9 +175,7 @@ class ShardFold:
         return self._groups.get(name) or BrokerGroup(name)
 
     def _settle(self, now_ms: int) -> None:
-        deadlines = [(group.next_expiry_ms(), group) for group in self._groups.values()]
-        silent = [group for deadline_ms, group in deadlines if deadline_ms is not None and deadline_ms < now_ms]
-        for change in [change for group in silent for change in expire(group, now_ms)]:
+        for change in [change for group in self._groups.values() for change in expire(group, now_ms)]:
             self._note(change)
 
     def _step(self, groups: list[BrokerGroup], event: events.AnyEvent, at: At, *, audit: bool = True) -> list[Verdict]:

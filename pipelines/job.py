@@ -32,7 +32,7 @@ from pipelines.log.source import read_stream
 from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
 from pipelines.shards import seed_rows, shard_keys
 from pipelines.tables.commits import last_commit
-from pipelines.tables.ddl import open_lake
+from pipelines.tables.ddl import open_lake, write_whole
 from pipelines.tables.maintenance import Maintenance
 from pipelines.tables.seed import Seed, read_seed
 from pipelines.tables.writer import Epoch, LakeWriter, rewind
@@ -163,7 +163,7 @@ class FoldQuery:
         with self._committing:
             epoch = self.writer.write(query_id, batch_id, batch)
             if epoch is not None:
-                _replace(self._settings.checkpoint_dir / _EPOCH_FILE, str(epoch.epoch))
+                write_whole(self._settings.checkpoint_dir / _EPOCH_FILE, str(epoch.epoch))
                 if self._on_epoch is not None:
                     self._on_epoch(epoch)
             self._write_status(batch_id)
@@ -177,7 +177,7 @@ class FoldQuery:
             "logOffset": self.writer.log_offset,
             "timeMillis": time.time_ns() // 1_000_000,
         }
-        _replace(self._settings.lake_dir / FOLD_STATUS_FILE, json.dumps(status))
+        write_whole(self._settings.lake_dir / FOLD_STATUS_FILE, json.dumps(status))
 
     def dropped_as_late(self) -> int:
         """Records of the last batch that Spark dropped because their event time lay before the watermark.
@@ -247,10 +247,3 @@ def _can_continue(checkpoint_dir: Path, commits: DeltaTable) -> bool:
         log.warning("the tables are older than the checkpoint, which is made anew", epoch=last["epoch"], was=epoch)
         return False
     return finished and last is not None and last["queryId"] == query_id
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole, or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -174,8 +174,7 @@ class NameServerHandler:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
         if reason == STATE_VERSION_CONFLICT:
             return response(ext_fields={}, body=self._order_topic_config())
-        if receipt.is_quarantined:
-            return quarantined(receipt)
+        effective(receipt)
         if not connection.closed:
             broker = (event.cluster_name, event.broker_name, event.broker_addr)
             self._bound.setdefault(connection.id, {})[broker] = None
@@ -291,9 +290,7 @@ class NameServerHandler:
         event = self._event(command, connection)
         if event is None:
             return response(ext_fields={count: "0"})
-        receipt = await self._gateway.command(event)
-        if receipt.is_quarantined:
-            return quarantined(receipt)
+        receipt = effective(await self._gateway.command(event))
         result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
         changed = result.get(count)
         if changed is None:
@@ -312,8 +309,9 @@ class NameServerHandler:
             return response()
         actor = self._actor(connection)
         events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in known]
-        receipts = await asyncio.gather(*(self._gateway.command(event) for event in events))
-        return next((quarantined(receipt) for receipt in receipts if receipt.is_quarantined), response())
+        for receipt in await asyncio.gather(*(self._gateway.command(event) for event in events)):
+            effective(receipt)
+        return response()
 
     async def _get_topics_by_cluster(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:
@@ -368,7 +366,8 @@ class NameServerHandler:
         for name, value in switches.items():
             text = config_commands.to_text(value)
             log.warning("the configuration is changed", key=name, value=text, peer=connection.peer)
-            await self._gateway.command(PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=name, value=text))
+            put = PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=name, value=text)
+            effective(await self._gateway.command(put))
         return response()
 
     # --- shared ---
@@ -381,11 +380,10 @@ class NameServerHandler:
             receipt: Receipt = await self._gateway.command(event)
             if isinstance(event, PutKvConfig | DeleteKvConfig):
                 self._metrics.kv_latency.observe(time.perf_counter() - began)
+            log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
+            effective(receipt)
             if isinstance(event, UnregisterBroker):
                 self._bound.get(connection.id, {}).pop((event.cluster_name, event.broker_name, event.broker_addr), None)
-            log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
-            if receipt.is_quarantined:
-                return quarantined(receipt)
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection, now_ms: int = 0) -> AnyEvent | None:
@@ -402,9 +400,15 @@ class NameServerHandler:
         return Actor(gateway=self._gateway.settings.gateway_id, via="remoting", peer=connection.peer)
 
 
-def quarantined(receipt: Receipt) -> RemotingCommand:
-    """Acknowledged, and without effect: quarantineTable has it."""
-    return response(ResponseCode.SYSTEM_ERROR, f"put aside by the fold, see offset {receipt.offset} in quarantineTable")
+def effective(receipt: Receipt) -> Receipt:
+    """A receipt, unless a rule of the fold failed on what was written: then it was acknowledged, and did nothing.
+
+    Raises:
+        RefusedError: Answered with SYSTEM_ERROR; quarantineTable has it.
+    """
+    if receipt.is_quarantined:
+        raise commands.RefusedError(f"put aside by the fold, see offset {receipt.offset} in quarantineTable")
+    return receipt
 
 
 def topic_not_exist(topic: str | None) -> RemotingCommand:

@@ -31,6 +31,9 @@ MAX_KEY_BYTES: Final = 32 * 1024
 DEFAULT_READ_RECORDS: Final = 10_000
 DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
 
+LOST_LOG: Final = "Restore the log from a backup, or start over with a new data directory."
+"""What is left to an operator whose log lacks what the tables or a stream have read of it."""
+
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
 

@@ -6,12 +6,10 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from pipelines.log.base import LOST_LOG
 from pipelines.log.sqlite import connect_reader, file_identity, read_log_id, sqlite_errors
 from schemas.errors import SetupError
-
-_ADVICE: Final = "Restore the log from a backup, or start over with a new data directory."
 
 
 @dataclass(slots=True)
@@ -57,7 +55,7 @@ class SqliteTail:
             self._open()
         if log_id not in (None, self.log_id):
             raise SetupError(
-                f"{self._path} is not the event log that this stream has been reading: it was made anew. {_ADVICE}",
+                f"{self._path} is not the event log that this stream has been reading: it was made anew. {LOST_LOG}",
                 path=str(self._path),
             )
 
@@ -75,7 +73,7 @@ class SqliteTail:
         if start_offset > end:
             raise SetupError(
                 f"the event log {self._path} ends before offset {end}, but this stream goes on at {start_offset}:"
-                f" records were cut off, or it is another log. {_ADVICE}",
+                f" records were cut off, or it is another log. {LOST_LOG}",
                 path=str(self._path),
                 start_offset=start_offset,
                 next_offset=end,
@@ -158,7 +156,7 @@ def missing_records(path: Path, first: int, end: int) -> SetupError:
     """The error for records ``first`` up to, not including, ``end`` that are gone although nobody has read them."""
     return SetupError(
         f"the event log {path} lacks the records from offset {first} to {end - 1}, which this stream has not read yet:"
-        f" somebody deleted them. {_ADVICE}",
+        f" somebody deleted them. {LOST_LOG}",
         path=str(path),
         first_missing=first,
         last_missing=end - 1,

@@ -93,9 +93,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     marker = lake_dir / _LAKE_FILE
     if not marker.exists():
         # Last, so that a folder with the marker has every table.
-        temporary = marker.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"format": LAKE_FORMAT_VERSION}) + "\n", encoding="utf-8")
-        temporary.replace(marker)
+        write_whole(marker, json.dumps({"format": LAKE_FORMAT_VERSION}) + "\n")
     return tables
 
 
@@ -114,6 +112,13 @@ def check_format(lake_dir: Path) -> None:
         raise SetupError(
             f"{lake_dir} has format {found}, this routelake reads up to {LAKE_FORMAT_VERSION}. Upgrade routelake first."
         )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file so that whoever reads it finds all of it, or what was there before."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
 
 
 def delta_schema(table: Table) -> Schema:

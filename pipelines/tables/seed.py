@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
-from pipelines.log.base import EventLog
+from pipelines.log.base import LOST_LOG, EventLog
 from pipelines.tables.commits import commit_where, last_commit, native_dataset, to_ms
 from schemas.errors import SetupError
 from schemas.events import Resume
@@ -89,7 +89,7 @@ def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:
         if not records or records[0].offset > max(first, 1):
             raise SetupError(
                 f"the event log lacks records from offset {first} on; up to offset {last} they are needed to bring the "
-                "state in the tables up to date. Restore the log from a backup, or start with a new data directory.",
+                f"state in the tables up to date. {LOST_LOG}",
                 first_missing=first,
             )
         for record in records:

@@ -71,8 +71,7 @@ class StagedTable:
                 self._link(entry_name(version), path, staging)
             if self.checkpoint_actions:
                 self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
-            self.delta = DeltaTable(str(staging))
-            self._begin_anew()
+            self.delta, self._begun_at = DeltaTable(str(staging)), self.checkpointed
         except (DeltaError, OSError) as error:
             raise SetupError(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
@@ -84,7 +83,7 @@ class StagedTable:
 
         Raises:
             SetupError: somebody else has written to the table. Another start goes on from what is there.
-            OSError: storage failed; calling again goes on.
+            DeltaError, OSError: storage failed; calling again goes on.
         """
         while self.version < self.delta.version():
             try:

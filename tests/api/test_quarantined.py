@@ -26,6 +26,7 @@ COMMANDS = {
     "delete-topic": Request(codes.DELETE_TOPIC_IN_NAMESRV, {"topic": T1}),
     "wipe": Request(codes.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": A}),
     "register-topic": Request(codes.REGISTER_TOPIC_IN_NAMESRV, {"topic": T1}, json.dumps(ROWS).encode()),
+    "update-config": Request(codes.UPDATE_NAMESRV_CONFIG, {}, b"orderMessageEnable=true"),
 }
 
 
@@ -48,7 +49,7 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("defect")
 @pytest.mark.parametrize("request_", COMMANDS.values(), ids=COMMANDS)
 def test_over_remoting(tmp_path: Path, request_: Request) -> None:
-    with LocalLake(tmp_path) as lake, lake.gateway() as gateway, gateway.connect() as client:
+    with LocalLake(tmp_path) as lake, lake.gateway(allow_config_update=True) as gateway, gateway.connect() as client:
         assert client.call(register(A, ADDR1).request()).code == codes.SUCCESS
         answer = client.call(request_)
     assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -25,7 +25,7 @@ from pipelines.fold.codec import Shard, decode_shard
 from pipelines.log.base import EventLog
 from pipelines.shard_topics import TopicStore
 from pipelines.shards import SHARD_KEYS, seed_rows
-from pipelines.tables.ddl import open_lake
+from pipelines.tables.ddl import open_lake, write_whole
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter
 from schemas.tables import FOLD_STATUS_FILE
@@ -161,7 +161,4 @@ class MiniFold:
             "logOffset": self.writer.log_offset,
             "timeMillis": round(time.time() * 1000),
         }
-        target = self.lake_dir / FOLD_STATUS_FILE
-        temporary = target.with_suffix(".tmp")
-        temporary.write_text(json.dumps(status), encoding="utf-8")
-        temporary.replace(target)
+        write_whole(self.lake_dir / FOLD_STATUS_FILE, json.dumps(status))
