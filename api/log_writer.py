@@ -1,9 +1,9 @@
 """Group commit: many requests, one append.
 
 One thread owns the event log. While an append is on its way to disk the next events queue up, and go down together.
-After an append heartbeats gather for a moment more: brokers send them one by one, an append costs as much as dozens of
-them, and it takes the interpreter from the thread that answers. What may change something does not wait for that, nor
-do many. It also keeps the log's time honest:
+After an append heartbeats, and registrations that repeat the last one, gather for a moment more: brokers send them one
+by one, an append costs as much as dozens of them, and it takes the interpreter from the thread that answers. What may
+change something does not wait for that, nor do many. It also keeps the log's time honest:
 
 * every few seconds a CLOCK event, so that brokers expire when their time has come, whoever else is talking;
 * nothing written for much longer (this process was stopped, suspended or cut off): a RESUME event before anything else,

@@ -22,8 +22,8 @@ from schemas.errors import EventDecodeError
 URGENT: Final = b"\x01"
 """First byte of a payload: somebody may be waiting for what it changes."""
 PATIENT: Final = b"\x02"
-"""First byte of a payload: it can be folded with the next urgent one, which a CLOCK is at the latest.
-A reader that meets a higher first byte than this must not guess."""
+"""First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next urgent one,
+which a CLOCK is at the latest. A reader that meets a higher first byte than this must not guess."""
 
 MAX_EVENT_BYTES: Final = 512 * 1024 * 1024
 """A payload that would inflate past this is not ours (a registration of 100,000 topics is about 20 MB)."""
@@ -217,8 +217,14 @@ class EventEncoder:
 
     def encode(self, event: AnyEvent) -> bytes:
         """Event to log payload: a byte that says how soon it is to be folded, then a zstd frame of JSON."""
-        start = PATIENT if isinstance(event, BrokerHeartbeat) else URGENT
-        return start + self._compressor.compress(_encoder.encode(event))
+        return (PATIENT if _is_sign_of_life(event) else URGENT) + self._compressor.compress(_encoder.encode(event))
+
+
+def _is_sign_of_life(event: AnyEvent) -> bool:
+    """Whether it was answered, as far as its gateway knew, with nothing left to change but the time of the last one."""
+    return isinstance(event, BrokerHeartbeat) or (
+        isinstance(event, RegisterBroker) and event.topic_config_table is None
+    )
 
 
 def encode(event: AnyEvent) -> bytes:

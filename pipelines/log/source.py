@@ -12,8 +12,9 @@ payload    binary     the event; null likewise
 Kafka is read by Spark's own connector. SQLite is read by a Python data source: one long-lived Python process finds out
 where the next micro-batch ends, and a Python worker turns the batch's rows into Arrow.
 
-Heartbeats are not worth a micro-batch of their own: SQLite's wait for the next record that may change something, which
-the next CLOCK is at the latest. Spark's Kafka connector knows no such thing.
+Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: SQLite's wait for the
+next record that may change something, which the next CLOCK is at the latest. Spark's Kafka connector knows no such
+thing.
 
 A log that is not the one the stream began with, or that lacks records the stream has not read, stops the query with a
 message: a gap that nobody sees would leave brokers in the tables for ever.

@@ -36,11 +36,16 @@ def test_every_kind_is_there() -> None:
     assert kinds == set(get_args(events.AnyEvent))
 
 
-def test_only_heartbeats_can_wait() -> None:
-    for line in LINES:
-        event = events.decode(payload(line))
-        patient = isinstance(event, events.BrokerHeartbeat)
-        assert events.encode(event)[:1] == (events.PATIENT if patient else events.URGENT)
+def test_only_signs_of_life_can_wait() -> None:
+    all_ = [events.decode(payload(line)) for line in LINES]
+    patient = [event for event in all_ if events.encode(event)[:1] == events.PATIENT]
+    assert {events.encode(event)[:1] for event in all_} == {events.PATIENT, events.URGENT}
+    assert {type(event) for event in patient} == {events.BrokerHeartbeat, events.RegisterBroker}
+    registrations = [event for event in all_ if isinstance(event, events.RegisterBroker)]
+    assert {(event.topic_config_table is None, event in patient) for event in registrations} == {
+        (True, True),
+        (False, False),
+    }
 
 
 def test_a_field_of_a_later_release_is_passed_over() -> None:
