@@ -100,6 +100,7 @@ class Gateway:
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
         self._view_followers: list[Callable[[RouteView, RouteView], None]] = []
+        self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
         self._registered: dict[tuple[str, str, str], str] = {}
         self._log = event_log
@@ -150,7 +151,13 @@ class Gateway:
             self._status_task.cancel()
         await asyncio.to_thread(self._writer.stop)
         await asyncio.to_thread(self._follower.stop)
-        self._aside.shutdown(wait=False)
+        self._aside.shutdown(wait=False, cancel_futures=True)
+        for end in self._endings:
+            await asyncio.to_thread(end)
+
+    def on_stop(self, end: Callable[[], None]) -> None:
+        """Call back at the end of `stop`, in some thread."""
+        self._endings.append(end)
 
     @property
     def view(self) -> RouteView:
@@ -243,8 +250,12 @@ class Gateway:
         except RuntimeError:
             log.debug("answers dropped: the gateway has stopped")
 
-    async def register(self, event: RegisterBroker) -> Receipt:
+    async def register(self, event: RegisterBroker, payload: bytes | None = None) -> Receipt:
         """REGISTER_BROKER: durable when it changes nothing, else visible (or durable after the bounded wait).
+
+        Args:
+            event: The registration.
+            payload: It, encoded with its topics, if that was done before. The event may lack them then.
 
         Topics are left out only if this broker's last registration here brought the same ones. The view alone cannot
         tell: the parts of a split registration take turns, and what the fold last saw is in the view seconds later.
@@ -256,11 +267,15 @@ class Gateway:
         if len(self._registered) >= _REGISTERED_KEPT:
             self._registered.clear()
         self._registered[broker] = event.topic_config_digest
-        if reflected(self._view, event):
-            slim = msgspec.structs.replace(event, topic_config_table=None) if repeated else event
-            appended = await self.append(slim)
+        unchanged = reflected(self._view, event)
+        if unchanged and repeated:
+            appended = await self.append(msgspec.structs.replace(event, topic_config_table=None))
+        elif payload is None:
+            appended = await self.append(event)
+        else:
+            appended = await self.append_encoded(routing_key(event), payload)
+        if unchanged:
             return Receipt(appended.offset, appended.event_time_ms, visible=True, unchanged=True)
-        appended = await self.append(event)
         # Another gateway may have brought the same registration: then no epoch of our own need come.
         return await self._visible(appended, lambda view: reflected(view, event))
 

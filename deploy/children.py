@@ -1,21 +1,26 @@
-"""A child process that ends with its parent: the parent holds the other end of its standard input.
-
-When the supervisor is killed, even by SIGKILL, the pipe closes and the child stops; nothing is left behind.
-"""
+"""How child processes behave: they end with their parent, and leave the processor to those who answer."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
 """Environment variable that tells a child about the pipe on its standard input."""
 
+_NICENESS: Final = 5
+"""Answers come first where several processes share a machine; on one with a core to spare it makes no difference."""
+
 
 def on_parent_exit(stop: Callable[[], None]) -> None:
-    """In a supervised child: call ``stop`` (from a thread of its own) when the parent is gone."""
+    """In a supervised child: call ``stop`` (from a thread of its own) when the parent is gone.
+
+    The parent holds the other end of the standard input. When it is killed, even by SIGKILL, the pipe closes.
+    """
     if os.environ.get(SUPERVISED) != "1":
         return
 
@@ -26,3 +31,15 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
         stop()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def give_way() -> None:
+    """Let the gateway have the processor first.
+
+    Linux may weigh sessions before processes, and then a niceness counts within a session alone (sched(7), "The
+    autogroup feature"). So this process should have a session of its own; somebody else's is left as it is.
+    """
+    os.nice(_NICENESS)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # no such feature
+            Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")

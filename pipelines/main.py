@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import structlog
 from pyspark.sql import SparkSession
 
-from deploy.children import on_parent_exit
+from deploy.children import give_way, on_parent_exit
 from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.tables.ddl import check_format, lock_lake
 
 log = structlog.get_logger("routelake.fold")
 
-_NICENESS = 5
-"""Answers come first where gateway and fold share a machine; on one with a core to spare it makes no difference."""
-
 _LOOK_S = 2.0
 """How often the query is asked whether it dropped records."""
-
-
-def give_way() -> None:
-    """Let the gateway have the processor first.
-
-    Linux may weigh sessions before processes, and then a niceness counts within a session alone (sched(7), "The
-    autogroup feature"). Under a supervisor this process has a session of its own; somebody else's is left as it is.
-    """
-    os.nice(_NICENESS)
-    if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):  # no such feature
-            Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")
 
 
 def run_fold(settings: FoldSettings) -> int:

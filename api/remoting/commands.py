@@ -161,6 +161,7 @@ class Receipt(msgspec.Struct, frozen=True):
     actor: Actor
     channel: Channel | None = None
     now_ms: int = 0
+    delete_absent_topics: bool = False
     inflated_limit_bytes: int = DEFAULT_INFLATED_LIMIT_BYTES
 
 
@@ -170,6 +171,7 @@ def to_event(
     channel: Channel | None = None,
     *,
     now_ms: int = 0,
+    delete_absent_topics: bool = False,
     inflated_limit_bytes: int = DEFAULT_INFLATED_LIMIT_BYTES,
 ) -> AnyEvent | None:
     """What a request puts on the log.
@@ -179,6 +181,7 @@ def to_event(
         actor: Who sent it.
         channel: Over which connection.
         now_ms: For a DataVersion without timestamp.
+        delete_absent_topics: The gateway's deleteTopicWithBrokerRegistration.
         inflated_limit_bytes: Bound of a compressed registration.
 
     Returns:
@@ -189,7 +192,7 @@ def to_event(
     """
     build = _BUILDERS[command.code]
     try:
-        return build(command, Receipt(actor, channel, now_ms, inflated_limit_bytes))
+        return build(command, Receipt(actor, channel, now_ms, delete_absent_topics, inflated_limit_bytes))
     except RefusedError:
         raise
     except BadRequestError as error:
@@ -228,6 +231,7 @@ def _register_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent | N
         heartbeat_timeout_millis=header.heartbeat_timeout_millis,
         enable_acting_master=header.enable_acting_master,
         zone_name=None if header.zone_name is None else check_name(ZONE_NAME, header.zone_name),
+        delete_absent_topics=receipt.delete_absent_topics,
         channel=receipt.channel,
     )
 

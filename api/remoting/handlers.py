@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from typing import Final
 
-import msgspec
 import structlog
 
 from api.gateway import Gateway, Receipt, follow_switches
@@ -24,6 +23,7 @@ from api.remoting import commands, config_commands
 from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
+from api.remoting.large import LARGE_BODY_BYTES, Circumstances, LargeRegistrations
 from api.remoting.notifier import Notifier
 from api.remoting.registration import decode_data_version
 from api.remoting.repeats import Heartbeats, Registrations, digest_of
@@ -50,9 +50,6 @@ from schemas.rocketmq_json import encode_member_group
 
 log = structlog.get_logger("routelake.gateway")
 
-BIG_BODY_BYTES: Final = 128 * 1024
-"""A registration larger than this is decoded off the event loop."""
-
 MAX_TEMPLATES: Final = 32_768
 
 Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
@@ -73,9 +70,11 @@ class NameServerHandler:
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._heartbeats = Heartbeats()
         self._registrations = Registrations()
+        self._large = LargeRegistrations()
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
+        gateway.on_stop(self._large.close)
         gateway.follow_views(self._view_moved)
         gateway.follow_settings(lambda _settings: self._current.clear())
         self._handlers: Final[dict[int, Handler]] = {
@@ -193,8 +192,8 @@ class NameServerHandler:
         self, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker | None, Receipt | None]:
         self._metrics.registration_bytes.observe(len(command.body))
-        big = len(command.body) > BIG_BODY_BYTES
-        body_digest = await self._gateway.aside(digest_of, command.body) if big else digest_of(command.body)
+        large = len(command.body) > LARGE_BODY_BYTES
+        body_digest = await self._gateway.aside(digest_of, command.body) if large else digest_of(command.body)
         actor, channel = self._actor(connection), self._channel(connection)
         known = self._registrations.find(command, body_digest, actor, channel)
         if known is not None and not self._gateway.settings.delete_topic_with_broker_registration:
@@ -202,14 +201,17 @@ class NameServerHandler:
             if receipt is not None:
                 return known.event, receipt
         now_ms = time.time_ns() // 1_000_000
-        if big:
-            event = await self._gateway.aside(self._event, command, connection, now_ms)
+        said = Circumstances(actor, channel, now_ms, self._gateway.settings.delete_topic_with_broker_registration)
+        event: AnyEvent | None
+        if large:
+            read = await self._gateway.aside(self._large.read, command, said)
+            event, payload = read or (None, None)
         else:
-            event = self._event(command, connection, now_ms)
+            event, payload = commands.to_event(command, **said._asdict()), None
         if event is None:
             return None, None
         assert isinstance(event, RegisterBroker)
-        receipt = await self._gateway.register(event)
+        receipt = await self._gateway.register(event, payload)
         # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
         if event.data_version.timestamp != now_ms:
             self._registrations.keep(command, body_digest, event)
@@ -386,12 +388,8 @@ class NameServerHandler:
                 self._bound.get(connection.id, {}).pop((event.cluster_name, event.broker_name, event.broker_addr), None)
         return response()
 
-    def _event(self, command: RemotingCommand, connection: Connection, now_ms: int = 0) -> AnyEvent | None:
-        now_ms = now_ms or time.time_ns() // 1_000_000
-        event = commands.to_event(command, self._actor(connection), self._channel(connection), now_ms=now_ms)
-        if self._gateway.settings.delete_topic_with_broker_registration and isinstance(event, RegisterBroker):
-            return msgspec.structs.replace(event, delete_absent_topics=True)
-        return event
+    def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
+        return commands.to_event(command, self._actor(connection))
 
     def _channel(self, connection: Connection) -> Channel:
         return Channel(self._gateway.settings.gateway_id, connection.id)

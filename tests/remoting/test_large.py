@@ -1,0 +1,191 @@
+"""Large registrations are read in a process of their own: they say the same, and nobody waits for one that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.remoting.commands import RefusedError, to_event
+from api.remoting.frame import RemotingCommand
+from api.remoting.large import LARGE_BODY_BYTES, Circumstances, LargeRegistrations
+from schemas.codes import RequestCode
+from schemas.errors import UnavailableError
+from schemas.events import Actor, Channel, RegisterBroker, decode
+from tests.examples.parts import ADDR1, T1, A, config, register, route, version
+from tests.histories import Send
+from tests.model import codes
+from tests.remoting.test_repeats import handler_of
+from tests.support.java import wait_until
+from tests.support.local import LocalLake
+
+MANY = 1_500
+SAID = Circumstances(Actor("g", "remoting", "10.0.0.1:5"), Channel("g", "x-1"), 77, False)
+
+
+def large(queues: int = 4, counter: int = 1) -> Send:
+    """A registration of some 200 KB; T1 has so many queues."""
+    topics = [config(f"a-topic-with-a-long-name-{number}") for number in range(MANY)]
+    return register(A, ADDR1, topics=[config(T1, queues=queues), *topics], at=version(counter=counter))
+
+
+def command(send: Send, **ext: str) -> RemotingCommand:
+    request = send.request()
+    assert len(request.body) > LARGE_BODY_BYTES
+    return RemotingCommand(RequestCode.REGISTER_BROKER, {**request.ext, **ext}, request.body, version=request.version)
+
+
+@pytest.fixture
+def registrations() -> Iterator[LargeRegistrations]:
+    registrations = LargeRegistrations()
+    yield registrations
+    registrations.close()
+
+
+def process_of(registrations: LargeRegistrations) -> subprocess.Popen[bytes]:
+    process = registrations._process
+    assert process is not None
+    return process
+
+
+@pytest.mark.parametrize("delete_absent", [False, True])
+def test_it_says_the_same(registrations: LargeRegistrations, delete_absent: bool) -> None:
+    said = SAID._replace(delete_absent_topics=delete_absent)
+    read = registrations.read(command(large()), said)
+    whole = to_event(command(large()), **said._asdict())
+    assert read is not None
+    assert isinstance(whole, RegisterBroker)
+    assert whole.topic_config_table is not None
+    assert len(whole.topic_config_table) == MANY + 1
+    assert decode(read.payload) == whole
+    assert read.event.topic_config_table is None
+    assert read.event.topic_config_digest == whole.topic_config_digest
+    assert read.event.delete_absent_topics is delete_absent
+
+
+def test_nothing_is_nothing(registrations: LargeRegistrations) -> None:
+    nobody = command(large())
+    assert nobody.ext_fields is not None
+    del nobody.ext_fields["clusterName"]
+    assert registrations.read(nobody, SAID) is None
+
+
+def test_a_refusal_is_that_of_a_small_one(registrations: LargeRegistrations) -> None:
+    wrong = command(large(), bodyCrc32=str((zlib.crc32(large().request().body) + 1) & 0x7FFFFFFF))
+    with pytest.raises(RefusedError) as here:
+        to_event(wrong, **SAID._asdict())
+    with pytest.raises(RefusedError) as there:
+        registrations.read(wrong, SAID)
+    assert (str(there.value), there.value.code, there.value.ext_fields) == (
+        str(here.value),
+        here.value.code,
+        here.value.ext_fields,
+    )
+    assert there.value.ext_fields == {}
+    assert registrations.read(command(large()), SAID) is not None
+
+
+def test_one_that_has_died_is_started_anew(registrations: LargeRegistrations) -> None:
+    registrations.read(command(large()), SAID)
+    died = process_of(registrations)
+    died.kill()
+    died.wait()
+    with pytest.raises(UnavailableError, match="next registration starts it anew"):
+        registrations.read(command(large()), SAID)
+    assert registrations.read(command(large()), SAID) is not None
+    assert process_of(registrations).pid != died.pid
+
+
+def test_one_that_cannot_be_started(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/no/such/python")
+        with pytest.raises(UnavailableError, match="cannot be started"):
+            registrations.read(command(large()), SAID)
+    assert registrations.read(command(large()), SAID) is not None
+
+
+def test_a_stop_is_for_the_gateway_to_hear(registrations: LargeRegistrations) -> None:
+    registrations.read(command(large()), SAID)
+    process = process_of(registrations)
+    process.terminate()
+    assert registrations.read(command(large()), SAID) is not None
+    assert process_of(registrations) is process
+
+
+def test_closing_waits_for_nobody(registrations: LargeRegistrations) -> None:
+    registrations.read(command(large()), SAID)
+    process = process_of(registrations)
+    process.send_signal(signal.SIGSTOP)
+    errors: list[Exception] = []
+
+    def read() -> None:
+        try:
+            registrations.read(command(large()), SAID)
+        except UnavailableError as error:
+            errors.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    wait_until(registrations._busy.locked, 30, "the registration to be under way")
+    registrations.close()
+    reader.join(30)
+    assert len(errors) == 1
+    assert process.returncode == -signal.SIGKILL
+
+
+_OWNER = """
+from tests.remoting.test_large import SAID, LargeRegistrations, command, large, process_of
+registrations = LargeRegistrations()
+registrations.read(command(large()), SAID)
+print(process_of(registrations).pid, flush=True)
+input()
+"""
+
+
+def test_it_ends_with_a_gateway_that_was_killed() -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+    with owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert is_alive(pid)
+        owner.kill()
+    wait_until(lambda: not is_alive(pid), 30, "the process to end")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_through_a_gateway(tmp_path: Path) -> None:
+    with LocalLake(tmp_path) as lake, lake.gateway(clock_interval_s=3600.0) as gateway, gateway.connect() as client:
+
+        def say(send: Send) -> int:
+            assert client.call(send.request()).code == codes.SUCCESS
+            rows = json.loads(client.call(route(T1).step.request()).body)["queueDatas"]
+            queues: int = rows[0]["readQueueNums"]
+            return queues
+
+        assert say(large()) == 4
+        assert say(large()) == 4
+        assert say(large(queues=8, counter=2)) == 8
+        process = process_of(handler_of(gateway)._large)
+        on_log = [decode(record.payload) for record in lake.log.read(0, max_records=100)]
+        registered = [event for event in on_log if isinstance(event, RegisterBroker)]
+        brought = [None if event.topic_config_table is None else len(event.topic_config_table) for event in registered]
+        assert brought == [MANY + 1, None, MANY + 1]
+    assert process.poll() is not None
