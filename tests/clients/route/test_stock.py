@@ -21,6 +21,9 @@ from tests.support.rocketmq import StockBroker, StockNameServer
 
 pytestmark = pytest.mark.jvm
 
+_ADMIN_TIMEOUT_MS = 60_000
+"""Not the default 5 s: how busy the machine is must not decide."""
+
 QUICK = RouteSettings(back_off=BackOff(0.1, 0.5), poll_name_server_interval_s=0.2)
 
 
@@ -31,7 +34,7 @@ class World:
         self.stock, self.lake, self.broker, self.java = stock, lake, broker, java
         self._number = itertools.count()
         self.both = f"{stock.address};{lake.namesrv_addr}"
-        self.admin = self._start(java.packages.tools.admin.DefaultMQAdminExt(), self.both)
+        self.admin = self._start(java.packages.tools.admin.DefaultMQAdminExt(_ADMIN_TIMEOUT_MS), self.both)
 
     def _start(self, client: Any, namesrv_addr: str) -> Any:
         client.setNamesrvAddr(namesrv_addr)
