@@ -262,6 +262,7 @@ class Gateway:
         With deleteTopicWithBrokerRegistration each registration goes down in full and is answered when it is folded:
         it deletes what it leaves out, be it the same as before, and the fold needs its topics for that.
         """
+        assert payload is not None or event.topic_config_table is not None
         broker = (event.cluster_name, event.broker_name, event.broker_addr)
         repeated = self._registered.get(broker) == event.topic_config_digest
         if len(self._registered) >= _REGISTERED_KEPT:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from api.remoting.commands import to_event
+from api.remoting.commands import Circumstances, to_event
 from api.remoting.connection import RemotingConnection
 from api.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from api.remoting.registration import decode_registration
@@ -148,7 +148,7 @@ def measure() -> dict[str, float]:
     figures["route requests/s, 16 a piece, ROCKETMQ header"] = route_requests(16, 1, SerializeType.ROCKETMQ)
     figures["route requests/s, 16 a piece, 300 brokers"] = route_requests(16, 300)
     figures["other requests/s, decode and encode"] = long_way()
-    actor = Actor("gateway", "remoting")
+    circumstances = Circumstances(Actor("gateway", "remoting"))
     ext = {"brokerName": "a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c", "brokerId": "0"}
     for topics in (10_000, 100_000):
         body = registration_body(topics)
@@ -158,7 +158,9 @@ def measure() -> dict[str, float]:
             partial(decode_registration, body, 513), repeat
         )
         command = RemotingCommand(103, {**ext, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}, body)
-        figures[f"registration of {topics:,}, to event ms"] = 1e3 * median_s(partial(to_event, command, actor), repeat)
+        figures[f"registration of {topics:,}, to event ms"] = 1e3 * median_s(
+            partial(to_event, command, circumstances), repeat
+        )
         packed = compressed_body(topics)
         figures[f"registration of {topics:,}, compressed, decode ms"] = 1e3 * median_s(
             partial(decode_registration, packed, 409, compressed=True), repeat

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,14 @@ def give_way() -> None:
     autogroup feature"). So this process should have a session of its own; somebody else's is left as it is.
     """
     os.nice(_NICENESS)
-    if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):  # no such feature
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(50):
+        try:
             Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")
+        except BlockingIOError:
+            time.sleep(0.1)  # the kernel takes one such change in so long, from all who are not root
+        except OSError:
+            return  # no such feature
+        else:
+            return

@@ -152,10 +152,15 @@ def read_register_broker_header(command: RemotingCommand) -> RegisterBrokerHeade
 # --- events ---
 
 
-class Receipt(msgspec.Struct, frozen=True):
-    """Circumstances of a request that are not in it.
+class Circumstances(msgspec.Struct, frozen=True):
+    """Of a request, that are not in it.
 
-    ``now_ms`` stands in for a DataVersion's absent timestamp; ``channel`` is what a registration binds to.
+    Attributes:
+        actor: Who sent it.
+        channel: The connection that a registration binds to.
+        now_ms: For a DataVersion without timestamp.
+        delete_absent_topics: The gateway's deleteTopicWithBrokerRegistration.
+        inflated_limit_bytes: Bound of a compressed registration.
     """
 
     actor: Actor
@@ -165,24 +170,12 @@ class Receipt(msgspec.Struct, frozen=True):
     inflated_limit_bytes: int = DEFAULT_INFLATED_LIMIT_BYTES
 
 
-def to_event(
-    command: RemotingCommand,
-    actor: Actor,
-    channel: Channel | None = None,
-    *,
-    now_ms: int = 0,
-    delete_absent_topics: bool = False,
-    inflated_limit_bytes: int = DEFAULT_INFLATED_LIMIT_BYTES,
-) -> AnyEvent | None:
+def to_event(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """What a request puts on the log.
 
     Args:
         command: A request with one of `EVENT_CODES`.
-        actor: Who sent it.
-        channel: Over which connection.
-        now_ms: For a DataVersion without timestamp.
-        delete_absent_topics: The gateway's deleteTopicWithBrokerRegistration.
-        inflated_limit_bytes: Bound of a compressed registration.
+        circumstances: Its own.
 
     Returns:
         The event, or None when the answer is the request's ordinary OK and nothing happens.
@@ -192,14 +185,14 @@ def to_event(
     """
     build = _BUILDERS[command.code]
     try:
-        return build(command, Receipt(actor, channel, now_ms, delete_absent_topics, inflated_limit_bytes))
+        return build(command, circumstances)
     except RefusedError:
         raise
     except BadRequestError as error:
         raise RefusedError(str(error)) from error
 
 
-def _register_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _register_broker(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """103, DefaultRequestProcessor.registerBroker: checksum, then version, then body, then brokerId."""
     header = read_register_broker_header(command)
     if header.body_crc32 != 0 and header.body_crc32 != zlib.crc32(command.body) & MAX_INT:
@@ -208,8 +201,8 @@ def _register_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent | N
         command.body,
         command.version,
         compressed=header.compressed,
-        now_ms=receipt.now_ms,
-        inflated_limit_bytes=receipt.inflated_limit_bytes,
+        now_ms=circumstances.now_ms,
+        inflated_limit_bytes=circumstances.inflated_limit_bytes,
     )
     broker = read_broker_header(command)
     if broker.broker_id is None:
@@ -217,7 +210,7 @@ def _register_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent | N
     if broker.cluster_name is None or broker.broker_name is None or broker.broker_addr is None:
         return None
     return RegisterBroker(
-        actor=receipt.actor,
+        actor=circumstances.actor,
         cluster_name=check_key("clusterName", broker.cluster_name),
         broker_name=check_broker_name(broker.broker_name),
         broker_addr=check_key("brokerAddr", broker.broker_addr),
@@ -231,19 +224,19 @@ def _register_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent | N
         heartbeat_timeout_millis=header.heartbeat_timeout_millis,
         enable_acting_master=header.enable_acting_master,
         zone_name=None if header.zone_name is None else check_name(ZONE_NAME, header.zone_name),
-        delete_absent_topics=receipt.delete_absent_topics,
-        channel=receipt.channel,
+        delete_absent_topics=circumstances.delete_absent_topics,
+        channel=circumstances.channel,
     )
 
 
-def _unregister_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _unregister_broker(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """104, DefaultRequestProcessor.unregisterBroker."""
     broker = read_broker_header(command)
     names = _existing_names(broker)
     if names is None:
         return None
     return UnregisterBroker(
-        actor=receipt.actor,
+        actor=circumstances.actor,
         cluster_name=names[0],
         broker_name=names[1],
         broker_addr=names[2],
@@ -251,7 +244,7 @@ def _unregister_broker(command: RemotingCommand, receipt: Receipt) -> AnyEvent |
     )
 
 
-def _broker_heartbeat(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _broker_heartbeat(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """904 and 322, DefaultRequestProcessor.brokerHeartbeat and queryBrokerTopicConfig."""
     broker = read_broker_header(command)
     if command.code == RequestCode.QUERY_DATA_VERSION:
@@ -261,7 +254,7 @@ def _broker_heartbeat(command: RemotingCommand, receipt: Receipt) -> AnyEvent | 
     names = _existing_names(broker)
     if names is None:
         return None
-    return BrokerHeartbeat(actor=receipt.actor, cluster_name=names[0], broker_name=names[1], broker_addr=names[2])
+    return BrokerHeartbeat(actor=circumstances.actor, cluster_name=names[0], broker_name=names[1], broker_addr=names[2])
 
 
 def _existing(check: Callable[[str], str], name: str | None) -> str | None:
@@ -288,26 +281,26 @@ def _existing_names(broker: BrokerHeader) -> tuple[str, str, str] | None:
     return cluster_name, broker_name, broker_addr
 
 
-def _delete_topic(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _delete_topic(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """216, DefaultRequestProcessor.deleteTopicInNamesrv; an empty clusterName is none."""
     topic = _existing(_name, command.ext("topic"))
     given_cluster = command.ext("clusterName") or None
     cluster_name = _existing(_key, given_cluster)
     if topic is None or cluster_name != given_cluster:
         return None
-    return DeleteTopic(actor=receipt.actor, topic=topic, cluster_name=cluster_name)
+    return DeleteTopic(actor=circumstances.actor, topic=topic, cluster_name=cluster_name)
 
 
-def _wipe_write_perm(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _wipe_write_perm(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """205, DefaultRequestProcessor.wipeWritePermOfBroker."""
     broker_name = _existing(check_broker_name, command.ext("brokerName"))
-    return None if broker_name is None else WipeWritePerm(actor=receipt.actor, broker_name=broker_name)
+    return None if broker_name is None else WipeWritePerm(actor=circumstances.actor, broker_name=broker_name)
 
 
-def _add_write_perm(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _add_write_perm(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """327, DefaultRequestProcessor.addWritePermOfBroker."""
     broker_name = _existing(check_broker_name, command.ext("brokerName"))
-    return None if broker_name is None else AddWritePerm(actor=receipt.actor, broker_name=broker_name)
+    return None if broker_name is None else AddWritePerm(actor=circumstances.actor, broker_name=broker_name)
 
 
 def _check_open(namespace: str) -> None:
@@ -317,30 +310,30 @@ def _check_open(namespace: str) -> None:
         )
 
 
-def _put_kv_config(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _put_kv_config(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """100, DefaultRequestProcessor.putKVConfig."""
     namespace, key = command.ext("namespace"), command.ext("key")
     if namespace is None or key is None:
         raise RefusedError("namespace or key is null")
     _check_open(namespace)
     return PutKvConfig(
-        actor=receipt.actor,
+        actor=circumstances.actor,
         namespace=check_name("namespace", namespace),
         key=check_name("key", key),
         value=command.ext("value"),
     )
 
 
-def _delete_kv_config(command: RemotingCommand, receipt: Receipt) -> AnyEvent | None:
+def _delete_kv_config(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
     """102, DefaultRequestProcessor.deleteKVConfig."""
     namespace, key = _existing(_name, command.ext("namespace")), _existing(_name, command.ext("key"))
     if namespace is None or key is None:
         return None
     _check_open(namespace)
-    return DeleteKvConfig(actor=receipt.actor, namespace=namespace, key=key)
+    return DeleteKvConfig(actor=circumstances.actor, namespace=namespace, key=key)
 
 
-_BUILDERS: Final[dict[int, Callable[[RemotingCommand, Receipt], AnyEvent | None]]] = {
+_BUILDERS: Final[dict[int, Callable[[RemotingCommand, Circumstances], AnyEvent | None]]] = {
     RequestCode.PUT_KV_CONFIG: _put_kv_config,
     RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
     RequestCode.REGISTER_BROKER: _register_broker,

@@ -23,7 +23,7 @@ from api.remoting import commands, config_commands
 from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
-from api.remoting.large import LARGE_BODY_BYTES, Circumstances, LargeRegistrations
+from api.remoting.large import LargeRegistrations, is_large
 from api.remoting.notifier import Notifier
 from api.remoting.registration import decode_data_version
 from api.remoting.repeats import Heartbeats, Registrations, digest_of
@@ -192,7 +192,7 @@ class NameServerHandler:
         self, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker | None, Receipt | None]:
         self._metrics.registration_bytes.observe(len(command.body))
-        large = len(command.body) > LARGE_BODY_BYTES
+        large = is_large(command)
         body_digest = await self._gateway.aside(digest_of, command.body) if large else digest_of(command.body)
         actor, channel = self._actor(connection), self._channel(connection)
         known = self._registrations.find(command, body_digest, actor, channel)
@@ -201,13 +201,14 @@ class NameServerHandler:
             if receipt is not None:
                 return known.event, receipt
         now_ms = time.time_ns() // 1_000_000
-        said = Circumstances(actor, channel, now_ms, self._gateway.settings.delete_topic_with_broker_registration)
+        delete_absent = self._gateway.settings.delete_topic_with_broker_registration
+        circumstances = commands.Circumstances(actor, channel, now_ms, delete_absent)
         event: AnyEvent | None
         if large:
-            read = await self._gateway.aside(self._large.read, command, said)
+            read = await self._gateway.aside(self._large.read, command, circumstances)
             event, payload = read or (None, None)
         else:
-            event, payload = commands.to_event(command, **said._asdict()), None
+            event, payload = commands.to_event(command, circumstances), None
         if event is None:
             return None, None
         assert isinstance(event, RegisterBroker)
@@ -389,7 +390,7 @@ class NameServerHandler:
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
-        return commands.to_event(command, self._actor(connection))
+        return commands.to_event(command, commands.Circumstances(self._actor(connection)))
 
     def _channel(self, connection: Connection) -> Channel:
         return Channel(self._gateway.settings.gateway_id, connection.id)

@@ -4,6 +4,8 @@ Ten thousand topics are work that holds the interpreter for many milliseconds; w
 once, route requests would wait for it again and again. So the gateway passes the request on and gets back what it
 needs: the event without its topics, and the payload for the log. The process starts with the first such registration,
 and ends with the gateway, however that ends: it reads from a socket of which the gateway holds the other end.
+
+Reading is pure, so a process that is gone, or says nothing for long, is simply replaced.
 """
 
 from __future__ import annotations
@@ -13,31 +15,30 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from multiprocessing.connection import Connection, Pipe
 from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 
-from api.remoting.commands import to_event
+from api.remoting.commands import Circumstances, read_bool, to_event
 from api.remoting.frame import RemotingCommand
 from deploy.children import give_way
 from schemas.errors import BadRequestError, UnavailableError
-from schemas.events import Actor, Channel, EventEncoder, RegisterBroker
+from schemas.events import EventEncoder, RegisterBroker
+
+log = structlog.get_logger("routelake.gateway")
 
 LARGE_BODY_BYTES: Final = 128 * 1024
-"""A registration with a larger body is not read on the event loop."""
+LARGE_COMPRESSED_BYTES: Final = 8 * 1024
+"""They become 20 times as many, or a thousand times if somebody means ill."""
+
+_LIMIT_S: Final = 60.0
+"""For one registration: the largest take a few seconds."""
 
 _STDIN: Final = 0
 _MAIN: Final = f"from {__name__} import main; main()"
-
-
-class Circumstances(NamedTuple):
-    """What a registration's event says beside the request: see `to_event`."""
-
-    actor: Actor
-    channel: Channel
-    now_ms: int
-    delete_absent_topics: bool
 
 
 class ReadRegistration(NamedTuple):
@@ -52,11 +53,23 @@ class ReadRegistration(NamedTuple):
     payload: bytes
 
 
-class LargeRegistrations:
-    """The gateway's end of the process."""
+def is_large(command: RemotingCommand) -> bool:
+    """Whether a registration is too much work for the event loop."""
+    size = len(command.body)
+    return size > LARGE_BODY_BYTES or (size > LARGE_COMPRESSED_BYTES and bool(read_bool(command, "compressed")))
 
-    def __init__(self) -> None:
+
+class LargeRegistrations:
+    """The gateway's end of the process.
+
+    Args:
+        limit_s: A registration that takes longer is given up, and the process with it.
+    """
+
+    def __init__(self, limit_s: float = _LIMIT_S) -> None:
+        self._limit_s = limit_s
         self._busy = threading.Lock()
+        self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
 
@@ -65,46 +78,75 @@ class LargeRegistrations:
 
         Raises:
             RefusedError: The answer is an error.
-            UnavailableError: The process has died, or cannot be started. The next call starts another.
+            UnavailableError: The process has died, took too long or cannot be started. The next call starts another.
         """
         with self._busy:
             try:
-                pipe = self._pipe or self._start()
-                pipe.send((command, circumstances))
-                answer: ReadRegistration | BadRequestError | None = pipe.recv()
+                answer = self._ask(command, circumstances)
             except (OSError, EOFError) as error:
-                self._drop()
+                exit_code = self._drop()
+                log.warning(
+                    "large registration not read",
+                    error=repr(error),
+                    exit_code=exit_code,
+                    broker=command.ext("brokerName"),
+                )
                 raise UnavailableError(
-                    "the process that reads large registrations has died or cannot be started "
-                    f"({type(error).__name__}: {error}). Is there memory left? The next registration starts it anew."
+                    "the process that reads large registrations has died, took too long or cannot be started "
+                    f"({error!r}). Is there memory left? The next registration starts it anew."
                 ) from error
-        if isinstance(answer, BadRequestError):
+            except BaseException:
+                self._drop()  # or the next one would get this one's answer
+                raise
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
-        if self._process is not None:
-            self._process.kill()
+        self._closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
         with self._busy:
             self._drop()
 
-    def _start(self) -> Connection:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            # A session of its own: its work does not count as that of the thread that answers (`give_way`).
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN], stdin=theirs.fileno(), start_new_session=True
-            )
-        return self._pipe
+    def _ask(self, command: RemotingCommand, circumstances: Circumstances) -> ReadRegistration | Exception | None:
+        if self._process is not None and self._process.poll() is not None:
+            log.warning("the process that reads large registrations had died", exit_code=self._drop())
+        if self._process is None or self._pipe is None:
+            self._process, self._pipe = self._start()
+        if self._closed:
+            raise ConnectionAbortedError("the gateway stops")
+        watchdog = threading.Timer(self._limit_s, self._process.kill)
+        watchdog.start()
+        try:
+            self._pipe.send((command, circumstances))
+            answer: ReadRegistration | Exception | None = self._pipe.recv()
+        finally:
+            watchdog.cancel()
+        return answer
 
-    def _drop(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._pipe = self._process = None
+    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        ours, theirs = Pipe()
+        with theirs:
+            try:
+                # A session of its own: its work does not count as that of the thread that answers (`give_way`).
+                command = [sys.executable, "-c", _MAIN]
+                return subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True), ours
+            except BaseException:
+                ours.close()
+                raise
+
+    def _drop(self) -> int | None:
+        """Let go of the process, if there is one; returns its exit code."""
+        if self._process is None or self._pipe is None:
+            return None
+        self._process.kill()
+        self._pipe.close()
+        exit_code = self._process.wait()
+        self._process = self._pipe = None
+        return exit_code
 
 
 def read_registration(
@@ -115,7 +157,7 @@ def read_registration(
     Raises:
         RefusedError: The answer is an error.
     """
-    event = to_event(command, **circumstances._asdict())
+    event = to_event(command, circumstances)
     if event is None:
         return None
     assert isinstance(event, RegisterBroker)
@@ -123,7 +165,7 @@ def read_registration(
 
 
 def main() -> None:
-    """Read until the gateway is gone. What nobody foresaw ends this process, with a traceback in the gateway's log."""
+    """Read until the gateway is gone."""
     # A stop of all processes at once is the gateway's to hear: it finishes what it has begun, and this ends with it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     give_way()
@@ -136,7 +178,9 @@ def _serve(pipe: Connection) -> None:
     while True:
         command, circumstances = pipe.recv()
         try:
-            answer: ReadRegistration | BadRequestError | None = read_registration(encoder, command, circumstances)
-        except BadRequestError as error:
+            answer: ReadRegistration | Exception | None = read_registration(encoder, command, circumstances)
+        except Exception as error:
+            if not isinstance(error, BadRequestError):
+                error.add_note(traceback.format_exc())  # the gateway logs it
             answer = error
         pipe.send(answer)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from api.remoting.commands import EVENT_CODES, RefusedError, read_topic_registration, to_event
+from api.remoting.commands import EVENT_CODES, Circumstances, RefusedError, read_topic_registration, to_event
 from api.remoting.frame import RemotingCommand
 from pipelines.fold.state import At, Outcome, RouteState
 from pipelines.fold.step import settle_all, step
@@ -71,7 +71,7 @@ class FoldNameServer:
         command = RemotingCommand(request.code, request.ext, request.body, version=request.version)
         connection = Channel(gateway="g1", connection=f"{channel}#{self._connections[channel]}")
         try:
-            event = to_event(command, ACTOR, connection, now_ms=now_ms)
+            event = to_event(command, Circumstances(ACTOR, connection, now_ms=now_ms))
         except RefusedError as error:
             return Response(error.code, error.ext_fields, remark=str(error))
         assert event is not None, "the strategies leave no name out"

@@ -14,7 +14,7 @@ import zlib
 
 import pytest
 
-from api.remoting.commands import to_event
+from api.remoting.commands import Circumstances, to_event
 from api.remoting.frame import RemotingCommand, encode_frame
 from api.remoting.reply import response
 from api.remoting.server import Connection, RemotingSettings
@@ -36,7 +36,9 @@ class Registry(Handler):
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         if command.code not in {100, 103}:
             return await super().handle(command, connection)
-        event = to_event(command, Actor("g", "remoting", connection.peer), inflated_limit_bytes=1_000_000)
+        event = to_event(
+            command, Circumstances(Actor("g", "remoting", connection.peer), inflated_limit_bytes=1_000_000)
+        )
         if event is not None:
             self.events.append(event)
         return response(ext_fields={})

@@ -12,11 +12,13 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from api.remoting.commands import RefusedError, to_event
+from api.remoting import large as module
+from api.remoting.commands import Circumstances, RefusedError, to_event
 from api.remoting.frame import RemotingCommand
-from api.remoting.large import LARGE_BODY_BYTES, Circumstances, LargeRegistrations
+from api.remoting.large import LargeRegistrations, is_large
 from schemas.codes import RequestCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
@@ -28,7 +30,7 @@ from tests.support.java import wait_until
 from tests.support.local import LocalLake
 
 MANY = 1_500
-SAID = Circumstances(Actor("g", "remoting", "10.0.0.1:5"), Channel("g", "x-1"), 77, False)
+SAID = Circumstances(Actor("g", "remoting", "10.0.0.1:5"), Channel("g", "x-1"), 77)
 
 
 def large(queues: int = 4, counter: int = 1) -> Send:
@@ -39,8 +41,9 @@ def large(queues: int = 4, counter: int = 1) -> Send:
 
 def command(send: Send, **ext: str) -> RemotingCommand:
     request = send.request()
-    assert len(request.body) > LARGE_BODY_BYTES
-    return RemotingCommand(RequestCode.REGISTER_BROKER, {**request.ext, **ext}, request.body, version=request.version)
+    found = RemotingCommand(RequestCode.REGISTER_BROKER, {**request.ext, **ext}, request.body, version=request.version)
+    assert is_large(found)
+    return found
 
 
 @pytest.fixture
@@ -58,9 +61,9 @@ def process_of(registrations: LargeRegistrations) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("delete_absent", [False, True])
 def test_it_says_the_same(registrations: LargeRegistrations, delete_absent: bool) -> None:
-    said = SAID._replace(delete_absent_topics=delete_absent)
+    said = msgspec.structs.replace(SAID, delete_absent_topics=delete_absent)
     read = registrations.read(command(large()), said)
-    whole = to_event(command(large()), **said._asdict())
+    whole = to_event(command(large()), said)
     assert read is not None
     assert isinstance(whole, RegisterBroker)
     assert whole.topic_config_table is not None
@@ -81,7 +84,7 @@ def test_nothing_is_nothing(registrations: LargeRegistrations) -> None:
 def test_a_refusal_is_that_of_a_small_one(registrations: LargeRegistrations) -> None:
     wrong = command(large(), bodyCrc32=str((zlib.crc32(large().request().body) + 1) & 0x7FFFFFFF))
     with pytest.raises(RefusedError) as here:
-        to_event(wrong, **SAID._asdict())
+        to_event(wrong, SAID)
     with pytest.raises(RefusedError) as there:
         registrations.read(wrong, SAID)
     assert (str(there.value), there.value.code, there.value.ext_fields) == (
@@ -93,15 +96,72 @@ def test_a_refusal_is_that_of_a_small_one(registrations: LargeRegistrations) -> 
     assert registrations.read(command(large()), SAID) is not None
 
 
-def test_one_that_has_died_is_started_anew(registrations: LargeRegistrations) -> None:
+def test_one_that_died_at_rest_costs_nobody_anything(registrations: LargeRegistrations) -> None:
     registrations.read(command(large()), SAID)
     died = process_of(registrations)
     died.kill()
     died.wait()
-    with pytest.raises(UnavailableError, match="next registration starts it anew"):
-        registrations.read(command(large()), SAID)
     assert registrations.read(command(large()), SAID) is not None
     assert process_of(registrations).pid != died.pid
+
+
+def test_one_that_dies_at_work_is_started_anew(registrations: LargeRegistrations) -> None:
+    registrations.read(command(large()), SAID)
+    reader, errors = reading_from_a_stopped_process(registrations)
+    process_of(registrations).kill()
+    reader.join(30)
+    assert "The next registration starts it anew" in str(*errors)
+    assert registrations.read(command(large()), SAID) is not None
+
+
+def test_one_that_hangs_is_started_anew() -> None:
+    registrations = LargeRegistrations(limit_s=30.0)
+    registrations.read(command(large()), SAID)
+    registrations._limit_s = 0.1
+    reader, errors = reading_from_a_stopped_process(registrations)
+    reader.join(30)
+    assert "took too long" in str(*errors)
+    registrations._limit_s = 30.0
+    assert registrations.read(command(large()), SAID) is not None
+    registrations.close()
+
+
+def test_no_answer_is_left_for_the_next_one(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that ends between question and answer."""
+
+    def no_memory(_self: object) -> None:
+        raise MemoryError
+
+    registrations.read(command(large()), SAID)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Connection, "recv", no_memory)
+        with pytest.raises(MemoryError):
+            registrations.read(command(large(counter=2)), SAID)
+    read = registrations.read(command(large(counter=3)), SAID)
+    assert read is not None
+    assert read.event.data_version.counter == 3
+
+
+def test_a_defect_is_told_with_its_place(registrations: LargeRegistrations) -> None:
+    with pytest.raises(TypeError) as caught:
+        registrations.read(command(large(), brokerId=0), SAID)  # type: ignore[arg-type]
+    assert "api/remoting/commands.py" in caught.value.__notes__[0]
+    assert registrations.read(command(large()), SAID) is not None
+
+
+@pytest.mark.parametrize(
+    ("size", "compressed", "expected"),
+    [
+        (128 * 1024, None, False),
+        (128 * 1024 + 1, None, True),
+        (8 * 1024, "true", False),
+        (8 * 1024 + 1, "TRUE", True),
+        (8 * 1024 + 1, "false", False),
+    ],
+)
+def test_what_is_large(size: int, compressed: str | None, expected: bool) -> None:
+    ext = {} if compressed is None else {"compressed": compressed}
+    assert is_large(RemotingCommand(RequestCode.REGISTER_BROKER, ext, bytes(size))) is expected
 
 
 def test_one_that_cannot_be_started(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,8 +183,30 @@ def test_a_stop_is_for_the_gateway_to_hear(registrations: LargeRegistrations) ->
 def test_closing_waits_for_nobody(registrations: LargeRegistrations) -> None:
     registrations.read(command(large()), SAID)
     process = process_of(registrations)
-    process.send_signal(signal.SIGSTOP)
+    reader, errors = reading_from_a_stopped_process(registrations)
+    registrations.close()
+    reader.join(30)
+    assert len(errors) == 1
+    assert process.returncode == -signal.SIGKILL
+    with pytest.raises(UnavailableError, match="the gateway stops"):
+        registrations.read(command(large()), SAID)
+    assert registrations._process is None
+
+
+def reading_from_a_stopped_process(registrations: LargeRegistrations) -> tuple[threading.Thread, list[Exception]]:
+    """A thread that waits for an answer, and what it will have raised."""
+    process_of(registrations).send_signal(signal.SIGSTOP)
     errors: list[Exception] = []
+    asked = threading.Event()
+    pipe = registrations._pipe
+    assert pipe is not None
+    send = pipe.send
+
+    def watched(question: object) -> None:
+        asked.set()
+        send(question)
+
+    pipe.send = watched  # type: ignore[assignment]
 
     def read() -> None:
         try:
@@ -134,11 +216,8 @@ def test_closing_waits_for_nobody(registrations: LargeRegistrations) -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    wait_until(registrations._busy.locked, 30, "the registration to be under way")
-    registrations.close()
-    reader.join(30)
-    assert len(errors) == 1
-    assert process.returncode == -signal.SIGKILL
+    assert asked.wait(30)
+    return reader, errors
 
 
 _OWNER = """
