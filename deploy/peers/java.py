@@ -95,6 +95,15 @@ def port_answers(port: int) -> bool:
     return True
 
 
+def _is_stopped(pid: int) -> bool:
+    """Whether every thread is (proc(5), stat)."""
+    try:
+        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False  # one has just ended
+    return all(state in "tT" for state in states)
+
+
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, interval_s: float = 0.05) -> float:
     """Poll until a condition holds.
 
@@ -237,8 +246,12 @@ class JavaProcess:
         atexit.unregister(self.sigkill)
 
     def sigstop(self) -> None:
-        """Freeze it; its connections stay open and silent."""
+        """Freeze it; its connections stay open and silent.
+
+        One thread takes the signal and then stops the others: on a busy machine they would go on for a while.
+        """
         self.signal(signal.SIGSTOP)
+        wait_until(lambda: not self.running or _is_stopped(self.pid), 30, f"{self.main_class} to freeze", 0.001)
 
     def sigcont(self) -> None:
         """Let it go on."""
