@@ -15,11 +15,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.harness.machine import usage_of
 from pipelines.log import EventLog, open_log
 from pipelines.log.source import MAX_BYTES_PER_BATCH, MAX_RECORDS_PER_BATCH, read_stream
 
@@ -111,9 +112,9 @@ def read_latency(name: str, spark: SparkSession, url: str, trigger: str) -> None
             time.sleep(0.02)
         times = sorted(times[WARM_UP:])
         time.sleep(2)
-        before = cpu_seconds()
+        before = usage_of(os.getpid()).cpu_seconds
         time.sleep(8)
-        idle = (cpu_seconds() - before) / 8
+        idle = (usage_of(os.getpid()).cpu_seconds - before) / 8
     print(
         f"| {name} | append to foreachBatch, trigger {trigger} | p50 {statistics.median(times) * 1e3:.0f} ms |"
         f" p90 {times[int(len(times) * 0.9)] * 1e3:.0f} ms, max {times[-1] * 1e3:.0f} ms;"
@@ -149,26 +150,6 @@ def describe(bound: dict[str, int]) -> str:
     records = bound.get("max_records_per_batch", MAX_RECORDS_PER_BATCH)
     megabytes = bound.get("max_bytes_per_batch", MAX_BYTES_PER_BATCH) / 1024**2
     return f"<= {records:,} records, {megabytes:.0f} MiB"
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and all below it: the JVM and Python's workers."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            pid = int(path.parent.name)
-            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
-
-    def is_mine(pid: int) -> bool:
-        while pid > 1:
-            if pid == os.getpid():
-                return True
-            pid = parents.get(pid, 0)
-        return False
-
-    return sum(used for pid, used in ticks.items() if is_mine(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

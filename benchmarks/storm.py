@@ -23,6 +23,7 @@ from benchmarks.harness.report import Figure, Result
 from benchmarks.harness.settle import is_folded, route_rows
 from clients.broker.fleet_topics import FleetBroker
 from deploy.peers.java import wait_until
+from deploy.procfs import stat_fields
 
 GROUPS, TOPICS = 300, 10_000
 TARGETS_S = {"all new": 15.0, "one topic each": 10.0, "unchanged": 3.0}
@@ -81,7 +82,7 @@ def _cpu_s(lake: RoutelakeServer) -> dict[str, float]:
     spent: dict[str, float] = {}
     for pid, part in _parts(lake).items():
         with suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = stat_fields(Path(f"/proc/{pid}/stat"))
             spent[part] = spent.get(part, 0.0) + (int(fields[11]) + int(fields[12])) / TICKS
     return spent
 

@@ -35,7 +35,7 @@ LARGE_COMPRESSED_BYTES: Final = 8 * 1024
 """They become 20 times as many, or a thousand times if somebody means ill."""
 
 _LIMIT_S: Final = 60.0
-"""For one registration: the largest take a few seconds."""
+"""A registration that takes longer is given up, and the process with it. The largest take a few seconds."""
 
 _STDIN: Final = 0
 _MAIN: Final = f"from {__name__} import main; main()"
@@ -60,18 +60,12 @@ def is_large(command: RemotingCommand) -> bool:
 
 
 class LargeRegistrations:
-    """The gateway's end of the process.
+    """The gateway's end of the process."""
 
-    Args:
-        limit_s: A registration that takes longer is given up, and the process with it.
-    """
-
-    def __init__(self, limit_s: float = _LIMIT_S) -> None:
-        self._limit_s = limit_s
+    def __init__(self) -> None:
         self._busy = threading.Lock()
         self._closed = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: Connection | None = None
+        self._child: _Child | None = None
 
     def read(self, command: RemotingCommand, circumstances: Circumstances) -> ReadRegistration | None:
         """`to_event` of a REGISTER_BROKER, and its encoding. Blocks; one at a time.
@@ -105,48 +99,55 @@ class LargeRegistrations:
     def close(self) -> None:
         """End the process, whatever it is doing."""
         self._closed = True
-        process = self._process
-        if process is not None:
-            process.kill()
+        child = self._child
+        if child is not None:
+            child.process.kill()
         with self._busy:
             self._drop()
 
     def _ask(self, command: RemotingCommand, circumstances: Circumstances) -> ReadRegistration | Exception | None:
-        if self._process is not None and self._process.poll() is not None:
+        if self._child is not None and self._child.process.poll() is not None:
             log.warning("the process that reads large registrations had died", exit_code=self._drop())
-        if self._process is None or self._pipe is None:
-            self._process, self._pipe = self._start()
+        if self._child is None:
+            self._child = _start()
         if self._closed:
             raise ConnectionAbortedError("the gateway stops")
-        watchdog = threading.Timer(self._limit_s, self._process.kill)
+        process, pipe = self._child
+        watchdog = threading.Timer(_LIMIT_S, process.kill)
         watchdog.start()
         try:
-            self._pipe.send((command, circumstances))
-            answer: ReadRegistration | Exception | None = self._pipe.recv()
+            pipe.send((command, circumstances))
+            answer: ReadRegistration | Exception | None = pipe.recv()
         finally:
             watchdog.cancel()
         return answer
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        ours, theirs = Pipe()
-        with theirs:
-            try:
-                # A session of its own: its work does not count as that of the thread that answers (`give_way`).
-                command = [sys.executable, "-c", _MAIN]
-                return subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True), ours
-            except BaseException:
-                ours.close()
-                raise
-
     def _drop(self) -> int | None:
         """Let go of the process, if there is one; returns its exit code."""
-        if self._process is None or self._pipe is None:
+        if self._child is None:
             return None
-        self._process.kill()
-        self._pipe.close()
-        exit_code = self._process.wait()
-        self._process = self._pipe = None
-        return exit_code
+        process, pipe = self._child
+        process.kill()
+        pipe.close()
+        self._child = None
+        return process.wait()
+
+
+class _Child(NamedTuple):
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+
+
+def _start() -> _Child:
+    ours, theirs = Pipe()
+    with theirs:
+        try:
+            # A session of its own: its work does not count as that of the thread that answers (`give_way`).
+            command = [sys.executable, "-c", _MAIN]
+            return _Child(subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True), ours)
+        except BaseException:
+            ours.close()
+            raise
 
 
 def read_registration(

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from deploy.peers.java import java_executable
+from deploy.procfs import stat_fields
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -73,7 +74,7 @@ def _tree(pids: Sequence[int]) -> tuple[set[int], dict[int, Usage]]:
     found: dict[int, Usage] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = stat_fields(stat)
             pid = int(stat.parent.name)
             children.setdefault(int(fields[1]), []).append(pid)
             found[pid] = Usage((int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * _PAGE_BYTES)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from deploy.jars import ensure
+from deploy.procfs import thread_states
 
 # For tests, where a fast start matters more than peak speed: first compiler only, serial collector, shared class data.
 QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData", "-Xss512k")
@@ -93,15 +94,6 @@ def port_answers(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether every thread is (proc(5), stat)."""
-    try:
-        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except OSError:
-        return False  # one has just ended
-    return all(state in "tT" for state in states)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, interval_s: float = 0.05) -> float:
@@ -251,7 +243,9 @@ class JavaProcess:
         One thread takes the signal and then stops the others: on a busy machine they would go on for a while.
         """
         self.signal(signal.SIGSTOP)
-        wait_until(lambda: not self.running or _is_stopped(self.pid), 30, f"{self.main_class} to freeze", 0.001)
+        wait_until(
+            lambda: not self.running or thread_states(self.pid) == {"T"}, 30, f"{self.main_class} to freeze", 0.001
+        )
 
     def sigcont(self) -> None:
         """Let it go on."""

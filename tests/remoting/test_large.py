@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from api.remoting import large as module
 from api.remoting.commands import Circumstances, RefusedError, to_event
 from api.remoting.frame import RemotingCommand
 from api.remoting.large import LargeRegistrations, is_large
+from deploy.procfs import thread_states
 from schemas.codes import RequestCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
@@ -54,9 +54,8 @@ def registrations() -> Iterator[LargeRegistrations]:
 
 
 def process_of(registrations: LargeRegistrations) -> subprocess.Popen[bytes]:
-    process = registrations._process
-    assert process is not None
-    return process
+    assert registrations._child is not None
+    return registrations._child.process
 
 
 @pytest.mark.parametrize("delete_absent", [False, True])
@@ -114,16 +113,14 @@ def test_one_that_dies_at_work_is_started_anew(registrations: LargeRegistrations
     assert registrations.read(command(large()), SAID) is not None
 
 
-def test_one_that_hangs_is_started_anew() -> None:
-    registrations = LargeRegistrations(limit_s=30.0)
+def test_one_that_hangs_is_started_anew(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
     registrations.read(command(large()), SAID)
-    registrations._limit_s = 0.1
-    reader, errors = reading_from_a_stopped_process(registrations)
-    reader.join(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_LIMIT_S", 0.1)
+        reader, errors = reading_from_a_stopped_process(registrations)
+        reader.join(30)
     assert "took too long" in str(*errors)
-    registrations._limit_s = 30.0
     assert registrations.read(command(large()), SAID) is not None
-    registrations.close()
 
 
 def test_no_answer_is_left_for_the_next_one(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +187,7 @@ def test_closing_waits_for_nobody(registrations: LargeRegistrations) -> None:
     assert process.returncode == -signal.SIGKILL
     with pytest.raises(UnavailableError, match="the gateway stops"):
         registrations.read(command(large()), SAID)
-    assert registrations._process is None
+    assert registrations._child is None
 
 
 def reading_from_a_stopped_process(registrations: LargeRegistrations) -> tuple[threading.Thread, list[Exception]]:
@@ -198,8 +195,8 @@ def reading_from_a_stopped_process(registrations: LargeRegistrations) -> tuple[t
     process_of(registrations).send_signal(signal.SIGSTOP)
     errors: list[Exception] = []
     asked = threading.Event()
-    pipe = registrations._pipe
-    assert pipe is not None
+    assert registrations._child is not None
+    pipe = registrations._child.pipe
     send = pipe.send
 
     def watched(question: object) -> None:
@@ -242,12 +239,7 @@ def test_it_ends_with_a_gateway_that_was_killed() -> None:
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return not thread_states(pid) <= {"Z"}
 
 
 def test_through_a_gateway(tmp_path: Path) -> None:
