@@ -23,22 +23,19 @@ from itertools import count
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
-import structlog
 
-from api.log_writer import LogWriter
+from api.log_writer import Appender, LogWriter
 from api.settings.gateway import GatewaySettings, with_stored
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.reflected import reflected
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
-from pipelines.log.base import LOST_LOG, Appended, EventLog
-from schemas.errors import RoutelakeError, SetupError, UnavailableError
+from pipelines.log.base import LOST_LOG, Appended, LogEnd
+from schemas.errors import SetupError, UnavailableError
 from schemas.events import AnyEvent, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.outcomes import ACCEPTED, APPLIED, QUARANTINED, UNCHANGED
 from schemas.tables import FOLD_STATUS_FILE
-
-log = structlog.get_logger("routelake.gateway")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,7 +92,7 @@ class FoldStatus:
 class Gateway:
     """Writes to the log, reads from the view. Lives on one event loop; `start` and `stop` run there."""
 
-    def __init__(self, settings: GatewaySettings, event_log: EventLog) -> None:
+    def __init__(self, settings: GatewaySettings, appender: Appender) -> None:
         self.settings = settings
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
@@ -103,14 +100,8 @@ class Gateway:
         self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
         self._registered: dict[tuple[str, str, str], str] = {}
-        self._log = event_log
-        self._writer = LogWriter(
-            event_log,
-            settings.gateway_id,
-            clock_interval_s=settings.clock_interval_s,
-            gap_s=settings.gap_s,
-            deliver=self._from_writer_thread,
-        )
+        self._appender = appender
+        self._writer = LogWriter(appender, settings.gateway_id, clock_interval_s=settings.clock_interval_s)
         self._follower = Follower(str(settings.lake_dir), self._on_view_thread, settings.poll_s)
         self._view = RouteView.empty()
         self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
@@ -137,19 +128,25 @@ class Gateway:
             SetupError: neither is ours, or they do not belong together.
         """
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._first_view)
-        await asyncio.to_thread(self._check_log)
+        end, failed = await asyncio.gather(
+            self._appender.open(), asyncio.to_thread(self._first_view), return_exceptions=True
+        )
+        if isinstance(end, BaseException):
+            raise end
+        if failed is not None:
+            raise failed
+        self._check_log(end)
         self._take_settings()
         if self.settings.need_wait_for_service and not self._view.groups:
             self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
-        self.started_offset = await asyncio.to_thread(self._writer.start)
+        self.started_offset = await self._writer.start()
         self._status_task = asyncio.create_task(self._watch_fold())
 
     async def stop(self) -> None:
         """Write what is queued and stop following."""
         if self._status_task is not None:
             self._status_task.cancel()
-        await asyncio.to_thread(self._writer.stop)
+        await self._writer.stop()
         await asyncio.to_thread(self._follower.stop)
         self._aside.shutdown(wait=False, cancel_futures=True)
         for end in self._endings:
@@ -238,17 +235,7 @@ class Gateway:
             UnavailableError: not accepted.
             BadRequestError: too large for the log.
         """
-        assert self._loop is not None
-        future: asyncio.Future[Appended] = self._loop.create_future()
-        self._writer.submit(key, payload, partial(_settle, future))
-        return await future
-
-    def _from_writer_thread(self, call: Callable[[], None]) -> None:
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            log.debug("answers dropped: the gateway has stopped")
+        return await self._writer.submit(key, payload)
 
     async def register(self, event: RegisterBroker, payload: bytes | None = None) -> Receipt:
         """REGISTER_BROKER: durable when it changes nothing, else visible (or durable after the bounded wait).
@@ -361,9 +348,9 @@ class Gateway:
         self._view = self._follower.view
         self._follower.start()
 
-    def _check_log(self) -> None:
+    def _check_log(self, end: LogEnd) -> None:
         """Refuse a log that ends before the tables do: a write to it would count as visible before it is folded."""
-        last_offset = self._log.end().next_offset - 1
+        last_offset = end.next_offset - 1
         if last_offset < self._view.log_offset:
             raise SetupError(
                 f"the event log ends at offset {last_offset}, but the tables in {self.settings.lake_dir} hold what "
@@ -427,15 +414,6 @@ def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:
             support_acting_master=settings.support_acting_master, order_message_enable=settings.order_message_enable
         )
     )
-
-
-def _settle(future: asyncio.Future[Appended], result: Appended | RoutelakeError) -> None:
-    if future.done():
-        return
-    if isinstance(result, RoutelakeError):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
 
 
 async def _bounded(future: asyncio.Future[bool], timeout_s: float) -> bool:

@@ -12,6 +12,7 @@ import uvloop
 from api.gateway import Gateway, GatewaySettings
 from api.http.app import create_app
 from api.http.server import serve_http
+from api.log_process import LogProcess
 from api.metrics import Metrics
 from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
@@ -19,7 +20,6 @@ from api.remoting.server import RemotingServer, RemotingSettings
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.children import on_parent_exit
-from pipelines.log.open import open_log
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -37,7 +37,10 @@ def run_gateway(
     remoting: Address,
     bounds: RemotingSettings | None = None,
 ) -> int:
-    """Run a gateway until SIGTERM, SIGINT or the parent's end; returns 0 after a stop.
+    """Run a gateway until SIGTERM, SIGINT or the parent's end.
+
+    Returns:
+        The exit code: 0 after a stop, 1 if the process that writes the log has died.
 
     Raises:
         SetupError: a port is in use, or the log or the lake cannot be used as it is.
@@ -63,9 +66,9 @@ async def _run(
         loop.add_signal_handler(number, stop.set)
     on_parent_exit(lambda: void(loop.call_soon_threadsafe(stop.set)))
 
-    event_log = await asyncio.to_thread(open_log, log_url)
+    appender = LogProcess(log_url, settings.gateway_id, settings.gap_s)
     try:
-        gateway = Gateway(settings, event_log)
+        gateway = Gateway(settings, appender)
         await gateway.start()
         _calm_collector()
         answers = RouteAnswers()
@@ -83,8 +86,8 @@ async def _run(
             http_task = asyncio.create_task(
                 serve_http(app, *http, stop=stop, on_bound=bound, reuse_port=server.settings.reuse_port)
             )
-            stopped = asyncio.create_task(stop.wait())
-            await asyncio.wait({http_task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            endings = {http_task, *(asyncio.create_task(event.wait()) for event in (stop, appender.died))}
+            await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             stop.set()
             handler.stop()
             await server.close(DRAIN_S)
@@ -92,9 +95,9 @@ async def _run(
         finally:
             await gateway.stop()
     finally:
-        event_log.close()
+        await appender.close()
     log.info("stopped", epoch=gateway.view.epoch)
-    return 0
+    return 1 if appender.died.is_set() else 0
 
 
 def _calm_collector() -> None:

@@ -186,7 +186,11 @@ class Metrics:
         gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.folded_offset))
         gauge("routelake_commit_age_seconds", "Age of the commit that the routes show.", commit_age)
         gauge("routelake_fold_status_age_seconds", "Time since the fold was heard of.", fold_age)
-        gauge("routelake_log_failing", "1 while the event log refuses appends.", lambda: float(gateway.log_failing))
+        gauge(
+            "routelake_log_failing",
+            "1 while the event log refuses appends, or one has been under way for long.",
+            lambda: float(gateway.log_failing),
+        )
         gauge(
             "routelake_view_errors",
             "Failures to read the tables since the start.",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +16,11 @@ from typing import Final
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
 """Environment variable that tells a child about the pipe on its standard input."""
+
+SERVED: Final = 0
+"""File descriptor of the socket in a process that `spawn` started."""
+
+_PR_SET_PDEATHSIG: Final = 1
 
 _NICENESS: Final = 5
 """Answers come first where several processes share a machine; on one with a core to spare it makes no difference."""
@@ -31,6 +41,42 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
         stop()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process that serves this one alone: ``main()`` of a module.
+
+    It has a session of its own. So a terminal's Ctrl-C does not reach it, and it does not use up the gateway's share
+    of the processor (`give_way`).
+
+    Args:
+        module: Its name.
+
+    Returns:
+        The process, and one end of a stream socket. The other end is its standard input: `SERVED` there. It should end
+        when it reads the end of the stream, for then this process is gone.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            command = [sys.executable, "-c", f"from {module} import main; main()"]
+            return subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True), ours
+        except BaseException:
+            ours.close()
+            raise
+
+
+def end_with_parent() -> None:
+    """In a process that `spawn` started: be killed when the thread that did so ends, by prctl(2), PR_SET_PDEATHSIG.
+
+    The end of the stream tells it, too, but only when it reads: it may wait for something else then, and act for one
+    that is gone afterwards.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def give_way() -> None:

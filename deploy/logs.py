@@ -14,7 +14,7 @@ def configure(process: str) -> None:
     """Set up structlog and the standard library's logging for one process.
 
     Args:
-        process: ``serve``, ``gateway`` or ``fold``; stands in every line.
+        process: ``serve``, ``gateway``, ``log`` or ``fold``; stands in every line.
     """
     level = getattr(logging, os.environ.get("ROUTELAKE_LOG_LEVEL", "info").upper(), logging.INFO)
     shared: list[Any] = [

@@ -15,6 +15,19 @@ def stat_fields(stat: Path) -> list[str]:
     return stat.read_text().rpartition(")")[2].split()
 
 
+def commands_of_children(pid: int) -> dict[int, list[str]]:
+    """The children that a process's main thread has started, each with its command.
+
+    Raises:
+        OSError: The process is gone.
+    """
+    found = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(OSError):  # it has just ended
+            found[int(child)] = Path(f"/proc/{child}/cmdline").read_text().rstrip("\0").split("\0")
+    return found
+
+
 def thread_states(pid: int) -> set[str]:
     """The states of a process's threads: T for stopped, Z for one that nobody has waited for; none when it is gone."""
     states = set()
@@ -22,3 +35,8 @@ def thread_states(pid: int) -> set[str]:
         with suppress(OSError):  # it has just ended
             states.add(stat_fields(stat)[0])
     return states
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, or is stopped: it is not gone, nor waiting to be waited for."""
+    return not thread_states(pid) <= {"Z"}

@@ -69,7 +69,11 @@ async def ready(request: Request) -> Response:
     stale_s = max(door.settings.fold_stale_s, 2 * gateway.settings.clock_interval_s)
     checks = {
         "view": _check(view_problem(gateway)),
-        "log": _check("the event log refuses appends; see the gateway's log" if gateway.log_failing else None),
+        "log": _check(
+            "the event log refuses appends (see the gateway's log), or one has been under way for long"
+            if gateway.log_failing
+            else None
+        ),
         "fold": _check(fold_problem(gateway, stale_s=stale_s, now_s=time.time())),
     }
     is_ready = all(check["ok"] for check in checks.values())

@@ -13,10 +13,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import threading
 import traceback
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,7 +23,7 @@ import structlog
 
 from api.remoting.commands import Circumstances, read_bool, to_event
 from api.remoting.frame import RemotingCommand
-from deploy.children import give_way
+from deploy.children import SERVED, give_way, spawn
 from schemas.errors import BadRequestError, UnavailableError
 from schemas.events import EventEncoder, RegisterBroker
 
@@ -36,9 +35,6 @@ LARGE_COMPRESSED_BYTES: Final = 8 * 1024
 
 _LIMIT_S: Final = 60.0
 """A registration that takes longer is given up, and the process with it. The largest take a few seconds."""
-
-_STDIN: Final = 0
-_MAIN: Final = f"from {__name__} import main; main()"
 
 
 class ReadRegistration(NamedTuple):
@@ -139,15 +135,8 @@ class _Child(NamedTuple):
 
 
 def _start() -> _Child:
-    ours, theirs = Pipe()
-    with theirs:
-        try:
-            # A session of its own: its work does not count as that of the thread that answers (`give_way`).
-            command = [sys.executable, "-c", _MAIN]
-            return _Child(subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True), ours)
-        except BaseException:
-            ours.close()
-            raise
+    process, stream = spawn(__name__)
+    return _Child(process, Connection(stream.detach()))
 
 
 def read_registration(
@@ -171,7 +160,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     give_way()
     with contextlib.suppress(EOFError, ConnectionError):
-        _serve(Connection(_STDIN))
+        _serve(Connection(SERVED))
 
 
 def _serve(pipe: Connection) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from deploy.peers.java import free_port, wait_until
+from deploy.procfs import commands_of_children
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -106,13 +106,19 @@ class Routelake:
     def children(self, name: str) -> list[int]:
         """Process ids of all such children: with workers there are several gateways."""
         assert self.process is not None
-        pid = self.process.pid
-        found = []
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            with contextlib.suppress(FileNotFoundError):
-                if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
-                    found.append(int(child))
-        return found
+        commands = commands_of_children(self.process.pid)
+        return [pid for pid, command in commands.items() if name in command]
+
+    def log_process(self) -> int:
+        """Process id of the one that writes the event log for the gateway.
+
+        Raises:
+            LookupError: There is none at the moment.
+        """
+        for pid, command in commands_of_children(self.child("gateway")).items():
+            if "api.log_process" in command[-1]:
+                return pid
+        raise LookupError("no process writes the event log")
 
     def kill_child(self, name: str) -> None:
         """SIGKILL one child; the supervisor will start it again."""
@@ -133,12 +139,12 @@ class Routelake:
     def kill(self) -> None:
         """SIGKILL everything it started (its children stop when their standard input closes)."""
         if self.process is not None and self.process.poll() is None:
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            children = commands_of_children(self.process.pid)
             self.process.kill()
             self.process.wait()
             for child in children:
                 try:
-                    os.killpg(int(child), signal.SIGKILL)
+                    os.killpg(child, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
 

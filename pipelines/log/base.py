@@ -34,6 +34,9 @@ DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
 LOST_LOG: Final = "Restore the log from a backup, or start over with a new data directory."
 """What is left to an operator whose log lacks what the tables or a stream have read of it."""
 
+Entry = tuple[str, bytes]
+"""What is appended: routing key, payload."""
+
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
 
@@ -73,7 +76,7 @@ class EventLog(Protocol):
         """Given to the log when it was made: a log made anew at the same place has another one."""
         ...
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """Append records in the given order; return when they are durable.
 
         All or nothing: when it raises, none of them is in. On Kafka, and when a disk fails during the final fsync, it
@@ -81,7 +84,7 @@ class EventLog(Protocol):
         harmless to the fold, whose events are idempotent facts.
 
         Args:
-            entries: ``(routing key, payload)`` pairs.
+            entries: what to append.
 
         Returns:
             One `Appended` for each entry. Offsets strictly increase, event times never decrease.
@@ -140,7 +143,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def check_entries(entries: Sequence[tuple[str, bytes]]) -> None:
+def check_entries(entries: Sequence[Entry]) -> None:
     """Refuse what no backend takes, before anything is written.
 
     Raises:

@@ -41,6 +41,7 @@ from pipelines.log.base import (
     MAX_KEY_BYTES,
     MAX_PAYLOAD_BYTES,
     Appended,
+    Entry,
     LogEnd,
     LogRecord,
     check_entries,
@@ -105,7 +106,7 @@ class KafkaLog:
         with self._admin_lock, self._admin_errors("open"):
             self.log_id, self._max_message_bytes = _ensure_topic(self._open_admin(), self._bootstrap, topic)
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `EventLog.append`."""
         check_entries(entries)
         records = [(key.encode(), bytes(payload)) for key, payload in entries]

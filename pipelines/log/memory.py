@@ -13,6 +13,7 @@ from pipelines.log.base import (
     DEFAULT_READ_RECORDS,
     Appended,
     Clock,
+    Entry,
     LogEnd,
     LogRecord,
     check_entries,
@@ -34,7 +35,7 @@ class MemoryLog:
         self._next_offset = 1
         self._closed = False
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `EventLog.append`."""
         check_entries(entries)
         with self._lock:

@@ -8,8 +8,7 @@ How an append keeps the promises of `EventLog`:
 3. The rows are inserted, and the commit writes them to the WAL with one fsync (synchronous=FULL).
 4. Only then are the offsets returned. Killed before the fsync, nothing is in; killed after it, everything is.
 
-Few events are all that in one statement: each call of SQLite's gives the interpreter away and waits to have it back,
-from a thread that answers route requests without a pause (docs/performance.md).
+Few events are all that in one statement, which is the cheapest way.
 
 Readers have connections of their own: in WAL mode they see the last commit and never hold up the writer.
 
@@ -36,6 +35,7 @@ from pipelines.log.base import (
     DEFAULT_READ_RECORDS,
     Appended,
     Clock,
+    Entry,
     LogEnd,
     LogRecord,
     check_entries,
@@ -103,7 +103,7 @@ class SqliteLog:
         self._stamped = 0, 0
         self._refusal: Exception | None = None
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `EventLog.append`."""
         check_entries(entries)
         if not entries:

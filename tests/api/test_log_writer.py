@@ -1,57 +1,65 @@
-"""One thread writes the log: groups what comes together, keeps the log's time honest, loses nothing it accepted."""
+"""Events go down in groups: what comes together, the log's time kept honest, nothing lost that was accepted."""
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
 from collections.abc import Sequence
 
 import pytest
 
 from api import log_writer
+from api.log_process import Appends
 from api.log_writer import LogWriter
-from pipelines.log.base import Appended
+from pipelines.log.base import Appended, Entry, LogEnd
 from pipelines.log.memory import MemoryLog
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import AnyEvent, Clock, PutKvConfig, Resume, decode, encode, routing_key
 from tests.fold import events as make
-from tests.support.java import wait_until
+from tests.support.loops import eventually, on_a_loop
 
 
-class Log(MemoryLog):
-    """Counts appends, can be held up, and can fail."""
+class Log:
+    """An appender that counts, can be held up, and can fail."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.memory = MemoryLog()
+        self._appends = Appends(self.memory, "gw", 3600.0)
         self.groups: list[int] = []
-        self.gate = threading.Event()
+        self.gate = asyncio.Event()
         self.gate.set()
-        self.error: RoutelakeError | None = None
+        self.error: Exception | None = None
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
-        self.gate.wait(10)
+    async def open(self) -> LogEnd:
+        return self.memory.end()
+
+    async def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        await self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.groups.append(len(entries))
-        return super().append(entries)
+        written = self._appends.append(entries)
+        self.groups.append(len(written))
+        return written
+
+    async def close(self) -> None:
+        self.memory.close()
 
     def events(self) -> list[AnyEvent]:
-        return [decode(record.payload) for record in self.read(0)]
+        return [decode(record.payload) for record in self.memory.read(0)]
+
+    def clocks(self) -> int:
+        return sum(isinstance(event, Clock) for event in self.events())
 
 
-class Answers:
-    """What became of each submitted event, by its number."""
+async def start(log: Log, clock_interval_s: float = 3600.0, **settings: int) -> LogWriter:
+    writer = LogWriter(log, "gw", clock_interval_s=clock_interval_s, **settings)
+    await writer.start()
+    return writer
 
-    def __init__(self, writer: LogWriter) -> None:
-        self._writer = writer
-        self.got: dict[int, Appended | RoutelakeError] = {}
 
-    def submit(self, number: int, event: AnyEvent | None = None) -> None:
-        event = event or make.put("n", f"k{number}")
-        self._writer.submit(routing_key(event), encode(event), lambda result: self.got.__setitem__(number, result))
-
-    def wait(self, count: int) -> None:
-        wait_until(lambda: len(self.got) >= count, 10, f"{count} answers", 0.002)
+def submit(writer: LogWriter, number: int, event: AnyEvent | None = None) -> asyncio.Future[Appended]:
+    event = event or make.put("n", f"k{number}")
+    return writer.submit(routing_key(event), encode(event))
 
 
 @pytest.fixture
@@ -59,162 +67,205 @@ def log() -> Log:
     return Log()
 
 
-def start(log: Log, clock_interval_s: float = 3600.0, gap_s: float = 3600.0, **settings: int) -> LogWriter:
-    writer = LogWriter(
-        log, "gw", clock_interval_s=clock_interval_s, gap_s=gap_s, deliver=lambda tell: tell(), **settings
-    )
-    writer.start()
-    return writer
-
-
-def test_it_begins_with_a_resume(log: Log) -> None:
-    log.append([("kv", encode(make.put("n", "k")))])
-    writer = start(log)
-    writer.stop()
+@on_a_loop
+async def test_it_begins_with_a_resume(log: Log) -> None:
+    log.memory.append([("kv", encode(make.put("n", "k")))])
+    writer = LogWriter(log, "gw", clock_interval_s=3600.0)
+    assert await writer.start() == 2
+    await writer.stop()
     resume = log.events()[1]
     assert isinstance(resume, Resume)
-    assert resume.previous_event_time_ms == log.read(0)[0].event_time_ms
+    assert resume.previous_event_time_ms == log.memory.read(0)[0].event_time_ms
 
 
-def test_what_comes_together_goes_down_together(log: Log) -> None:
-    writer = start(log)
+@on_a_loop
+async def test_what_comes_together_goes_down_together(log: Log) -> None:
+    writer = await start(log)
+    answers = [submit(writer, number) for number in range(100)]
+    assert [appended.offset for appended in await asyncio.gather(*answers)] == list(range(2, 102))
+    assert log.groups == [1, 100]
     log.gate.clear()
-    answers = Answers(writer)
-    for number in range(100):
-        answers.submit(number)
+    first = submit(writer, 100)
+    await asyncio.sleep(0)
+    answers = [submit(writer, number) for number in range(101, 200)]
     log.gate.set()
-    answers.wait(100)
-    writer.stop()
-    offsets = [answers.got[number].offset for number in range(100)]  # type: ignore[union-attr]
-    assert offsets == list(range(2, 102))
-    assert len(log.groups) <= 1 + 2  # the RESUME, perhaps the first one alone, the others
+    assert [appended.offset for appended in await asyncio.gather(first, *answers)] == list(range(102, 202))
+    assert log.groups == [1, 100, 1, 99]
+    await writer.stop()
 
 
-def test_heartbeats_gather_unless_many_or_with_something_else(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
-    writer = start(log)
-    answers = Answers(writer)
-    heartbeat = make.heartbeat()
-    answers.submit(0, heartbeat)
-    answers.wait(1)
-    for number in range(1, 64):
-        answers.submit(number, heartbeat)
-    assert log.groups == [1, 1], "the RESUME, and the first one, which nothing had come before"
-    answers.submit(64, heartbeat)
-    answers.wait(65)
-    answers.submit(65, heartbeat)
-    assert log.groups == [1, 1, 64]
-    answers.submit(66)
-    answers.wait(67)
-    assert log.groups == [1, 1, 64, 2], "a change waits for nothing"
-    answers.submit(67, heartbeat)
-    writer.stop()
-    assert log.groups == [1, 1, 64, 2, 1], "neither does a stop"
+@on_a_loop
+async def test_the_first_after_a_resume_that_was_due_gets_its_own_offset(log: Log) -> None:
+    writer = await start(log)
+    log._appends._last_s = 0.0
+    assert (await submit(writer, 1)).offset == 3
+    assert [type(event) for event in log.events()] == [Resume, Resume, PutKvConfig]
+    await writer.stop()
 
 
-def test_heartbeats_gather_for_a_moment(log: Log) -> None:
-    writer = start(log)
-    answers = Answers(writer)
-    for number in range(5):
-        answers.submit(number, make.heartbeat())
-    answers.wait(5)
-    writer.stop()
-    assert len(log.groups) <= 3
+@on_a_loop
+async def test_heartbeats_gather_unless_many_or_with_something_else(log: Log) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
+        writer = await start(log)
+        heartbeat = make.heartbeat()
+        await submit(writer, 0, heartbeat)
+        few = [submit(writer, number, heartbeat) for number in range(1, 64)]
+        await asyncio.sleep(0.02)
+        assert log.groups == [1, 1], "the RESUME, and the first one, which nothing had come before"
+        await asyncio.gather(*few, submit(writer, 64, heartbeat))
+        assert log.groups == [1, 1, 64]
+        last = submit(writer, 65, heartbeat)
+        await asyncio.sleep(0.02)
+        assert log.groups == [1, 1, 64]
+        await asyncio.gather(last, submit(writer, 66))
+        assert log.groups == [1, 1, 64, 2], "a change waits for nothing"
+        last = submit(writer, 67, heartbeat)
+        await writer.stop()
+        assert log.groups == [1, 1, 64, 2, 1], "neither does a stop"
+        assert last.result().offset == 69
 
 
-def test_the_clock_ticks_whoever_talks(log: Log) -> None:
+@on_a_loop
+async def test_heartbeats_gather_for_a_moment(log: Log) -> None:
+    writer = await start(log)
+    await submit(writer, 0, make.heartbeat())
+    await asyncio.gather(*(submit(writer, number, make.heartbeat()) for number in range(1, 5)))
+    assert log.groups == [1, 1, 4]
+    await writer.stop()
+
+
+@on_a_loop
+async def test_the_clock_ticks_whoever_talks(log: Log) -> None:
     """A silent broker expires in time although others send heartbeats without a pause."""
-    writer = start(log, clock_interval_s=0.02)
-    answers = Answers(writer)
+    writer = await start(log, clock_interval_s=0.02)
     number = 0
-
-    def ticked() -> bool:
-        nonlocal number
+    while log.clocks() < 3:
         number += 1
-        answers.submit(number)
-        return sum(isinstance(event, Clock) for event in log.events()) >= 3
-
-    wait_until(ticked, 10, "three ticks", 0.001)
-    wait_until(lambda: sum(isinstance(event, Clock) for event in log.events()) >= 6, 10, "ticks in silence", 0.002)
-    writer.stop()
+        await submit(writer, number)
+    await eventually(lambda: log.clocks() >= 6)
+    await writer.stop()
     assert sum(isinstance(event, PutKvConfig) for event in log.events()) == number
 
 
-def test_who_waits_gets_a_clock_and_many_get_few(log: Log) -> None:
-    writer = start(log)
+@on_a_loop
+async def test_heartbeats_that_gather_go_down_with_the_clock(log: Log) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
+        writer = await start(log, clock_interval_s=0.05)
+        await submit(writer, 0, make.heartbeat())
+        await submit(writer, 1, make.heartbeat())
+    await writer.stop()
+    assert log.clocks() >= 1
 
-    def clocks() -> int:
-        return sum(isinstance(event, Clock) for event in log.events())
 
-    writer.nudge()
-    wait_until(lambda: clocks() == 1, 10, "a tick", 0.002)
+@on_a_loop
+async def test_who_waits_gets_a_clock_and_many_get_few(log: Log) -> None:
+    writer = await start(log)
     began = time.monotonic()
-    while clocks() < 3:
+    writer.nudge()
+    await eventually(lambda: log.clocks() == 1)
+    while log.clocks() < 3:
         writer.nudge()
-        time.sleep(0.001)
+        await asyncio.sleep(0.001)
     assert time.monotonic() - began > 0.3
-    writer.stop()
+    await writer.stop()
 
 
-def test_a_long_pause_is_a_resume(log: Log) -> None:
-    writer = start(log, gap_s=0.05)
-    answers = Answers(writer)
-    threading.Event().wait(0.1)
-    answers.submit(1)
-    answers.wait(1)
-    writer.stop()
-    assert [type(event) for event in log.events()] == [Resume, Resume, PutKvConfig]
-
-
-def test_a_log_that_fails_refuses_and_comes_back(log: Log) -> None:
-    writer = start(log)
-    answers = Answers(writer)
+@on_a_loop
+async def test_a_log_that_fails_refuses_and_comes_back(log: Log) -> None:
+    writer = await start(log)
     log.error = UnavailableError("disk full")
-    answers.submit(1)
-    answers.wait(1)
-    assert isinstance(answers.got[1], UnavailableError)
+    with pytest.raises(UnavailableError, match="disk full"):
+        await submit(writer, 1)
     assert writer.failing
     log.error = None
-    answers.submit(2)
-    answers.wait(2)
-    assert isinstance(answers.got[2], Appended)
+    assert isinstance(await submit(writer, 2), Appended)
     assert not writer.failing
-    writer.stop()
+    await writer.stop()
 
 
-def test_one_bad_event_does_not_take_its_neighbours_along(log: Log) -> None:
-    writer = start(log)
-    answers = Answers(writer)
-    log.gate.clear()
-    answers.submit(0)
-    answers.submit(1)
-    writer.submit("x" * 100_000, b"too long a key", lambda result: answers.got.__setitem__(2, result))
-    answers.submit(3)
-    log.gate.set()
-    answers.wait(4)
-    writer.stop()
-    assert [isinstance(answers.got[number], Appended) for number in range(4)] == [True, True, False, True]
-    assert isinstance(answers.got[2], BadRequestError)
+@on_a_loop
+async def test_a_log_that_does_not_answer_is_failing(log: Log) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_writer, "_LATE_S", 0.01)
+        writer = await start(log)
+        log.gate.clear()
+        answer = submit(writer, 1)
+        await eventually(lambda: writer.failing)
+        log.gate.set()
+        await answer
+        assert not writer.failing
+    await writer.stop()
 
 
-def test_the_queue_is_bounded(log: Log) -> None:
-    writer = start(log, max_queued_bytes=1000)
+@on_a_loop
+async def test_whatever_is_raised_is_an_answer(log: Log) -> None:
+    writer = await start(log)
+    log.error = OSError("no memory for a process")
+    with pytest.raises(UnavailableError, match="event log: no memory for a process"):
+        await submit(writer, 1)
+    log.error = None
+    assert isinstance(await submit(writer, 2), Appended)
+    await writer.stop()
+
+
+@on_a_loop
+async def test_one_bad_event_does_not_take_its_neighbours_along(log: Log) -> None:
+    writer = await start(log)
+    answers = [submit(writer, 0), writer.submit("x" * 100_000, b"too long a key"), submit(writer, 2)]
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    assert [type(result) for result in results] == [Appended, BadRequestError, Appended]
+    await writer.stop()
+
+
+@on_a_loop
+async def test_who_does_not_wait_any_more_is_written_nevertheless(log: Log) -> None:
+    writer = await start(log)
+    gone, other = submit(writer, 0), submit(writer, 1)
+    gone.cancel()
+    assert (await other).offset == 3
+    log.error = UnavailableError("disk full")
+    gone, other = submit(writer, 2), submit(writer, 3)
+    gone.cancel()
+    with pytest.raises(RoutelakeError):
+        await other
+    await writer.stop()
+
+
+@on_a_loop
+async def test_the_queue_is_bounded(log: Log) -> None:
+    writer = await start(log, max_queued_bytes=1000)
     log.gate.clear()
     with pytest.raises(UnavailableError, match="does not keep up"):
         for _ in range(100):
-            writer.submit("kv", b"x" * 100, lambda result: None)
+            writer.submit("kv", b"x" * 100)
     log.gate.set()
-    writer.stop()
+    await writer.stop()
 
 
-def test_a_stop_writes_what_was_accepted(log: Log) -> None:
-    writer = start(log)
+@on_a_loop
+async def test_a_stop_writes_what_was_accepted(log: Log) -> None:
+    writer = await start(log)
     log.gate.clear()
-    answers = Answers(writer)
-    for number in range(10):
-        answers.submit(number)
-    threading.Timer(0.05, log.gate.set).start()
-    writer.stop()
-    assert len(answers.got) == 10
+    answers = [submit(writer, number) for number in range(10)]
+    asyncio.get_running_loop().call_later(0.05, log.gate.set)
+    await writer.stop()
+    assert all(answer.done() for answer in answers)
+    written = len(log.groups)
+    writer.nudge()
+    await asyncio.sleep(0.02)
+    assert len(log.groups) == written
     with pytest.raises(UnavailableError, match="stopping"):
-        answers.submit(11)
+        submit(writer, 11)
+
+
+@on_a_loop
+async def test_a_stop_does_not_wait_for_ever(log: Log) -> None:
+    writer = await start(log)
+    log.gate.clear()
+    answer = submit(writer, 0)
+    await writer.stop(0.05)
+    assert not answer.done()
+    log.gate.set()
+    assert (await answer).offset == 2

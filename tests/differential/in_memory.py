@@ -36,6 +36,7 @@ from schemas.events import Actor, Clock
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, Table
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response
+from tests.support.appender import HereAppender
 
 ACTOR = Actor(gateway="memory", via="gateway", peer=None)
 
@@ -44,7 +45,7 @@ class InstantGateway(Gateway):
     """The product's gateway, whose appends are folded before they return."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        super().__init__(settings, MemoryLog())
+        super().__init__(settings, HereAppender(MemoryLog(), settings))
         self._loop = asyncio.get_running_loop()
         self.now_ms = 1_000_000
         self._topics: dict[str, bytes] = {}

@@ -31,6 +31,7 @@ from tests.model import codes
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
 from tests.random_histories import random_histories
+from tests.support.appender import HereAppender
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
@@ -77,7 +78,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
     async def serve() -> None:
         settings = GatewaySettings(gateway_id="duel", lake_dir=folder / "lake", **UNHURRIED)
-        gateway = Gateway(settings, event_log)
+        gateway = Gateway(settings, HereAppender(event_log, settings))
         await gateway.start()
         handler = NameServerHandler(gateway)
         server = RemotingServer(handler)

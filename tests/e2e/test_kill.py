@@ -6,7 +6,9 @@ The judge is the log itself: what the tables hold at the end must be the pure fo
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import threading
 import urllib.error
 import urllib.request
@@ -89,10 +91,15 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
             wait_until(lambda epoch=epoch: _epoch(server) > epoch, 120, "the fold to commit again")
             threading.Event().wait(rng.uniform(0, 1.5))
         server.kill_child("fold")
-        wait_until(lambda pid=pid: _other_child(server, pid), 60, "the fold to be started again")
+        wait_until(lambda pid=pid: _other_child(server, "fold", pid), 60, "the fold to be started again")
     wait_until(lambda: _ready(server), 180, "routelake to be ready again")
     server.kill_child("gateway")
     wait_until(lambda: _ready(server), 120, "routelake to be ready after the gateway's end")
+    for _ in range(10 if deep else 1):
+        gateway = server.child("gateway")
+        os.kill(server.log_process(), signal.SIGKILL)
+        wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 60, "the gateway to be started again")
+        wait_until(lambda: _ready(server), 120, "routelake to be ready after the end of what writes the log")
     for load in loads:
         load.stop()
     acknowledged = {offset: what for load in loads for offset, what in load.acknowledged.items()}
@@ -165,8 +172,8 @@ def _ready(server: Routelake) -> bool:
         return False
 
 
-def _other_child(server: Routelake, pid: int) -> bool:
+def _other_child(server: Routelake, name: str, pid: int) -> bool:
     try:
-        return server.child("fold") != pid
+        return server.child(name) != pid
     except (LookupError, FileNotFoundError):
         return False

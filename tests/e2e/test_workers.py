@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.procfs import commands_of_children
 from pipelines.log.open import open_log
 from tests.examples.parts import config, register
 from tests.model import codes
@@ -86,14 +87,11 @@ def test_all_of_them_answer_alike(routelake: Routelake) -> None:
 def test_one_that_is_killed_is_replaced(routelake: Routelake) -> None:
     assert routelake.process is not None
     pid = routelake.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    children = [*commands_of_children(pid)]
     assert len(children) == WORKERS
-    os.kill(int(children[0]), signal.SIGKILL)
+    os.kill(children[0], signal.SIGKILL)
     wait_until(
-        lambda: (
-            children[0] not in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            and len(_workers(routelake)) == WORKERS
-        ),
+        lambda: children[0] not in commands_of_children(pid) and len(_workers(routelake)) == WORKERS,
         30,
         "another in its place",
         0.1,

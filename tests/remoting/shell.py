@@ -34,12 +34,6 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "uvloop") -> 
         runner.run(asyncio.wait_for(main(), TIMEOUT_S))
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something has come about."""
-    while not condition():
-        await asyncio.sleep(0.002)
-
-
 class Handler:
     """Answers route requests for topics it has, and the codes above; keeps a record of everything."""
 

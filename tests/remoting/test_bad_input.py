@@ -19,9 +19,10 @@ from api.remoting.frame import RemotingCommand, encode_frame
 from api.remoting.reply import response
 from api.remoting.server import Connection, RemotingSettings
 from schemas.events import Actor, AnyEvent
-from tests.remoting.shell import ECHO, Client, Handler, connected, eventually, run, serving
+from tests.remoting.shell import ECHO, Client, Handler, connected, run, serving
 from tests.remoting.test_frame import frame
 from tests.remoting.test_registration import DATA_VERSION, LINE, SERVERS, compressed, count, lines
+from tests.support.loops import eventually
 
 BROKER = {"brokerName": "a", "brokerAddr": "10.0.0.1:1", "clusterName": "c", "brokerId": "0", "compressed": "true"}
 

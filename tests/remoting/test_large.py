@@ -18,7 +18,7 @@ from api.remoting import large as module
 from api.remoting.commands import Circumstances, RefusedError, to_event
 from api.remoting.frame import RemotingCommand
 from api.remoting.large import LargeRegistrations, is_large
-from deploy.procfs import thread_states
+from deploy.procfs import is_alive
 from schemas.codes import RequestCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
@@ -236,10 +236,6 @@ def test_it_ends_with_a_gateway_that_was_killed() -> None:
         assert is_alive(pid)
         owner.kill()
     wait_until(lambda: not is_alive(pid), 30, "the process to end")
-
-
-def is_alive(pid: int) -> bool:
-    return not thread_states(pid) <= {"Z"}
 
 
 def test_through_a_gateway(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from tests.remoting.shell import (
     WAIT,
     Handler,
     connected,
-    eventually,
     run,
     serving,
 )
+from tests.support.loops import eventually
 
 both_loops = pytest.mark.parametrize("loop", LOOPS)
 MIB = 1024 * 1024

@@ -26,6 +26,7 @@ from pipelines.log.memory import MemoryLog
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
+from tests.support.appender import HereAppender
 from tests.support.minifold import MiniFold
 
 UNHURRIED: Final[dict[str, Any]] = {"poll_s": 0.002, "gap_s": 3600.0, "visible_wait_s": 30.0}
@@ -74,7 +75,7 @@ class LocalGateway:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self.gateway = Gateway(self._settings, self._log)
+        self.gateway = Gateway(self._settings, HereAppender(self._log, self._settings))
         await self.gateway.start()
         self.metrics = Metrics()
         handler = NameServerHandler(self.gateway, metrics=self.metrics)

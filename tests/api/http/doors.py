@@ -23,6 +23,7 @@ from api.view.history import History
 from pipelines.log.base import LogEnd
 from pipelines.log.memory import MemoryLog
 from schemas.events import AnyEvent, Clock, decode
+from tests.support.appender import HereAppender
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
@@ -72,7 +73,8 @@ class Door:
             self.fold.start()
         self.loop = Loop()
         settings = {"gateway_id": "gw", "clock_interval_s": 0.05, **UNHURRIED, **settings}
-        self.gateway = Gateway(GatewaySettings(lake_dir=self.lake_dir, **settings), self.log)
+        chosen = GatewaySettings(lake_dir=self.lake_dir, **settings)
+        self.gateway = Gateway(chosen, HereAppender(self.log, chosen))
         self.loop.run(self.gateway.start())
         self.app: HttpApp = create_app(self.gateway, History(self.lake_dir), settings=http or HttpSettings())
         self._clients: dict[tuple[str, int], httpx.AsyncClient] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -158,11 +158,6 @@ def update_fields(topic: str | None, **more: object) -> dict[str, object]:
 async def peer(agent: BrokerAgent) -> AsyncIterator[Peer]:
     async with RemotingClient() as client:
         yield Peer(agent, client)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

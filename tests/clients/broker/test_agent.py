@@ -15,8 +15,9 @@ from clients.broker.persistence import TopicFile
 from clients.broker.topic_config import decode_topic_table
 from clients.errors import AnswerError, ClientError, ConnectError
 from schemas.errors import SetupError
-from tests.clients.broker.namesrv import broker, eventually, namesrv, peer, run
+from tests.clients.broker.namesrv import broker, namesrv, peer, run
 from tests.support.java import free_port
+from tests.support.loops import eventually
 
 EXISTS_BUT_NO_MESSAGES = 14
 

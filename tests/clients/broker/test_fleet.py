@@ -20,8 +20,9 @@ from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import built_in_topics
 from schemas.broker import DataVersion, QueueRow
 from schemas.errors import SetupError
-from tests.clients.broker.namesrv import Namesrv, eventually, namesrv, run
+from tests.clients.broker.namesrv import Namesrv, namesrv, run
 from tests.support.java import free_port
+from tests.support.loops import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 NOW = 1_700_000_000_000

@@ -21,6 +21,7 @@ from clients.errors import AnswerError, ConnectError
 from pipelines.log.memory import MemoryLog
 from schemas.events import Actor, PutKvConfig
 from tests.clients.broker.namesrv import broker, peer, run
+from tests.support.appender import HereAppender
 from tests.support.java import free_port
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
@@ -40,7 +41,8 @@ class Routelake:
 async def routelake(folder: Path, settings: HttpSettings | None = None) -> AsyncIterator[Routelake]:
     log = MemoryLog()
     with MiniFold(log, folder / "lake"):
-        gateway = Gateway(GatewaySettings(gateway_id="gw", lake_dir=folder / "lake", **UNHURRIED), log)
+        chosen = GatewaySettings(gateway_id="gw", lake_dir=folder / "lake", **UNHURRIED)
+        gateway = Gateway(chosen, HereAppender(log, chosen))
         await gateway.start()
         handler = NameServerHandler(gateway)
         server = RemotingServer(handler)

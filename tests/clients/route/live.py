@@ -22,6 +22,7 @@ from pipelines.log.memory import MemoryLog
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 from tests.api.http.doors import Loop
+from tests.support.appender import HereAppender
 from tests.support.java import free_port
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
@@ -51,7 +52,8 @@ class LiveRoutelake:
         assert bound.wait(10)
 
     async def _start(self) -> None:
-        self.gateway = Gateway(GatewaySettings(lake_dir=self._folder / "lake", **self._settings), self._log)
+        settings = GatewaySettings(lake_dir=self._folder / "lake", **self._settings)
+        self.gateway = Gateway(settings, HereAppender(self._log, settings))
         await self.gateway.start()
         answers = RouteAnswers(
             support_acting_master=self.gateway.settings.support_acting_master,

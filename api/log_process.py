@@ -1,0 +1,210 @@
+"""The event log is written by a process of its own (ADR 8).
+
+An append waits for a disk, and a thread that waits has to get the interpreter back afterwards: from one that answers
+route requests without a pause, which is slow for the append and, far more, for the answers (docs/performance.md). So
+the gateway's event loop sends what is to be written to a process, and has the offsets when it is durable::
+
+    gateway                                       process
+    ── (URL, ...) ──────────────────────────────► opens the log
+    ◄── its end, or an error ────────────────────
+    ── entries ─────────────────────────────────► `Appends`
+    ◄── their offsets and times, or an error ────
+    ...                                           pickles, framed as by multiprocessing's Connection
+
+The two live and die together. The log is opened once, and compared with the tables then: a gateway without its process
+ends, and whoever watches it starts it anew. A process without its gateway is killed by the kernel, so that nothing is
+written on behalf of one that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import signal
+import struct
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection
+from typing import Final, ParamSpec, TypeVar
+
+import structlog
+
+from deploy.children import SERVED, end_with_parent, spawn
+from deploy.logs import configure
+from pipelines.log.base import Appended, Entry, EventLog, LogEnd
+from pipelines.log.open import open_log
+from schemas.errors import RoutelakeError, UnavailableError
+from schemas.events import Actor, Resume, encode, routing_key
+
+log = structlog.get_logger("routelake.gateway")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_length = struct.Struct("!i")
+
+_CLOSE_S: Final = 1.0
+"""How long an append under way may hold up the end. `LogWriter.stop` has waited for it before."""
+
+Answer = LogEnd | list[Appended] | RoutelakeError
+
+
+class Appends:
+    """Appends to a log, of which one knows when nobody listened.
+
+    Nothing written for long (the gateway, or the process that writes for it, was stopped, suspended or cut off), or
+    nothing written yet: then a RESUME event comes before anything else, so that the time in which nobody listened
+    counts against no broker.
+
+    Args:
+        event_log: the log.
+        gateway_id: names the gateway in the events written here.
+        gap_s: silence after which a RESUME event is due.
+    """
+
+    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float) -> None:
+        self._log = event_log
+        self._actor = Actor(gateway=gateway_id, via="routelake")
+        self._gap_s = gap_s
+        self._last_s = 0.0
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
+        began_s = time.time()
+        if began_s - self._last_s > self._gap_s:
+            entries = [self._resume(), *entries]
+        written = self._log.append(entries)
+        self._last_s = began_s  # where it hung behind the stamping of its time, that is silence, too
+        return written
+
+    def _resume(self) -> Entry:
+        event = Resume(actor=self._actor, previous_event_time_ms=self._log.end().last_event_time_ms)
+        return routing_key(event), encode(event)
+
+
+class LogProcess:
+    """The gateway's end of the process; an `api.log_writer.Appender`.
+
+    Args:
+        log_url: as for `open_log`; not ``memory:``.
+        gateway_id: names the gateway in the events written there.
+        gap_s: as for `Appends`.
+    """
+
+    def __init__(self, log_url: str, gateway_id: str, gap_s: float) -> None:
+        self._arguments = log_url, gateway_id, gap_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked: deque[asyncio.Future[Answer]] = deque()
+        self._ended = False
+        self._closing = False
+        self.died = asyncio.Event()
+        """Set when the process has ended although nobody closed it: nothing will be written any more."""
+
+    async def open(self) -> LogEnd:
+        """See `Appender`. Once."""
+        try:
+            process, stream = spawn(__name__)
+        except OSError as error:
+            raise UnavailableError(f"the process that writes the event log cannot be started: {error}") from error
+        reader, self._writer = await asyncio.open_unix_connection(sock=stream)
+        self._process = process
+        self._reading = asyncio.create_task(self._read(reader, process))
+        end = await self._ask(self._arguments)
+        assert isinstance(end, LogEnd)
+        return end
+
+    async def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """See `Appender`."""
+        written = await self._ask(entries)
+        assert isinstance(written, list)
+        return written
+
+    async def close(self) -> None:
+        """See `Appender`."""
+        self._closing = True
+        if self._process is None:
+            return
+        if not self._ended:
+            self._writer.write_eof()  # it ends
+        try:
+            await asyncio.to_thread(self._process.wait, _CLOSE_S)
+        except subprocess.TimeoutExpired:
+            log.warning("the process that writes the event log does not end: killed")
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        await self._reading
+        self._writer.close()
+
+    async def _ask(self, question: object) -> Answer:
+        if self._closing or self._ended:
+            raise UnavailableError("this gateway is stopping; use another address of namesrvAddr")
+        data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
+        self._writer.write(_length.pack(len(data)) + data)
+        answer = await asked
+        if isinstance(answer, RoutelakeError):
+            raise answer
+        return answer
+
+    async def _read(self, reader: asyncio.StreamReader, process: subprocess.Popen[bytes]) -> None:
+        """Pass on answers until the process has ended."""
+        with suppress(OSError, EOFError):
+            while True:
+                (size,) = _length.unpack(await reader.readexactly(_length.size))
+                answer: Answer = pickle.loads(await reader.readexactly(size))  # noqa: S301  # by our own child
+                asked = self._asked.popleft()
+                if not asked.done():
+                    asked.set_result(answer)
+        self._ended = True
+        for asked in self._asked:
+            if not asked.done():
+                asked.set_result(
+                    UnavailableError(
+                        "the process that writes the event log has died while it was writing. Whether this was "
+                        "written is unknown.",
+                        in_doubt=True,
+                    )
+                )
+        if not self._closing:
+            self.died.set()
+            exit_code = await asyncio.to_thread(process.wait)
+            log.error("the process that writes the event log has died; the gateway ends with it", exit_code=exit_code)
+
+
+def main() -> None:
+    """Write until the gateway is gone."""
+    end_with_parent()
+    # A stop of all processes at once is the gateway's to hear: it writes what it has accepted, and this ends with it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    configure("log")
+    with Connection(SERVED) as gateway, suppress(EOFError, ConnectionError):
+        _serve(gateway)
+
+
+def _serve(gateway: Connection) -> None:
+    log_url, gateway_id, gap_s = gateway.recv()
+    event_log = _tried(open_log, log_url)
+    if isinstance(event_log, RoutelakeError):
+        gateway.send(event_log)
+        gateway.recv()  # the gateway's end
+        return
+    with closing(event_log):
+        appends = Appends(event_log, gateway_id, gap_s)
+        gateway.send(_tried(event_log.end))
+        while True:
+            gateway.send(_tried(appends.append, gateway.recv()))
+
+
+def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RoutelakeError:
+    """What it returns, or the error to tell the gateway."""
+    try:
+        return work(*args, **kwargs)
+    except RoutelakeError as error:
+        return error
+    except Exception as error:
+        log.exception("defect in the event log")
+        return UnavailableError(f"event log: {error!r}")

@@ -1,0 +1,26 @@
+"""The event log of a gateway in a test: in this process, without the one of its own that `serve` gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from api.gateway import GatewaySettings
+from api.log_process import Appends
+from pipelines.log.base import Appended, Entry, EventLog, LogEnd
+
+
+class HereAppender:
+    """An `api.log_writer.Appender`, which appends at once."""
+
+    def __init__(self, event_log: EventLog, settings: GatewaySettings) -> None:
+        self._log = event_log
+        self._appends = Appends(event_log, settings.gateway_id, settings.gap_s)
+
+    async def open(self) -> LogEnd:
+        return self._log.end()
+
+    async def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        return self._appends.append(entries)
+
+    async def close(self) -> None:
+        """The log is the caller's."""
