@@ -19,6 +19,7 @@ end the same. Source: Delta protocol, "Transaction Identifiers".
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -105,7 +106,7 @@ class LakeWriter:
         self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
         self._changed_live: set[tuple[str, ...]] = set()
         """Which of them an epoch must have."""
-        self._flushed_at = 0.0
+        self._flushed_at = -math.inf  # never: the clock may have begun with the machine, a moment ago
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lake-writer")
         commit = last_commit(opened[ROUTE_COMMIT_TABLE.name])
         check_versions(lake_dir, opened, commit)
