@@ -29,8 +29,8 @@ MAX_GROUP_BYTES: Final = 4 * 1024 * 1024
 
 _REST_S: Final = (0.005, 0.1)
 """In which heartbeats gather after an append: four times as long as it took, within these bounds."""
-_MANY: Final = 64
-"""Heartbeats that wait no longer."""
+_MANY: Final = 32
+"""Heartbeats that wait no longer. Fewer than come at once, so that some are written while others are decoded."""
 
 _NUDGE_S: Final = 0.2
 """Between CLOCK events that somebody asked for, however many ask."""

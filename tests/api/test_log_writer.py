@@ -107,23 +107,24 @@ async def test_the_first_after_a_resume_that_was_due_gets_its_own_offset(log: Lo
 async def test_heartbeats_gather_unless_many_or_with_something_else(log: Log) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
+        many = log_writer._MANY
         writer = await start(log)
         heartbeat = make.heartbeat()
         await submit(writer, 0, heartbeat)
-        few = [submit(writer, number, heartbeat) for number in range(1, 64)]
+        few = [submit(writer, number, heartbeat) for number in range(1, many)]
         await asyncio.sleep(0.02)
         assert log.groups == [1, 1], "the RESUME, and the first one, which nothing had come before"
-        await asyncio.gather(*few, submit(writer, 64, heartbeat))
-        assert log.groups == [1, 1, 64]
-        last = submit(writer, 65, heartbeat)
+        await asyncio.gather(*few, submit(writer, many, heartbeat))
+        assert log.groups == [1, 1, many]
+        last = submit(writer, many + 1, heartbeat)
         await asyncio.sleep(0.02)
-        assert log.groups == [1, 1, 64]
-        await asyncio.gather(last, submit(writer, 66))
-        assert log.groups == [1, 1, 64, 2], "a change waits for nothing"
-        last = submit(writer, 67, heartbeat)
+        assert log.groups == [1, 1, many]
+        await asyncio.gather(last, submit(writer, many + 2))
+        assert log.groups == [1, 1, many, 2], "a change waits for nothing"
+        last = submit(writer, many + 3, heartbeat)
         await writer.stop()
-        assert log.groups == [1, 1, 64, 2, 1], "neither does a stop"
-        assert last.result().offset == 69
+        assert log.groups == [1, 1, many, 2, 1], "neither does a stop"
+        assert last.result().offset == many + 5
 
 
 @on_a_loop

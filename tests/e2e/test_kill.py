@@ -28,6 +28,9 @@ from pipelines.tables.seed import read_state
 from schemas.events import RegisterBroker, decode
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
 from tests.e2e.test_routelake import registration
+from tests.examples.parts import config, register, version
+from tests.model import codes
+from tests.model.client import ConnectionClosed, RemotingClient
 from tests.support.java import wait_until
 from tests.support.routelake import Routelake
 
@@ -71,6 +74,39 @@ class Load(threading.Thread):
         self.join(60)
 
 
+class LargeLoad(threading.Thread):
+    """Registers a broker over remoting, each time with all of its topics and a new version: 200 KB, decoded by a process
+    beside the gateway.
+    """
+
+    BROKER = "broker-l"
+
+    def __init__(self, server: Routelake) -> None:
+        super().__init__(daemon=True)
+        self._server, self._stopping = server, threading.Event()
+        self._topics = [config(f"a-topic-with-a-long-name-{number}") for number in range(1_500)]
+        self.acknowledged: set[int] = set()
+        """DataVersion counters."""
+
+    def run(self) -> None:
+        counter = 0
+        while not self._stopping.is_set():
+            try:
+                with RemotingClient("127.0.0.1", self._server.remoting_port) as client:
+                    while not self._stopping.is_set():
+                        counter += 1
+                        topics = [*self._topics, config("changing", queues=counter % 7 + 1)]
+                        send = register(self.BROKER, "10.8.9.1:10911", topics=topics, at=version(counter=counter))
+                        if client.call(send.request()).code == codes.SUCCESS:
+                            self.acknowledged.add(counter)
+            except (OSError, ConnectionClosed):
+                self._stopping.wait(0.05)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(60)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Routelake]:
     with Routelake(tmp_path / "data", options=("--liveness-interval-s", "0.2")) as running:
@@ -81,7 +117,8 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     deep = request.config.getoption("--deep", default=False)
     rng = random.Random(20261121)
     loads = [Load(server, seed) for seed in range(2)]
-    for load in loads:
+    large = LargeLoad(server)
+    for load in (*loads, large):
         load.start()
     for _ in range(20 if deep else 3):
         # From the middle of its start to well into its work.
@@ -100,8 +137,9 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
         os.kill(server.log_process(), signal.SIGKILL)
         wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 60, "the gateway to be started again")
         wait_until(lambda: _ready(server), 120, "routelake to be ready after the end of what writes the log")
-    for load in loads:
+    for load in (*loads, large):
         load.stop()
+    assert len(large.acknowledged) > 5
     acknowledged = {offset: what for load in loads for offset, what in load.acknowledged.items()}
     assert len(acknowledged) > 20
     newest = max(acknowledged)
@@ -121,6 +159,13 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
         event = decode(by_offset[offset].payload)
         assert isinstance(event, RegisterBroker)
         assert (event.broker_name, event.data_version.counter) == (broker, counter)
+    events = [decode(record.payload) for record in records]
+    written = {
+        event.data_version.counter
+        for event in events
+        if isinstance(event, RegisterBroker) and event.broker_name == LargeLoad.BROKER
+    }
+    assert large.acknowledged <= written
 
     commits = DeltaTable(str(server.lake_dir / ROUTE_COMMIT_TABLE.name))
     last = last_commit(commits)
