@@ -32,6 +32,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import structlog
 
+from api.log_writer import STOPPING
 from deploy.children import SERVED, end_with_parent, spawn
 from deploy.logs import configure
 from pipelines.log.base import Appended, Entry, EventLog, LogEnd
@@ -140,7 +141,7 @@ class LogProcess:
 
     async def _ask(self, question: object) -> Answer:
         if self._closing or self._ended:
-            raise UnavailableError("this gateway is stopping; use another address of namesrvAddr")
+            raise UnavailableError(STOPPING)
         data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
         asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)

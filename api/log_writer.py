@@ -27,6 +27,8 @@ log = structlog.get_logger("routelake.gateway")
 MAX_GROUP_EVENTS: Final = 2_000
 MAX_GROUP_BYTES: Final = 4 * 1024 * 1024
 
+STOPPING: Final = "this gateway is stopping; use another address of namesrvAddr"
+
 _REST_S: Final = (0.005, 0.1)
 """In which heartbeats gather after an append: four times as long as it took, within these bounds."""
 _MANY: Final = 32
@@ -138,7 +140,7 @@ class LogWriter:
             UnavailableError: too much is queued already, or the gateway is stopping. Nothing was accepted.
         """
         if self._stopping:
-            raise UnavailableError("this gateway is stopping; use another address of namesrvAddr")
+            raise UnavailableError(STOPPING)
         if self._queued_bytes + len(payload) > self._max_queued_bytes:
             raise UnavailableError("the event log does not keep up; try again")
         done: asyncio.Future[Appended] = self._loop.create_future()

@@ -155,15 +155,14 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
             records += found
     finally:
         log.close()
-    by_offset = {record.offset: record for record in records}
+    events = {record.offset: decode(record.payload) for record in records}
     for offset, (broker, counter) in acknowledged.items():
-        event = decode(by_offset[offset].payload)
+        event = events[offset]
         assert isinstance(event, RegisterBroker)
         assert (event.broker_name, event.data_version.counter) == (broker, counter)
-    events = [decode(record.payload) for record in records]
     written = {
         event.data_version.counter
-        for event in events
+        for event in events.values()
         if isinstance(event, RegisterBroker) and event.broker_name == LargeLoad.BROKER
     }
     assert large.acknowledged <= written

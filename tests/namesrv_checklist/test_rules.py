@@ -143,12 +143,15 @@ def test_a_split_registration_repeated_changes_nothing(ns: NameServer) -> None:
     for _ in range(2):
         for part in parts:
             assert ns.register(MASTER, *part, base=False).code == codes.SUCCESS
+    # The last ones were answered when they were durable: the epoch of their time may still be to come.
+    ns.lake.fold.wait_for(ns.lake.log.end().next_offset - 1)
+    ns.until(lambda: ns.gateway.gateway.view.epoch == ns.lake.fold.writer.epoch)
     epoch, before = ns.gateway.gateway.view.epoch, len(changes(ns))
     for _ in range(3):
         for part in parts:
             assert ns.register(MASTER, *part, base=False).code == codes.SUCCESS
-    assert ns.gateway.gateway.view.epoch - epoch <= 9 + 1, (
-        "times of heartbeats alone may be committed, see liveness_interval_s; one of them was still to come"
+    assert ns.gateway.gateway.view.epoch - epoch <= 9, (
+        "times of heartbeats alone may be committed, see liveness_interval_s"
     )
     assert len(changes(ns)) == before
     ns.call(codes.DELETE_TOPIC_IN_NAMESRV, topic=parts[1][2])
