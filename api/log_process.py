@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event log is written by a process of its own (ADR 8).
 
 An append waits for a disk, and a thread that waits has to get the interpreter back afterwards: from one that answers
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import signal
 import struct
 import subprocess
 import time
@@ -179,8 +179,6 @@ class LogProcess:
 def main() -> None:
     """Write until the gateway is gone."""
     end_with_parent()
-    # A stop of all processes at once is the gateway's to hear: it writes what it has accepted, and this ends with it.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     configure("log")
     with Connection(SERVED) as gateway, suppress(EOFError, ConnectionError):
         _serve(gateway)

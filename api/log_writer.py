@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Group commit: many requests, one append.
 
 While an append is on its way to disk the next events queue up, and go down together. After an append heartbeats, and

@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gateway process: remoting and HTTP on one event loop, over one `Gateway`."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 
 import structlog
 import uvloop
@@ -12,14 +12,19 @@ import uvloop
 from api.gateway import Gateway, GatewaySettings
 from api.http.app import create_app
 from api.http.server import serve_http
+from api.http.settings import HttpSettings
 from api.log_process import LogProcess
 from api.metrics import Metrics
+from api.registrations import Registrations
 from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
 from api.remoting.server import RemotingServer, RemotingSettings
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.children import on_parent_exit
+from deploy.machine import check_file_limit
+from deploy.memory import give_back_large_blocks
+from deploy.process import StopSignal
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -46,11 +51,11 @@ def run_gateway(
         SetupError: a port is in use, or the log or the lake cannot be used as it is.
         UnavailableError: the log cannot be reached.
     """
-    return uvloop.run(_run(settings, log_url, http, remoting, bounds))
-
-
-def void(_: object) -> None:
-    """Drop a value."""
+    give_back_large_blocks()
+    check_file_limit((bounds or RemotingSettings()).max_connections + HttpSettings().max_connections)
+    stop = StopSignal().listen()
+    on_parent_exit(stop.set)
+    return uvloop.run(_run(stop, settings, log_url, http, remoting, bounds))
 
 
 def _text(address: Address) -> str:
@@ -58,14 +63,14 @@ def _text(address: Address) -> str:
 
 
 async def _run(
-    settings: GatewaySettings, log_url: str, http: Address, remoting: Address, bounds: RemotingSettings | None
+    stop_signal: StopSignal,
+    settings: GatewaySettings,
+    log_url: str,
+    http: Address,
+    remoting: Address,
+    bounds: RemotingSettings | None,
 ) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    on_parent_exit(lambda: void(loop.call_soon_threadsafe(stop.set)))
-
+    stop = stop_signal.event()
     appender = LogProcess(log_url, settings.gateway_id, settings.gap_s)
     try:
         gateway = Gateway(settings, appender)
@@ -73,12 +78,19 @@ async def _run(
         _calm_collector()
         answers = RouteAnswers()
         metrics = Metrics()
-        handler = NameServerHandler(gateway, answers, metrics)
+        registrations = Registrations(gateway, metrics)
+        handler = NameServerHandler(gateway, answers, metrics, registrations)
         server = RemotingServer(handler, bounds)
         RemotingMeter(server, metrics)
         try:
             await server.start(*remoting)
-            app = create_app(gateway, History(str(settings.lake_dir)), answers=answers, metrics=metrics)
+            app = create_app(
+                gateway,
+                History(str(settings.lake_dir)),
+                answers=answers,
+                metrics=metrics,
+                registrations=registrations,
+            )
 
             def bound(_port: int) -> None:
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Prometheus may ask a gateway. No label ever holds a topic, a broker or anything else that a peer chooses.
 
 Names are those of rocketmq-rust's NameServer where it has one (``rocketmq_namesrv_*``), so that dashboards can be
@@ -12,64 +13,19 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from api.view.follower import FollowerStatus
-from api.view.snapshot import RouteView
+from api.gateway import Gateway
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _FAST_BUCKETS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
 _SIZES: Final = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864)
 _WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-
-
-class Fold(Protocol):
-    """What the fold last said of itself."""
-
-    @property
-    def time_ms(self) -> int:
-        """When, ms since the epoch."""
-        ...
-
-
-class Observed(Protocol):
-    """What the gauges look at: a `Gateway`."""
-
-    @property
-    def view(self) -> RouteView:
-        """The newest view."""
-        ...
-
-    @property
-    def folded_offset(self) -> int:
-        """Every effect up to this log offset is in the view."""
-        ...
-
-    @property
-    def log_failing(self) -> bool:
-        """Whether the event log refuses appends."""
-        ...
-
-    @property
-    def fold_status(self) -> Fold | None:
-        """What the fold last said of itself."""
-        ...
-
-    @property
-    def follower(self) -> _Follower:
-        """Who moves the view."""
-        ...
-
-
-class _Follower(Protocol):
-    def status(self) -> FollowerStatus:
-        """How it is doing."""
-        ...
 
 
 class RouteMeter(Collector):
@@ -144,8 +100,11 @@ class Metrics:
         )
         self.security = Counter(
             "rocketmq_namesrv_security_events",
-            "Refused for protection. HTTP: unauthorized, forbidden, too-large, request-timeout, system-busy. "
-            "Remoting: protocol-error, too-many-connections.",
+            "Refused for protection. HTTP: unauthorized, forbidden, cross-site, unknown-host, "
+            "too-large, request-timeout, system-busy. "
+            "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
+            "evicted-idle. HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-history, "
+            "bad-request, each with http- before it.",
             ("reason",),
             registry=registry,
         )
@@ -157,7 +116,7 @@ class Metrics:
         """Call back before every scrape: whoever counts in plain numbers brings them then."""
         self._bring.append(bring)
 
-    def observe(self, gateway: Observed) -> None:
+    def observe(self, gateway: Gateway) -> None:
         """Add the gauges that look at a gateway. Once."""
 
         def gauge(name: str, text: str, look: Callable[[], float]) -> None:
@@ -175,7 +134,7 @@ class Metrics:
             return float("nan") if age is None else age
 
         def fold_age() -> float:
-            fold = gateway.fold_status
+            fold = gateway.fold.status
             return float("nan") if fold is None else max(0.0, time.time() - fold.time_ms / 1000)
 
         gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1.0)
@@ -213,7 +172,7 @@ class Metrics:
 class _Versions(Collector):
     """routelake_delta_version, by table: the tables are a fixed set."""
 
-    def __init__(self, gateway: Observed) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     def collect(self) -> Iterable[Metric]:

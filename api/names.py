@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RocketMQ's naming rules, as the HTTP door applies them.
 
 The stock NameServer validates no names at all; brokers and clients do. The HTTP door is a place where people type, so

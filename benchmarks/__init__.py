@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmarks: `./routelake bench`. Ratios are the claim; absolute figures are context."""

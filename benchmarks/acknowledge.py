@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """acknowledge: heartbeats that change nothing, over remoting, 64 connections; each answered when it is durable."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """cold-start: a gateway from nothing to the first answer, on a lake of 3,000,000 queue rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast the event log takes records, and how soon and how fast Spark sees them.
 
     python -m benchmarks.event_log                     # SQLite in a temporary directory
@@ -181,7 +182,7 @@ def main() -> None:
             return
         from pipelines.spark import session
 
-        spark = session("event-log", driver_memory="2g", kafka=arguments.kafka)
+        spark = session("event-log", driver_memory="2g")
         spark.sparkContext.setLogLevel("ERROR")
         stack.callback(spark.stop)
         for name, base in bases.items():
@@ -190,7 +191,7 @@ def main() -> None:
             records = [{"max_records_per_batch": bound} for bound in (5_000, 20_000, 50_000)]
             backlog(name, spark, new_url(base), 200_000, SMALL, records)
             megabytes = [{"max_bytes_per_batch": bound * 1024**2} for bound in (4, 16, 64)]
-            backlog(name, spark, new_url(base), 300, LARGE, megabytes if name == "sqlite" else [{}])
+            backlog(name, spark, new_url(base), 300, LARGE, megabytes)
 
 
 if __name__ == "__main__":

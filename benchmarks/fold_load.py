@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What registrations cost the fold, without Spark: ``python -m benchmarks.fold_load [--groups 40] [--topics 10000]``.
 
 The three waves of `storm` (all new, one changed topic each, unchanged) as one micro-batch each, in one process: decoded
@@ -17,10 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness.lake import Group, topic_name, void
-from pipelines.batch import Batch, Record, ShardFold
-from pipelines.fold.codec import Shard
-from pipelines.shard_topics import TopicStore
+from benchmarks.harness.lake import Group, topic_name
+from benchmarks.harness.shard import OneShard
+from pipelines.batch import Batch, Record
 from pipelines.tables.writer import LakeWriter
 from schemas.events import decode, encode, routing_key
 
@@ -36,8 +36,7 @@ class Bench:
         """Empty."""
         self._groups = groups
         self._writer = LakeWriter(lake_dir, retention_days=30, liveness_interval_s=10.0, shards=1)
-        self._topics: dict[str, bytes] = {}
-        self._shard = Shard()
+        self._shard = OneShard("bench")
         self._batches = 0
         self._spent: dict[str, float] = {}
 
@@ -51,17 +50,16 @@ class Bench:
             for at, event in enumerate(events)
         ]
         del events
-        store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
         gc.disable()  # as pipelines.processor does
         with self._timed("decode"):
             for record in records:
                 decode(record.payload or b"")
         with self._timed("fold"):
-            fold = ShardFold(0, self._shard, store, "bench", 0)
+            fold = self._shard.open()
             for record in records:
                 fold.apply(record)
         with self._timed("finish"):
-            self._shard = fold.finish()
+            fold.finish()
         with self._timed("emit"):
             parts = list(fold.emit())
         gc.enable()
@@ -73,7 +71,7 @@ class Bench:
         count = len(records)
         return {name: seconds * 1000 / count for name, seconds in self._spent.items()} | {
             "event_kib": sum(len(record.payload or b"") for record in records) / count / 1024,
-            "state_kib": sum(map(len, self._topics.values())) / count / 1024,
+            "state_kib": sum(map(len, self._shard.topics.values())) / count / 1024,
             "emitted_kib": sum(len(payload) for _, payload in parts) / count / 1024,
         }
 

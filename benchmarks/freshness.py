@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """freshness: from sending a registration until the gateway answers with the new route, 20 brokers heartbeating."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """growth: freshness, commit time and gateway start after 100,000 epochs, against those of an empty lake."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """http-read: GET a route over HTTP keep-alive, 64 connections, against a plain FastAPI handler with the same bytes."""
 
 from __future__ import annotations

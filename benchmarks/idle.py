@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """idle: 20 brokers heartbeat each second and nothing else happens; what that costs, in cores, commits and bytes."""
 
 from __future__ import annotations

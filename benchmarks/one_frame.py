@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """one-frame: 100,000 topics in one registration. RocketMQ's NameServer closes the connection (frames up to 16 MiB)."""
 
 from __future__ import annotations

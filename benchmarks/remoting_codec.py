@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast the remoting codec is, without a socket: ``python -m benchmarks.remoting_codec [--json FILE]``.
 
 *route requests*: stock frames of 100 topics are cut out of what arrives, recognised, and answered with pre-encoded

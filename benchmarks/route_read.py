@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """route-read: GET_ROUTEINFO_BY_TOPIC over remoting, one broker group with 100 topics, against RocketMQ's NameServer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """route-read-under-change: route-read while one topic a second changes and 600 brokers heartbeat each second."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """route-read-wide: the route of a topic that 300 broker groups have: an answer of 63 KB."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """storm: 300 broker groups register 10,000 topics at once; then each with one changed topic; then each unchanged.
 
 All registrations are sent by the load generator, each over a connection of its own that stays open. Beside them a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """time-travel: the route of a topic as of an epoch 1,000 commits ago, on a lake of 3,000,000 queue rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the reading side at full size: ``python -m benchmarks.view_load [--topics 10000] [--groups 300]``.
 
 Writes a lake of topics x groups queue rows (no two topics alike: the worst case for sharing), then measures, each in a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `routelake` command. Each command is thin: it reads options and hands over.
 
 Options are environment variables, too: ``--data-dir`` is ROUTELAKE_DATA_DIR, and so on. Exit codes: 0 done, 1 failed,
@@ -6,6 +7,7 @@ Options are environment variables, too: ``--data-dir`` is ROUTELAKE_DATA_DIR, an
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -14,14 +16,16 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from clients import kv_import
+from clients import backup, kv_import, preflight, spark_sql, usage
 from clients.admin.lazy import admin
 from clients.broker import cli as broker_cli
 from clients.options import (
     AllowConfigUpdate,
     Config,
     DataDir,
+    DataMode,
     DriverMemory,
+    FoldNiceness,
     FrameLimitMib,
     GatewayId,
     Http,
@@ -34,37 +38,43 @@ from clients.options import (
     TriggerMs,
     Workers,
 )
+from clients.preflight import Listen
 from clients.route import cli as route_cli
+from deploy.children import SUPERVISED
 from deploy.logs import configure
-from schemas.errors import RoutelakeError, SetupError
+from deploy.machine import guard_data
+from deploy.process import run_to_end
+from deploy.secrets import drop_secrets
+from pipelines.backup.marker import refuse_unfinished_restore
+from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from deploy.supervisor import Child
 
-app = typer.Typer(
-    name="routelake",
-    help="A RocketMQ NameServer on the lakehouse.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
+app = typer.Typer(name="routelake", **usage.TEXT)
 app.add_typer(admin, name="admin")
 
-_HTTP = "127.0.0.1:8080"
-_REMOTING = "127.0.0.1:9876"
+_HTTP_PORT = 8080
+_REMOTING_PORT = 9876
+_HTTP = f"127.0.0.1:{_HTTP_PORT}"
+_REMOTING = f"127.0.0.1:{_REMOTING_PORT}"
 _FRAME_LIMIT_MIB = 64
 
 
-def remoting_option(context: typer.Context, given: str, config: Path | None) -> str:
-    """HOST:PORT to listen on: --remoting or its variable, else the file's, else the default."""
-    source = context.get_parameter_source("remoting")
-    if config is None or (source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")):
-        return given
-    from api.settings.namesrv import read
-    from api.settings.start import listen_address
+def listening(context: typer.Context, http: str, remoting: str, config: Path | None) -> tuple[Listen, Listen]:
+    """Where HTTP and the NameServer listen; the latter by --remoting or its variable, else the file, else the default.
 
-    host, port = listen_address(read(config), address(given, "--remoting"))
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    Raises:
+        SetupError: One cannot be read.
+    """
+    listen = preflight.listen_address(remoting, "--remoting", _REMOTING_PORT)
+    source = context.get_parameter_source("remoting")
+    if config is not None and (source is None or source.name in ("DEFAULT", "DEFAULT_MAP")):
+        from api.settings.namesrv import read
+        from api.settings.start import listen_address
+
+        listen = Listen(*listen_address(read(config), listen))
+    return preflight.listen_address(http, "--http", _HTTP_PORT), listen
 
 
 def log_url(data_dir: Path, url: str) -> str:
@@ -72,18 +82,11 @@ def log_url(data_dir: Path, url: str) -> str:
     return url or f"sqlite://{data_dir.resolve()}/events.db"
 
 
-def address(text: str, option: str) -> tuple[str, int]:
-    """HOST:PORT. Raises SetupError naming the option."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise SetupError(f"{option} {text!r}: expected HOST:PORT, for example 127.0.0.1:9876.")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 (asked for by leaving the host out)
-
-
 @app.command()
 def serve(
     context: typer.Context,
     data_dir: DataDir = Path("data"),
+    data_mode: DataMode = "700",
     log: LogUrl = "",
     http: Http = _HTTP,
     remoting: Remoting = _REMOTING,
@@ -96,16 +99,19 @@ def serve(
     liveness_interval_s: LivenessS = 10.0,
     log_retention_hours: LogRetentionH = 24.0,
     driver_memory: DriverMemory = "1g",
+    fold_niceness: FoldNiceness = 5,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
 ) -> None:
     """Run the NameServer: gateways and the fold, supervised."""
+    listen = listening(context, http, remoting, config)
+    _judge(data_dir, log, listen, config, frame_limit_mib, supervised=True)
+    _judge_fold(data_dir, shards, driver_memory)
     from deploy.supervisor import Child, python_command
 
     configure("serve")
-    remoting = remoting_option(context, remoting, config)
-    common = ["--data-dir", str(data_dir), "--log", log_url(data_dir, log)]
-    gateway_options = _gateway_options(http, remoting, frame_limit_mib, config, allow_config_update)
+    common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
+    gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update)
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
         *("--shards", str(shards)),
@@ -113,18 +119,20 @@ def serve(
         *("--liveness-interval-s", str(liveness_interval_s)),
         *("--log-retention-hours", str(log_retention_hours)),
         *("--driver-memory", driver_memory),
+        *("--fold-niceness", str(fold_niceness)),
     ]
     children = [
-        *_gateways(workers, gateway_id or default_gateway_id(remoting), [*common, *gateway_options]),
+        *_gateways(workers, gateway_id or default_gateway_id(listen[1]), [*common, *gateway_options]),
         Child("fold", python_command("fold", *common, *fold_options)),
     ]
-    raise typer.Exit(_supervise(children, data_dir, http, remoting, workers))
+    raise typer.Exit(_supervise(children, data_dir, data_mode, listen))
 
 
 @app.command()
 def gateway(
     context: typer.Context,
     data_dir: DataDir = Path("data"),
+    data_mode: DataMode = "700",
     log: LogUrl = "",
     http: Http = _HTTP,
     remoting: Remoting = _REMOTING,
@@ -136,15 +144,17 @@ def gateway(
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
 ) -> None:
     """Run gateways alone: they answer from the tables and write to the event log."""
+    listen = listening(context, http, remoting, config)
+    if not reuse_port:
+        _judge(data_dir, log, listen, config, frame_limit_mib, supervised=workers > 1)
     if workers > 1:
         configure("serve")
-        remoting = remoting_option(context, remoting, config)
         options = [
-            *("--data-dir", str(data_dir), "--log", log_url(data_dir, log)),
-            *_gateway_options(http, remoting, frame_limit_mib, config, allow_config_update),
+            *("--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)),
+            *_gateway_options(listen, frame_limit_mib, config, allow_config_update),
         ]
-        children = _gateways(workers, gateway_id or default_gateway_id(remoting), options)
-        raise typer.Exit(_supervise(children, data_dir, http, remoting, workers))
+        children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
+        raise typer.Exit(_supervise(children, data_dir, data_mode, listen))
     from api.view.lean import keep_pandas_out
 
     keep_pandas_out()
@@ -157,20 +167,19 @@ def gateway(
     properties = NamesrvProperties() if config is None else read(config)
     for warning in properties.warnings:
         structlog.get_logger("routelake.gateway").warning(warning)
-    listen = address(remoting_option(context, remoting, config), "--remoting")
     bounds = remoting_settings(properties, frame_limit_mib, reuse_port=reuse_port)
-    _writable(data_dir)
+    _make(data_dir, data_mode)
     settings = GatewaySettings(
-        gateway_id=gateway_id or default_gateway_id(remoting_option(context, remoting, config)),
+        gateway_id=gateway_id or default_gateway_id(listen[1]),
         lake_dir=(data_dir / "lake").resolve(),
         allow_config_update=allow_config_update,
     )
     raise typer.Exit(
         run_gateway(
-            gateway_settings(settings, properties, bounds, listen),
+            gateway_settings(settings, properties, bounds, listen[1]),
             log_url(data_dir, log),
-            http=address(http, "--http"),
-            remoting=listen,
+            http=listen[0],
+            remoting=listen[1],
             bounds=bounds,
         )
     )
@@ -179,6 +188,7 @@ def gateway(
 @app.command()
 def fold(
     data_dir: DataDir = Path("data"),
+    data_mode: DataMode = "700",
     log: LogUrl = "",
     trigger_ms: TriggerMs = 0,
     shards: Shards = 2,
@@ -186,12 +196,17 @@ def fold(
     liveness_interval_s: LivenessS = 10.0,
     log_retention_hours: LogRetentionH = 24.0,
     driver_memory: DriverMemory = "1g",
+    fold_niceness: FoldNiceness = 5,
 ) -> None:
     """Run the fold alone: the one Spark query that writes the tables."""
     configure("fold")
-    _writable(data_dir)
+    drop_secrets()
+    preflight.check_data_dir(data_dir)
+    preflight.check_log(log, data_dir)
+    _judge_fold(data_dir, shards, driver_memory)
+    _make(data_dir, data_mode)
     from pipelines.job import FoldSettings
-    from pipelines.main import exit_now, run_fold
+    from pipelines.main import run_fold
 
     settings = FoldSettings(
         lake_dir=(data_dir / "lake").resolve(),
@@ -204,13 +219,14 @@ def fold(
         retention_days=history_retention_days,
         log_retention_hours=log_retention_hours,
         driver_memory=driver_memory,
+        niceness=fold_niceness,
     )
-    exit_now(_guarded(lambda: run_fold(settings)))
+    raise typer.Exit(run_fold(settings))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def test(context: typer.Context) -> None:
-    """Run the tests. Options go to pytest; --deep adds the long ones."""
+    """Run the tests. Options go to pytest; --deep adds the long ones, --fast leaves out JVMs, processes and waits."""
     from deploy.developer import run_tests
 
     raise typer.Exit(run_tests(context.args))
@@ -225,8 +241,26 @@ def check() -> None:
 
 
 @app.command()
+def fix() -> None:
+    """Repair style and format, and write the generated pages again."""
+    from deploy.developer import run_fixes
+
+    raise typer.Exit(run_fixes())
+
+
+@app.command()
+def coverage() -> None:
+    """Check how much of fold, codec and lake the fast tests reach, by branches."""
+    from deploy.developer import run_coverage
+
+    raise typer.Exit(run_coverage())
+
+
+@app.command()
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Which of them; all without a name.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Which of them; all without a name.")
+    ] = None,
     rounds: Annotated[
         int, typer.Option("--rounds", min=1, help="How often each side of a comparison is measured.")
     ] = 5,
@@ -240,23 +274,57 @@ def bench(
 
     from benchmarks.harness.run import run_benches
 
-    options = shlex.split(serve)
+    if results is not None:
+        preflight.check_folder(results, "--results")
+    try:
+        options = shlex.split(serve)
+        usage.check_options(app, "serve", options)
+    except ValueError as error:
+        raise SetupError(f"--serve {serve!r} cannot be read: {error}.") from error
     raise typer.Exit(
         run_benches(names or [], rounds=rounds, quick=quick, epochs=epochs, serve_options=options, results=results)
     )
 
 
-def default_gateway_id(remoting: str) -> str:
+def default_gateway_id(remoting: Listen) -> str:
     """Host name and port: different for every gateway of a log."""
-    return f"{socket.gethostname()}:{address(remoting, '--remoting')[1]}"
+    return f"{socket.gethostname()}:{remoting.port}"
+
+
+def _judge(
+    data_dir: Path,
+    log: str,
+    listen: tuple[Listen, Listen],
+    config: Path | None,
+    frame_limit_mib: int,
+    *,
+    supervised: bool,
+) -> None:
+    """Refuse what a gateway cannot start with, before anything is made, and say whom it lets in. Raises SetupError."""
+    preflight.check_gateway(config, frame_limit_mib, os.environ)
+    preflight.check_data_dir(data_dir)
+    preflight.check_log(log, data_dir)
+    preflight.check_lake(data_dir, fold=False)
+    preflight.check_listening(*listen, supervised=supervised)
+    exposure = preflight.exposure(*listen)
+    if exposure is not None and SUPERVISED not in os.environ:
+        print(f"routelake: {exposure}", file=sys.stderr)
+
+
+def _judge_fold(data_dir: Path, shards: int, driver_memory: str) -> None:
+    """The same for a fold. Raises SetupError."""
+    preflight.check_shards(shards)
+    preflight.check_driver_memory(driver_memory)
+    preflight.check_lake(data_dir, fold=True)
 
 
 def _gateway_options(
-    http: str, remoting: str, frame_limit_mib: int, config: Path | None, allow_config_update: bool
+    listen: tuple[Listen, Listen], frame_limit_mib: int, config: Path | None, allow_config_update: bool
 ) -> list[str]:
     """What every gateway process of a supervisor is told alike."""
+    http, remoting = listen
     return [
-        *("--http", http, "--remoting", remoting, "--frame-limit-mib", str(frame_limit_mib)),
+        *("--http", str(http), "--remoting", str(remoting), "--frame-limit-mib", str(frame_limit_mib)),
         *(["--config", str(config)] if config else []),
         *(["--allow-config-update"] if allow_config_update else []),
     ]
@@ -267,73 +335,51 @@ def _gateways(workers: int, gateway_id: str, options: list[str]) -> list[Child]:
     from deploy.supervisor import Child, python_command
 
     if workers == 1:
-        return [Child("gateway", python_command("gateway", *options, "--gateway-id", gateway_id))]
+        return [Child("gateway", python_command("gateway", *options, "--gateway-id", gateway_id), has_secrets=True)]
     return [
         Child(
             f"gateway-{number}",
             python_command(
                 "gateway", *options, "--workers", "1", "--reuse-port", "--gateway-id", f"{gateway_id}/{number}"
             ),
+            has_secrets=True,
         )
         for number in range(1, workers + 1)
     ]
 
 
-def _supervise(children: list[Child], data_dir: Path, http: str, remoting: str, workers: int) -> int:
+def _supervise(children: list[Child], data_dir: Path, data_mode: str, listen: tuple[Listen, Listen]) -> int:
     """Run children until told to stop."""
-    from deploy.supervisor import Supervisor, check_port_is_free
+    from deploy.supervisor import Supervisor
 
-    host, port = address(http, "--http")
-    address(remoting, "--remoting")
-    _writable(data_dir)
-    if workers > 1:
-        # Sharing a port on purpose would let somebody else's routelake share it, too.
-        check_port_is_free(*address(remoting, "--remoting"), "--remoting")
-        check_port_is_free(host, port, "--http")
+    http, remoting = listen
+    _make(data_dir, data_mode)
     supervisor = Supervisor(
         children,
-        ready_url=f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/readyz",  # noqa: S104 (compared, not bound)
+        ready_url=f"http://{http.local}/readyz",
         ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on http://{http}, data in {data_dir}",
     )
     return supervisor.run()
 
 
-def _writable(data_dir: Path) -> None:
-    """Make the data directory. Raises SetupError when it cannot be written."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        probe = data_dir / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise SetupError(
-            f"cannot write to the data directory {data_dir}: {error.strerror}. "
-            "Choose another --data-dir or change its owner."
-        ) from error
+def _make(data_dir: Path, data_mode: str) -> None:
+    """Make the data directory. Raises SetupError when it cannot be written, or a restore into it was cut off."""
+    refuse_unfinished_restore(data_dir)
+    guard_data(data_dir, data_mode)
 
 
-def _guarded(run: object) -> int:
-    try:
-        assert callable(run)
-        return int(run())
-    except RoutelakeError as error:
-        print(f"routelake: {error}", file=sys.stderr)
-        return 2 if isinstance(error, SetupError) else 1
-
-
+backup.register(app)
 broker_cli.register(app)
 kv_import.register(app)
 route_cli.register(app)
+spark_sql.register(app)
+usage.register(app)
 
 
 def main() -> None:
     """Entry point: errors raised on purpose become one line and an exit code."""
-    try:
-        app()
-    except RoutelakeError as error:
-        print(f"routelake: {error}", file=sys.stderr)
-        raise SystemExit(2 if isinstance(error, SetupError) else 1) from None
+    raise SystemExit(usage.run(app))
 
 
 if __name__ == "__main__":
-    main()
+    run_to_end(main)

@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong when this side asks.
 
 RoutelakeError
+├── NothingDoneError         answered, but there was nothing to do
 └── ClientError
     ├── ConnectError         no connection; nothing was sent
     ├── AnswerTimeoutError   sent, but not answered in time: it may have happened
@@ -10,8 +12,16 @@ RoutelakeError
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+
 from api.remoting.frame import RemotingCommand
 from schemas.errors import RoutelakeError
+
+
+class NothingDoneError(RoutelakeError):
+    """A peer said OK to a change, and also that there was nothing to change."""
 
 
 class ClientError(RoutelakeError):
@@ -47,3 +57,17 @@ class AnswerError(ClientError):
         self.code = answer.code
         self.remark = answer.remark
         super().__init__(address, f"CODE: {answer.code}  DESC: {answer.remark or ''}".rstrip(), code=answer.code)
+
+
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+
+
+def why_not_connected(error: BaseException) -> str:
+    """Why no connection could be made, in the system's words; libraries' hold Python's tuples, or say nothing."""
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
+    reasons = dict.fromkeys(os.strerror(int(number)) for number in _ERRNO.findall(str(error)))
+    if reasons:
+        return ", ".join(reasons)
+    cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
+    return str(error) if cause is None else why_not_connected(cause)

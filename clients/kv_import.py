@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``routelake import-kv``: a stock NameServer's kvConfig.json, put once into a running routelake (or any NameServer).
 
 A stock NameServer keeps its KV configuration in this file (kvConfigPath, ``~/namesrv/kvConfig.json``)::
@@ -20,10 +21,13 @@ import msgspec
 import typer
 
 from api.remoting.frame import RemotingCommand
-from clients.addresses import host_port
+from clients.addresses import namesrv_addresses
+from clients.options import Namesrv
 from clients.remoting import RemotingClient
 from schemas.codes import V5_5_0, RequestCode
 from schemas.errors import SetupError
+from schemas.kv import table_bytes
+from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES, MAX_KV_VALUE_BYTES
 
 ANSWER_TIMEOUT_S: Final = 10.0
 
@@ -39,14 +43,27 @@ def read_kv_config(path: Path) -> KvTables:
     """The entries of a kvConfig.json.
 
     Raises:
-        SetupError: The file cannot be read, or is none.
+        SetupError: The file cannot be read, or is none; or routelake would not take all of it.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Wrapper).config_table
+        tables = msgspec.json.decode(path.read_bytes(), type=_Wrapper).config_table
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror or error}. Name the kvConfig.json of a stock NameServer.") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SetupError(f"{path} is no kvConfig.json: {error}.") from error
+    for namespace, table in tables.items():
+        for key, value in table.items():
+            if len(value.encode()) > MAX_KV_VALUE_BYTES:
+                raise SetupError(
+                    f"{path}: the value of {key!r} in {namespace!r} has {len(value.encode())} bytes; routelake takes "
+                    f"{MAX_KV_VALUE_BYTES}. Nothing was put: shorten it in a copy of the file."
+                )
+    if table_bytes(tables) > MAX_KV_BYTES:
+        raise SetupError(
+            f"{path} holds {table_bytes(tables)} bytes of entries, {KV_ENTRY_BYTES} for each counted in; routelake "
+            f"takes {MAX_KV_BYTES}. Nothing was put: leave out what nobody needs in a copy of the file."
+        )
+    return tables
 
 
 async def put_all(address: str, tables: KvTables) -> int:
@@ -68,14 +85,14 @@ async def put_all(address: str, tables: KvTables) -> int:
 
 def import_kv(
     file: Annotated[Path, typer.Argument(help="kvConfig.json of a stock NameServer.")],
-    namesrv: Annotated[
-        str, typer.Option("--namesrv", "-n", envvar="ROUTELAKE_NAMESRV", help="Where to put the entries, HOST:PORT.")
-    ] = "127.0.0.1:9876",
+    namesrv: Namesrv = "127.0.0.1:9876",
 ) -> None:
     """Take over the KV configuration (order topics) of a stock NameServer."""
-    address = host_port(namesrv, "--namesrv")
-    count = asyncio.run(put_all(address, read_kv_config(file)))
-    print(f"{count} entries of {file} put into {address}")
+    addresses = namesrv_addresses(namesrv, "--namesrv")
+    tables = read_kv_config(file)
+    for address in addresses:
+        count = asyncio.run(put_all(address, tables))
+        print(f"{count} entries of {file} put into {address}")
 
 
 def register(app: typer.Typer) -> None:

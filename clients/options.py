@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that commands share. Each is an environment variable, too."""
 
 from __future__ import annotations
@@ -7,10 +8,43 @@ from typing import Annotated
 
 import typer
 
+Namesrv = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        "--namesrvAddr",
+        envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
+        metavar="ADDRESSES",
+        help="NameServers: 'host:9876;other:9876', in quotes. Port 9876 may be left out.",
+    ),
+]
+NamesrvOrHttp = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        "--namesrvAddr",
+        envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
+        metavar="ADDRESSES",
+        help="NameServers: 'host:9876;other:9876', in quotes; http://host:8080 asks routelake over HTTP.",
+    ),
+]
 DataDir = Annotated[
     Path,
     typer.Option(
-        "--data-dir", envvar="ROUTELAKE_DATA_DIR", help="Where the event log, the tables and checkpoints are."
+        "--data-dir",
+        envvar="ROUTELAKE_DATA_DIR",
+        metavar="FOLDER",
+        help="Event log, tables and checkpoints.",
+    ),
+]
+DataMode = Annotated[
+    str,
+    typer.Option(
+        "--data-mode",
+        envvar="ROUTELAKE_DATA_MODE",
+        help="Who may read what is made there, in octal: 700 the owner, 750 the group, too, 755 everybody.",
     ),
 ]
 LogUrl = Annotated[
@@ -18,16 +52,37 @@ LogUrl = Annotated[
     typer.Option(
         "--log",
         envvar="ROUTELAKE_LOG",
+        metavar="URL",
         help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
     ),
 ]
-Http = Annotated[str, typer.Option("--http", envvar="ROUTELAKE_HTTP", help="HTTP address, HOST:PORT.")]
+Http = Annotated[
+    str,
+    typer.Option(
+        "--http",
+        envvar="ROUTELAKE_HTTP",
+        metavar="HOST:PORT",
+        help="Where HTTP listens; 0.0.0.0:PORT or :PORT: on every interface.",
+    ),
+]
 Remoting = Annotated[
-    str, typer.Option("--remoting", envvar="ROUTELAKE_REMOTING", help="NameServer address, HOST:PORT.")
+    str,
+    typer.Option(
+        "--remoting",
+        envvar="ROUTELAKE_REMOTING",
+        metavar="HOST:PORT",
+        help="Where the NameServer listens; 0.0.0.0:PORT or :PORT: on every interface.",
+    ),
 ]
 TriggerMs = Annotated[
     int,
-    typer.Option("--trigger-ms", envvar="ROUTELAKE_TRIGGER_MS", min=0, help="Least time between micro-batches, ms."),
+    typer.Option(
+        "--trigger-ms",
+        envvar="ROUTELAKE_TRIGGER_MS",
+        min=0,
+        max=3_600_000,
+        help="Least time between batches, ms.",
+    ),
 ]
 Shards = Annotated[
     int,
@@ -38,7 +93,11 @@ Shards = Annotated[
 RetentionDays = Annotated[
     int,
     typer.Option(
-        "--history-retention-days", envvar="ROUTELAKE_HISTORY_RETENTION_DAYS", min=1, help="How long history is kept."
+        "--history-retention-days",
+        envvar="ROUTELAKE_HISTORY_RETENTION_DAYS",
+        min=1,
+        max=36_500,
+        help="How long history is kept.",
     ),
 ]
 LivenessS = Annotated[
@@ -47,6 +106,7 @@ LivenessS = Annotated[
         "--liveness-interval-s",
         envvar="ROUTELAKE_LIVENESS_INTERVAL_S",
         min=0.1,
+        max=3_600,
         help="How often heartbeat times alone are committed, at most.",
     ),
 ]
@@ -56,11 +116,22 @@ LogRetentionH = Annotated[
         "--log-retention-hours",
         envvar="ROUTELAKE_LOG_RETENTION_HOURS",
         min=0,
+        max=876_000,
         help="Age at which folded events may go.",
     ),
 ]
 DriverMemory = Annotated[
     str, typer.Option("--driver-memory", envvar="ROUTELAKE_DRIVER_MEMORY", help="Heap of the Spark driver.")
+]
+FoldNiceness = Annotated[
+    int,
+    typer.Option(
+        "--fold-niceness",
+        envvar="ROUTELAKE_FOLD_NICENESS",
+        min=0,
+        max=19,
+        help="By how much the fold gives way to others once it folds; 0 where it lags behind on a busy machine.",
+    ),
 ]
 Config = Annotated[
     Path | None,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The asking side of the remoting protocol on asyncio: one connection to each address, opened when it is needed.
 
 Many requests travel on a connection at a time; ``opaque`` ties each answer to its request. A peer's own requests, such
@@ -17,7 +18,14 @@ import msgspec
 
 from api.remoting.connection import RemotingConnection
 from api.remoting.frame import DEFAULT_FRAME_LIMIT_BYTES, FLAG_ONEWAY, RemotingCommand, encode_frame
-from clients.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError, ConnectionLostError
+from clients.errors import (
+    AnswerError,
+    AnswerTimeoutError,
+    ClientError,
+    ConnectError,
+    ConnectionLostError,
+    why_not_connected,
+)
 from schemas.codes import MAX_INT, LanguageCode, ResponseCode
 from schemas.errors import ProtocolError
 
@@ -151,7 +159,7 @@ class RemotingClient:
         except TimeoutError:
             raise ConnectError(address, f"no connection within {self._connect_timeout_s:g} s") from None
         except (OSError, ValueError) as error:
-            raise ConnectError(address, f"no connection: {error}") from error
+            raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
         return link
 
 

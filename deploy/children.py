@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How child processes behave: they end with their parent, and leave the processor to those who answer."""
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from deploy.procfs import threads_below
+from deploy.secrets import without_secrets
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
 """Environment variable that tells a child about the pipe on its standard input."""
@@ -49,6 +54,8 @@ def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     It has a session of its own. So a terminal's Ctrl-C does not reach it, and it does not use up the gateway's share
     of the processor (`give_way`).
 
+    SIGTERM and SIGINT are not for it: it ends with its parent.
+
     Args:
         module: Its name.
 
@@ -62,8 +69,12 @@ def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            command = [sys.executable, "-c", f"from {module} import main; main()"]
-            return subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True), ours
+            # A stop of all processes at once is the parent's to hear: it goes on writing what it has accepted, and then
+            # this ends with it. Before anything else: what is imported takes a second.
+            deaf = "from signal import *; signal(SIGTERM, SIG_IGN); signal(SIGINT, SIG_IGN)"
+            command = [sys.executable, "-c", f"{deaf}; from {module} import main; main()"]
+            environment = without_secrets(os.environ)
+            return subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True, env=environment), ours
         except BaseException:
             ours.close()
             raise
@@ -79,18 +90,27 @@ def end_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def give_way() -> None:
-    """Let the gateway have the processor first.
+def give_way(niceness: int = _NICENESS) -> None:
+    """Let the gateway have the processor first: this process and all that it has started.
 
     Linux may weigh sessions before processes, and then a niceness counts within a session alone (sched(7), "The
     autogroup feature"). So this process should have a session of its own; somebody else's is left as it is.
+
+    Args:
+        niceness: 0 to 19; is added to what it has. 0 leaves everything as it is.
     """
-    os.nice(_NICENESS)
+    if niceness <= 0:
+        return
+    mine = min(19, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+    for _ in range(2):  # a thread that was begun meanwhile has it from the one that began it, or is found now
+        for thread in threads_below(os.getpid()):
+            with suppress(OSError):  # it has just ended
+                os.setpriority(os.PRIO_PROCESS, thread, mine)
     if os.getsid(0) != os.getpid():
         return
     for _ in range(50):
         try:
-            Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
         except BlockingIOError:
             time.sleep(0.1)  # the kernel takes one such change in so long, from all who are not root
         except OSError:

@@ -1,11 +1,14 @@
-"""`routelake check` and `routelake test`: the same commands for a developer and for CI."""
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake check`, `fix`, `coverage` and `test`: the same commands for a developer and for CI."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tempfile
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,13 +20,53 @@ _CHECKS: Final = (
     ("ruff format", ["ruff", "format", "--check", "."]),
     ("mypy", ["mypy"]),
     ("import contracts", ["lint-imports"]),
+    ("docs/tables.md", ["python", "-m", "schemas.tables_page", "--check"]),
+    ("changes", ["python", "-m", "deploy.changelog", "--check"]),
+)
+_FIXES: Final = (
+    ("ruff check", ["ruff", "check", "--fix", "."]),
+    ("ruff format", ["ruff", "format", "."]),
+    ("docs/tables.md", ["python", "-m", "schemas.tables_page"]),
 )
 
 
 def run_checks() -> int:
     """Run every check, also after one has failed; returns 1 if any failed."""
+    return _run_all(_CHECKS)
+
+
+def run_fixes() -> int:
+    """Repair what a program can repair: style, format, generated pages; returns 1 if something is left."""
+    return _run_all(_FIXES)
+
+
+def run_coverage() -> int:
+    """Run the tests of `[tool.routelake.coverage]` and hold each group of files against its least share.
+
+    Returns:
+        pytest's exit code, or coverage's (2) if a group has less than its share.
+    """
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["routelake"]["coverage"]
+    coverage = [sys.executable, "-m", "coverage"]
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COVERAGE_FILE": str(Path(folder) / "data")}
+        commands = [[*coverage, "run", "--parallel-mode", *pytest, *tests] for tests in settings["tests"]]
+        running = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
+        code = max([process.wait() for process in running], key=abs)
+        subprocess.run([*coverage, "combine", "-q"], cwd=ROOT, env=environment, check=code == 0)
+        for group in settings["groups"] if code == 0 else ():
+            include, least = ",".join(group["files"]), group["least"]
+            print(f"\n{group['name']}: at least {least} % of lines and branches", flush=True)
+            report = [*coverage, "report", f"--include={include}", f"--fail-under={least}", "--skip-covered"]
+            missed = subprocess.run(report, cwd=ROOT, env=environment, check=False).returncode
+            code = code or missed
+    return code
+
+
+def _run_all(commands: Sequence[tuple[str, list[str]]]) -> int:
     failed = []
-    for name, command in _CHECKS:
+    for name, command in commands:
         started = time.monotonic()
         code = subprocess.run([str(_tool(command[0])), *command[1:]], cwd=ROOT, check=False).returncode
         print(f"{'ok    ' if code == 0 else 'FAILED'} {name} ({time.monotonic() - started:.1f} s)", flush=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JVM jars: pinned in jars.lock, downloaded once, checked, kept in a cache.
 
 Python packages come from requirements.lock; what runs on a JVM comes from here. ``jars.lock`` names every jar with its
@@ -5,7 +6,6 @@ SHA-256 and size, grouped into sets:
 
 =============  =======================================================================================
 local-fs       the fold: Hadoop's local file system without a process for every chmod
-kafka-source   Spark's Kafka connector, without the jars that PySpark ships
 delta          Spark SQL over Delta tables, without the jars that PySpark ships
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
 rocketmq-4     tests: a RocketMQ 4.9 broker and mqadmin
@@ -180,7 +180,7 @@ def ensure(set_name: str) -> list[Path]:
     Safe to call from several processes at once, and after any of them was killed. Progress goes to standard error.
 
     Args:
-        set_name: a set of jars.lock, such as ``kafka-source``.
+        set_name: a set of jars.lock, such as ``local-fs``.
 
     Raises:
         JarError: one of its subclasses; the message says what to do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes jars.lock: what the sets are made of, resolved by Maven on a developer's machine.
 
 Change a version in ROOTS, run ``python -m deploy.jars_lock``, and review the difference like code.
@@ -16,7 +17,6 @@ from deploy.jars import LOCK_FILE, JarError, digest_of, pyspark_jars
 
 ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "local-fs": ("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",),
-    "kafka-source": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
     "delta": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
     "rocketmq": (
         "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
@@ -26,15 +26,13 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"),
     "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
 }
-ON_SPARK: Final = frozenset({"local-fs", "kafka-source", "delta"})
+ON_SPARK: Final = frozenset({"local-fs", "delta"})
 """Sets that run inside Spark's driver, beside the jars that PySpark ships."""
-MANAGED: Final = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",)  # 4.2.0 was never published
 FOREIGN: Final = re.compile(r"osx|windows|riscv")
 """Classifiers of native libraries for machines that routelake does not run on."""
 
 _POM: Final = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>routelake</groupId><artifactId>jars</artifactId><version>1</version>
-<dependencyManagement><dependencies>{managed}</dependencies></dependencyManagement>
 <dependencies>{roots}</dependencies></project>
 """
 _DEPENDENCY: Final = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>\n"
@@ -58,10 +56,7 @@ def _resolve(roots: tuple[str, ...]) -> dict[str, Path]:
     """Ask Maven for the runtime classpath of some artifacts: ``{coordinates: file}``."""
     with tempfile.TemporaryDirectory() as folder:
         listing = Path(folder, "list.txt")
-        pom = _POM.format(
-            managed="".join(_DEPENDENCY.format(*jar.split(":")) for jar in MANAGED),
-            roots="".join(_DEPENDENCY.format(*jar.split(":")) for jar in roots),
-        )
+        pom = _POM.format(roots="".join(_DEPENDENCY.format(*jar.split(":")) for jar in roots))
         Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
         arguments = ["-DincludeScope=runtime", "-DoutputAbsoluteArtifactFilename=true", f"-DoutputFile={listing}"]
         subprocess.run(["mvn", "-B", "-q", "dependency:list", *arguments], cwd=folder, check=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readable logs on standard error, one line an event; JSON with ROUTELAKE_LOG_FORMAT=json."""
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def configure(process: str) -> None:
     )
     # kafka-python prints several lines a second while a broker is down; the log writer says it once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    for chatty in ("asyncio", "httpx", "py4j", "pyspark"):  # they tell the inner life of a library
+        logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
 def _named(process: str) -> structlog.types.Processor:

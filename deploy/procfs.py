@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Linux says of a process."""
 
 from __future__ import annotations
@@ -40,3 +41,14 @@ def thread_states(pid: int) -> set[str]:
 def is_alive(pid: int) -> bool:
     """Whether a process runs, or is stopped: it is not gone, nor waiting to be waited for."""
     return not thread_states(pid) <= {"Z"}
+
+
+def threads_below(pid: int) -> set[int]:
+    """The threads of a process and of all that it, or one of those, has started; at least its own first one."""
+    found, processes = {pid}, [pid]
+    for process in processes:
+        for task in Path(f"/proc/{process}/task").glob("[0-9]*"):
+            found.add(int(task.name))
+            with suppress(OSError):  # it has just ended
+                processes += map(int, (task / "children").read_text().split())
+    return found

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake serve`: the gateway and the fold as child processes, watched and restarted.
 
 A crashed child is started again after a pause that doubles with each crash in a row (0.5 s to 30 s) and is short again
@@ -7,29 +8,24 @@ held by another fold, ...): its own message says what to do, and everything stop
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import FrameType
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from deploy.children import SUPERVISED
-from schemas.errors import SetupError
+from deploy.process import EXIT_SETUP, StopSignal
+from deploy.progress import Startup
+from deploy.secrets import without_secrets
 
 log = structlog.get_logger("routelake.serve")
 
-EXIT_SETUP: Final = 2
 DRAIN_S: Final = 12.0
 """How long a child may take to stop before it is killed; a stop as a whole stays under 15 s."""
 
@@ -49,7 +45,8 @@ class Child:
     restart_at_s: float = 0.0
     back_off_s: float = _FIRST_BACK_OFF_S
     restarts: int = 0
-    environment: dict[str, str] = field(default_factory=dict)
+    has_secrets: bool = False
+    """Whether it needs the tokens of this process's environment."""
 
     def start(self) -> None:
         """Start it in a session of its own, so that a terminal's Ctrl-C reaches only the supervisor."""
@@ -57,7 +54,7 @@ class Child:
             list(self.command),
             stdin=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, **self.environment, SUPERVISED: "1"},
+            env={**(os.environ if self.has_secrets else without_secrets(os.environ)), SUPERVISED: "1"},
         )
         self.started_s = time.monotonic()
         log.info("started", child=self.name, pid=self.process.pid)
@@ -70,16 +67,16 @@ class Supervisor:
         self._children = children
         self._ready_url = ready_url
         self._ready_line = ready_line
-        self._stop = threading.Event()
+        self._stop = StopSignal()
         self._exit_code = 0
 
     def run(self) -> int:
         """Start everything, watch it, stop it on SIGTERM or SIGINT; returns the exit code."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        self._stop.listen()
         for child in self._children:
             child.start()
         announced = False
+        startup = Startup(self._ready_url, spark=any(child.name == "fold" for child in self._children))
         next_probe_s = 0.0
         while not self._stop.wait(0.05):
             for child in self._children:
@@ -87,15 +84,12 @@ class Supervisor:
             now = time.monotonic()
             if not announced and now >= next_probe_s:
                 next_probe_s = now + 0.2
-                if self._ready():
+                if startup.look():
                     announced = True
                     print(self._ready_line, flush=True)
+        log.info("stopping")
         self._stop_all()
         return self._exit_code
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        log.info("stopping", signal=signal.Signals(number).name)
-        self._stop.set()
 
     def _watch(self, child: Child) -> None:
         now = time.monotonic()
@@ -119,13 +113,6 @@ class Supervisor:
         log.warning("ended, starting again", child=child.name, exit_code=code, in_seconds=child.back_off_s)
         child.back_off_s = min(child.back_off_s * 2, _MAX_BACK_OFF_S)
 
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(self._ready_url, timeout=1) as answer:  # noqa: S310 (our own loopback URL)
-                return bool(json.load(answer)["ready"])
-        except (urllib.error.URLError, OSError, ValueError, KeyError):
-            return False
-
     def _stop_all(self) -> None:
         deadline = time.monotonic() + DRAIN_S
         running = [child for child in self._children if child.process is not None]
@@ -141,22 +128,6 @@ class Supervisor:
                 os.killpg(child.process.pid, signal.SIGKILL)
                 child.process.wait()
         log.info("stopped")
-
-
-def check_port_is_free(host: str, port: int, option: str) -> None:
-    """Make sure that nobody listens on an address that several children are about to share.
-
-    Raises:
-        SetupError: somebody does.
-    """
-    try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
-            pass
-    except OSError as error:
-        raise SetupError(
-            f"{option} {host}:{port} cannot be listened on: {error.strerror}. Stop what listens there (`ss -ltnp`), or "
-            "choose another."
-        ) from error
 
 
 def python_command(*arguments: str) -> list[str]:

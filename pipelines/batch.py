@@ -1,34 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one micro-batch did to one shard, and how the shards' parts become one epoch.
 
-`ShardFold` runs the pure fold over a shard's records and collects; `Batch.merge` puts the shards together on the
-driver. Neither knows Spark: the processor and foreachBatch are thin shells around them.
+`ShardFold` applies a shard's records to its state and records what changed; `Batch.merge` puts the shards together on
+the driver. Neither knows Spark: the processor and foreachBatch are thin shells around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from pipelines.fold.changes import RowChange, changes_of, command_of, is_audited, topic_changes
+from pipelines.fold.changes import changes_of, command_of, is_audited, topic_changes
 from pipelines.fold.codec import Shard, pack_group, unpack_group
 from pipelines.fold.replay import read_event
-from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, KvTable, Outcome, Verdict
-from pipelines.fold.step import GroupChange, KvChange, effects_on, expire, resume_gap_ms, resume_group, step_kv
+from pipelines.fold.state import At, BrokerGroup, Outcome, RouteState
+from pipelines.fold.step import GroupChange, KvChange, apply, apply_expiries, expire_due, step
 from pipelines.shard_rows import live_rows, outcome_entry
 from pipelines.shard_topics import ShardTopics, TopicStore
+from pipelines.spool import Outbox, Part, Read, remove, unpack
 from pipelines.tables.arrow import (
     OP,
     QUARANTINE_SCHEMA,
     Cause,
     ChangeRows,
+    NetChanges,
     command_rows,
     from_ipc,
-    net_operations,
     operations,
     to_ipc,
 )
@@ -41,6 +43,9 @@ from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE, T
 _json = msgspec.json.Encoder()
 _TABLES = {table.name: table for table in STATE_TABLES}
 
+_CHANGES_PART_BYTES: Final = 4 * 1024 * 1024
+"""JSON of the rows of routeChangeTable that a shard collects before it hands them on."""
+
 
 class Record(NamedTuple):
     """One log record as Spark hands it over. ``payload`` is None on a shard that only has to see the time pass."""
@@ -51,171 +56,168 @@ class Record(NamedTuple):
     payload: bytes | None
 
 
-class Cut(msgspec.Struct):
-    """How far a shard got. ``whole`` says that its live rows were reported in full, not only the touched ones."""
+class ShardProgress(msgspec.Struct):
+    """How far a shard got. ``full`` says that all its live rows were reported, not only the touched ones."""
 
     shard: int
     offset: int
     event_time_ms: int
     watermark_ms: int
-    whole: bool
+    full: bool
 
 
 class ShardFold:
     """Folds one shard's part of one micro-batch.
 
-    Call `apply` for every record in offset order (or `settle` for a fired timer), then `finish`, then `emit`.
+    Call `apply` for every record in offset order (or `expire_due` for a fired timer), then `finish`, then `emit`.
+
+    Args:
+        shard_key: the shard.
+        shard: its state.
+        topics: where its topics are.
+        run_id: names the driver run.
+        watermark_ms: Spark's.
+        spool_dir: for what would be too much to hold or to send (`pipelines.spool`); None holds it.
     """
 
-    def __init__(self, shard_key: int, shard: Shard, topics: TopicStore, run_id: str, watermark_ms: int) -> None:
+    def __init__(
+        self,
+        shard_key: int,
+        shard: Shard,
+        topics: TopicStore,
+        run_id: str,
+        watermark_ms: int,
+        spool_dir: Path | None = None,
+    ) -> None:
         self._shard_key = shard_key
         self._shard = shard
         self._topics = ShardTopics(topics)
         self._watermark_ms = watermark_ms
-        self._groups: dict[str, BrokerGroup] = {
+        groups = {
             packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
         }
-        self._start = dict(self._groups)
-        self._kv: KvTable = shard.kv
-        self._topic_rows = TopicRows()
-        self._row_changes: list[RowChange] = []
+        self._start = dict(groups)
+        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.resumed_ms)
+        self._outbox = Outbox(spool_dir)
+        self._topic_rows = TopicRows(lambda part: self._outbox.add("topics", part))
+        self._net = NetChanges()
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
         self._quarantine: list[dict[str, Any]] = []
         self._offset = -1
         self._event_time_ms = 0
-        self._whole = shard.run_id != run_id
+        self._full = shard.run_id != run_id
         self._run_id = run_id
 
     def apply(self, record: Record) -> None:
-        """Fold one record. A record that cannot be read is put aside and changes nothing."""
+        """Fold one record. One that cannot be read goes into quarantine and changes nothing.
+
+        Raises:
+            OSError: the spool cannot be written; the batch has to be repeated.
+        """
         self._offset = max(self._offset, record.offset)
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
-        at = At(record.offset, max(record.event_time_ms, self._shard.now_ms))
-        self._shard.now_ms = at.now_ms
         event: events.AnyEvent | None = None
         try:
             event = read_event(record)
-            self._fold(event, at)
+            done = step(self._state, event, At(record.offset, record.event_time_ms))
+            for change in done.changes:
+                self._record(change)
+            apply(self._state, done)
+            if is_audited(event, done.outcome.verdict):
+                self._audit(event, done.at, done.outcome)
+        except OSError:
+            raise
         except EventDecodeError as error:
-            self._put_aside(record, str(error))
+            self._put_in_quarantine(record, str(error))
         except Exception as error:
-            # A defect in a rule must not stop every broker's registration. Rules are pure, and what they say is noted
-            # when all of them have spoken: nothing is half done.
-            self._put_aside(record, f"{type(error).__name__}: {error}")
+            # A defect in a rule must not stop every broker's registration.
+            self._put_in_quarantine(record, f"{type(error).__name__}: {error}")
             if event is not None:
+                at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
                 self._audit(event, at, Outcome("rejected", QUARANTINED))
-        self._topics.put_away(self._groups, self._start.values())
+        self._topics.spill(self._state.groups, self._start.values())
 
-    def _fold(self, event: events.AnyEvent, at: At) -> None:
-        match event:
-            case events.PutKvConfig() | events.DeleteKvConfig():
-                self._note(step_kv(self._kv, event, at))
-            case events.Clock():
-                self._settle(at.now_ms)
-            case events.Resume():
-                self._resume(event, at)
-            case events.DeleteTopic():
-                verdicts = self._step(list(self._groups.values()), event, at, audit=False)
-                self._audit(event, at, APPLIED if "applied" in verdicts else UNCHANGED)
-            case events.RegisterTopic():
-                self._step([self._group(event.queue_data.broker_name)], event, at)
-            case _:
-                self._step([self._group(event.broker_name)], event, at)
-
-    def settle(self, watermark_ms: int) -> None:
+    def expire_due(self, watermark_ms: int) -> None:
         """Expire every silent group whose deadline lies before the watermark."""
-        self._settle(watermark_ms)
+        expiries = expire_due(self._state, watermark_ms)
+        for change in expiries:
+            self._record(change)
+        apply_expiries(self._state, expiries)
 
     def finish(self) -> Shard:
         """Write back what changed and return the shard to store.
 
         Topics are written only where they changed.
         """
-        self._topics.write_back(self._groups)
-        self._shard.groups = [pack_group(group) for group in self._groups.values()]
-        self._shard.kv = {namespace: dict(entries) for namespace, entries in self._kv.items()}
-        self._shard.run_id = self._run_id
-        return self._shard
+        state, shard = self._state, self._shard
+        self._topics.write_back(state.groups)
+        shard.groups = [pack_group(group) for group in state.groups.values()]
+        shard.kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
+        shard.now_ms, shard.resumed_ms = state.now_ms, state.resumed_ms
+        shard.run_id = self._run_id
+        return shard
 
     def next_expiry_ms(self) -> int | None:
         """Earliest deadline in the shard."""
-        deadlines = (group.next_expiry_ms() for group in self._groups.values())
+        deadlines = (group.next_expiry_ms() for group in self._state.groups.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
-        """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, cut."""
+        """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""
         for name in self._topic_rows.changed_again():
             nothing = BrokerGroup(name)
-            start, end = self._start.get(name, nothing), self._groups.get(name, nothing)
+            start, end = self._start.get(name, nothing), self._state.groups.get(name, nothing)
             left = topic_changes(start, end)
             if left is not None:
                 self._topic_rows.add_net(left)
             start.topics.unload()
             end.topics.unload()
-        for part in self._topic_rows.parts():
-            yield "topics", part
-        net = net_operations(self._row_changes)
+        self._topic_rows.close()
+        again = self._topic_rows.changed_again()
+        put = self._outbox.add
+        if again:
+            put("again", _json.encode(again))
+        net = self._net.operations()
         net.pop(BROKER_LIVE_TABLE.name, None)  # always reported as liveness, below
         for table_name, ops in net.items():
-            yield f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops))
-        live = list(live_rows(self._start, self._groups, whole=self._whole))
+            put(f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops)))
+        live = list(live_rows(self._start, self._state.groups, full=self._full))
         if live:
-            yield "live", to_ipc(operations(BROKER_LIVE_TABLE, live))
-        if len(self._change_rows):
-            yield "changes", to_ipc(self._change_rows.table())
+            put("live", to_ipc(operations(BROKER_LIVE_TABLE, live)))
+        self._hand_on_changes()
         if self._outcomes:
-            yield "outcomes", _json.encode(self._outcomes)
+            put("outcomes", _json.encode(self._outcomes))
         if self._quarantine:
-            yield "quarantine", to_ipc(pa.Table.from_pylist(self._quarantine, schema=QUARANTINE_SCHEMA))
-        cut = Cut(self._shard_key, self._offset, self._event_time_ms, self._watermark_ms, self._whole)
-        yield "cut", _json.encode(cut)
+            put("quarantine", to_ipc(pa.Table.from_pylist(self._quarantine, schema=QUARANTINE_SCHEMA)))
+        progress = ShardProgress(self._shard_key, self._offset, self._event_time_ms, self._watermark_ms, self._full)
+        put("progress", _json.encode(progress))
+        return self._outbox.rows()
 
-    def _group(self, name: str) -> BrokerGroup:
-        return self._groups.get(name) or BrokerGroup(name)
+    def _hand_on_changes(self) -> None:
+        if len(self._change_rows):
+            self._outbox.add("changes", to_ipc(self._change_rows.table()))
+            self._change_rows = ChangeRows()
 
-    def _settle(self, now_ms: int) -> None:
-        for change in [change for group in self._groups.values() for change in expire(group, now_ms)]:
-            self._note(change)
-
-    def _step(self, groups: list[BrokerGroup], event: events.AnyEvent, at: At, *, audit: bool = True) -> list[Verdict]:
-        effects = [effects_on(group, event, at) for group in groups]
-        for change in chain.from_iterable(effects):
-            self._note(change, audit=audit)
-        return [changes[-1].outcome.verdict for changes in effects]
-
-    def _resume(self, event: events.Resume, at: At) -> None:
-        if event.previous_event_time_ms is not None:
-            self._settle(min(event.previous_event_time_ms, at.now_ms))
-        gap_ms = resume_gap_ms(self._shard.resumed_ms, event, at)
-        self._groups = {name: resume_group(group, event, gap_ms) for name, group in self._groups.items()}
-        self._shard.resumed_ms = at.now_ms
-        self._audit(event, at, Outcome("applied", result={"gapMillis": gap_ms}))
-
-    def _note(self, change: GroupChange | KvChange, *, audit: bool = True) -> None:
+    def _record(self, change: GroupChange | KvChange) -> None:
         rows = list(changes_of(change))
         topics = None if isinstance(change, KvChange) else topic_changes(change.before, change.after)
-        if rows or topics:
-            actor = _json.encode(change.event.actor).decode() if change.event is not None else None
-            cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
-            self._row_changes.extend(rows)
-            self._change_rows.add(rows, cause, first_seq=len(topics.topics) if topics else 0)
-            if topics:
-                self._topic_rows.add(topics, cause)
-                self._topics.met(len(topics.topics))
-        if isinstance(change, KvChange):
-            self._kv = change.after
-        elif change.after.empty:
-            self._groups.pop(change.after.broker_name, None)
-        else:
-            self._groups[change.after.broker_name] = change.after
-        if audit and change.event is not None and is_audited(change.event, change.outcome.verdict):
-            self._audit(change.event, change.at, change.outcome)
+        if not rows and not topics:
+            return
+        actor = _json.encode(change.event.actor).decode() if change.event is not None else None
+        cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
+        self._net.add(rows)
+        self._change_rows.add(rows, cause, first_seq=len(topics.topics) if topics else 0)
+        if self._change_rows.text_bytes > _CHANGES_PART_BYTES:
+            self._hand_on_changes()
+        if topics:
+            self._topic_rows.add(topics, cause)
+            self._topics.met(len(topics.topics))
 
     def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:
         self._outcomes.append(outcome_entry(event, at, outcome))
 
-    def _put_aside(self, record: Record, error: str) -> None:
+    def _put_in_quarantine(self, record: Record, error: str) -> None:
         self._quarantine.append(
             {
                 "offset": record.offset,
@@ -234,55 +236,68 @@ class Batch:
     topics: list[TopicPart] = field(default_factory=list)
     operations: dict[str, list[pa.Table]] = field(default_factory=dict)
     live: list[pa.Table] = field(default_factory=list)
-    changes: list[pa.Table] = field(default_factory=list)
+    changes: list[Read] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     quarantine: list[pa.Table] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
+    progress: list[ShardProgress] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
 
     @classmethod
-    def merge(cls, parts: Iterable[tuple[str, bytes]]) -> Batch:
-        """Put emitted (kind, payload) rows of all shards together.
+    def merge(cls, rows: Iterable[tuple[str, bytes]]) -> Batch:
+        """Put emitted (kind, payload) rows of all shards together. To be closed.
 
         A command that went to every shard has one outcome: applied if any shard applied it. A record that went to every
-        shard and could not be read is put aside once.
+        shard and could not be read is in quarantine once.
         """
         batch = cls()
         by_offset: dict[int, dict[str, Any]] = {}
-        put_aside: set[int] = set()
-        for kind, payload in parts:
-            if kind == "topics":
-                batch.topics.append(TopicPart(payload))
-            elif kind.startswith("ops:"):
-                batch.operations.setdefault(kind.removeprefix("ops:"), []).append(from_ipc(payload))
-            elif kind == "live":
-                batch.live.append(from_ipc(payload))
-            elif kind == "changes":
-                batch.changes.append(from_ipc(payload))
-            elif kind == "quarantine":
-                part = from_ipc(payload)
-                new = [offset not in put_aside for offset in part["offset"].to_pylist()]
-                put_aside.update(part["offset"].to_pylist())
-                if any(new):
-                    batch.quarantine.append(part.filter(pa.array(new)))
-            elif kind == "outcomes":
-                for entry in msgspec.json.decode(payload):
-                    known = by_offset.setdefault(entry["offset"], entry)
-                    if known is not entry and entry["outcome"] == "applied":
-                        known["outcome"] = "applied"
-            else:
-                batch.cuts.append(msgspec.json.decode(payload, type=Cut))
+        quarantined: set[int] = set()
+        again: set[str] = set()
+        for part in unpack(rows, batch.files):
+            batch._take(part, by_offset, quarantined, again)
+        for topics in batch.topics:
+            topics.leave_net(again)
         batch.outcomes = [by_offset[offset] for offset in sorted(by_offset)]
         if len(batch.quarantine) > 1:
             batch.quarantine = [pa.concat_tables(batch.quarantine).sort_by("offset")]
         return batch
 
+    def _take(self, part: Part, by_offset: dict[int, dict[str, Any]], quarantined: set[int], again: set[str]) -> None:
+        if part.kind == "topics":
+            self.topics.append(TopicPart(part.read))
+        elif part.kind == "changes":
+            self.changes.append(part.read)
+        elif part.kind == "again":
+            again.update(msgspec.json.decode(part.read()))
+        elif part.kind.startswith("ops:"):
+            self.operations.setdefault(part.kind.removeprefix("ops:"), []).append(from_ipc(part.read()))
+        elif part.kind == "live":
+            self.live.append(from_ipc(part.read()))
+        elif part.kind == "quarantine":
+            table = from_ipc(part.read())
+            new = [offset not in quarantined for offset in table["offset"].to_pylist()]
+            quarantined.update(table["offset"].to_pylist())
+            if any(new):
+                self.quarantine.append(table.filter(pa.array(new)))
+        elif part.kind == "outcomes":
+            for entry in msgspec.json.decode(part.read()):
+                known = by_offset.setdefault(entry["offset"], entry)
+                if known is not entry and entry["outcome"] == "applied":
+                    known["outcome"] = "applied"
+        else:
+            self.progress.append(msgspec.json.decode(part.read(), type=ShardProgress))
+
+    def close(self) -> None:
+        """Remove the shards' files, once everything is written."""
+        remove(self.files)
+
     @property
-    def quiet(self) -> bool:
+    def is_empty(self) -> bool:
         """Nothing but unchanged heartbeats, so that no epoch is due."""
         return not (self.topics or self.operations or self.changes or self.outcomes or self.quarantine)
 
     @property
-    def tells(self) -> bool:
+    def has_history(self) -> bool:
         """Whether `history` has any rows."""
         return bool(self.topics or self.changes or self.outcomes)
 
@@ -308,6 +323,7 @@ class Batch:
             made = part.history()
             if made is not None:
                 yield made
-        yield from self.changes
+        for read in self.changes:
+            yield from_ipc(read())
         if self.outcomes:
             yield command_rows(self.outcomes)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python's garbage collector in Spark's Python workers, where it costs more than the fold itself."""
 
 from __future__ import annotations

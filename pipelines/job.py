@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The streaming query: event log -> fold -> Delta, under one checkpoint.
 
     read_stream -> one row per (record, shard) -> transformWithState by shard, event-time timers
@@ -42,8 +43,9 @@ from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 
 log = structlog.get_logger("routelake.fold")
 
-CHECKPOINT_FORMAT = 2
-"""Of the state. One written by an older routelake is put away: the state comes back from the tables."""
+CHECKPOINT_FORMAT = 3
+"""Of the state, and of the offsets in the log. One written by an older routelake is put away: the state comes back from
+the tables."""
 _EPOCH_FILE = "epoch"
 """In the checkpoint's folder: the last epoch that it has seen written."""
 
@@ -62,9 +64,11 @@ class FoldSettings:
     retention_days: int = 30
     log_retention_hours: float = 24.0
     max_records_per_batch: int = 20_000
-    max_bytes_per_batch: int = 2 * 1024 * 1024
-    """Of compressed events: about eighty registrations of 10,000 new topics each, which the driver holds at once."""
+    max_bytes_per_batch: int = 32 * 1024 * 1024
+    """Of what the events cost (`pipelines.log.cost`): about a hundred registrations of 10,000 topics each."""
     driver_memory: str = "1g"
+    niceness: int = 5
+    """By how much the fold's processes give way to others, once it folds."""
 
 
 def spark_session(settings: FoldSettings) -> SparkSession:
@@ -75,7 +79,6 @@ def spark_session(settings: FoldSettings) -> SparkSession:
         "routelake-fold",
         driver_memory=settings.driver_memory,
         shards=settings.shards,
-        kafka=settings.log_url.startswith("kafka:"),
         scratch_dir=settings.scratch_dir,
     )
 
@@ -98,6 +101,9 @@ class FoldQuery:
             self.writer.tables, self._log, settings.retention_days, settings.log_retention_hours
         )
         self._committing = threading.Lock()
+        self._spool_dir = settings.scratch_dir / "spool"
+        shutil.rmtree(self._spool_dir, ignore_errors=True)  # what a batch left that was never written
+        self._spool_dir.mkdir(parents=True)
         self.query = self._start(spark, seed)
 
     def _prepare_checkpoint(self) -> Seed:
@@ -140,7 +146,7 @@ class FoldQuery:
             .withWatermark("eventTime", _watermark_delay(settings.log_url))
             .groupBy("shard")
             .transformWithState(
-                statefulProcessor=RouteProcessor(uuid.uuid4().hex),
+                statefulProcessor=RouteProcessor(uuid.uuid4().hex, self._spool_dir),
                 outputStructType=OUTPUT_SCHEMA,
                 outputMode="append",
                 timeMode="eventTime",
@@ -162,6 +168,7 @@ class FoldQuery:
         batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
         with self._committing:
             epoch = self.writer.write(query_id, batch_id, batch)
+            batch.close()
             if epoch is not None:
                 write_whole(self._settings.checkpoint_dir / _EPOCH_FILE, str(epoch.epoch))
                 if self._on_epoch is not None:
@@ -203,8 +210,8 @@ def _watermark_delay(log_url: str) -> str:
 
     Spark drops what is not later than the watermark. SQLite stamps event times that never decrease, so one millisecond
     keeps equal ones. Kafka's LogAppendTime is the clock of the partition's leader, which may step back at a fail-over;
-    `dropped_as_late` tells when it went back further than this. Expiry does not wait for it: CLOCK events settle every
-    group as they pass.
+    `dropped_as_late` tells when it went back further than this. Expiry does not wait for it: CLOCK events expire what
+    is due as they pass.
     """
     return "10 minutes" if log_url.startswith("kafka:") else "1 millisecond"
 

@@ -1,71 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fold process: holds the lake's lock, runs the streaming query until told to stop."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
-import signal
 import sys
-import threading
 import time
+import traceback
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
 
 import structlog
+from deltalake import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deploy.children import give_way, on_parent_exit
+from deploy.machine import raise_file_limit
+from deploy.process import EXIT_FAILED, StopSignal, refusal
 from pipelines.job import FoldQuery, FoldSettings, spark_session
-from pipelines.tables.ddl import check_format, lock_lake
+from pipelines.log.base import check_end
+from pipelines.log.open import open_log
+from pipelines.tables.commits import last_commit
+from pipelines.tables.ddl import check_format, lock_lake, open_lake, write_whole
+from schemas.errors import RoutelakeError, SetupError, one_line
+from schemas.tables import FOLD_FAILURE_FILE, ROUTE_COMMIT_TABLE
 
 log = structlog.get_logger("routelake.fold")
 
-_LOOK_S = 2.0
+_LOOK_S: Final = 2.0
 """How often the query is asked whether it dropped records."""
+
+_FIRST_PAUSE_S: Final = 0.5
+_MAX_PAUSE_S: Final = 10.0
+_FAILURES_IN_A_ROW: Final = 8
+"""Without a batch in between. Then the JVM may be to blame, and a supervisor starts another one."""
+
+_CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
+_PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([^ \t\n].*)")
+_JAVA_ERROR: Final = re.compile(r"^: (.*)$", re.MULTILINE)
+CLOCK_WENT_BACK: Final = "the clock of the event log went back"
+STILL_COMMITS: Final = "a commit of the query that has ended does not end"
+_HOPELESS: Final = (CLOCK_WENT_BACK, STILL_COMMITS, "java.lang.OutOfMemoryError", "Py4JNetworkError")
+"""What another query in this JVM would meet, too."""
+_SETUP_ERROR: Final = f"{SetupError.__module__}.{SetupError.__name__}: "
 
 
 def run_fold(settings: FoldSettings) -> int:
     """Run the fold until SIGTERM, SIGINT or the parent's end.
 
     Returns:
-        0 after a stop, 1 when the query failed (a supervisor starts it again: nothing is lost).
+        0 after a stop; 1 when it failed (a supervisor starts it again: nothing is lost); 2 when it cannot go on as
+        things are. What was wrong has been printed, and stands in FOLD_FAILURE_FILE.
 
     Raises:
         SetupError: it cannot start as things are.
     """
-    give_way()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    raise_file_limit()
+    stop = StopSignal().listen()
     on_parent_exit(stop.set)
     check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)
     shutil.rmtree(settings.scratch_dir, ignore_errors=True)
     spark: SparkSession | None = None
     try:
+        # A refusal need not wait for a JVM.
+        tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
+        _check_log(settings.log_url, tables[ROUTE_COMMIT_TABLE.name])
         spark = spark_session(settings)
-        query = FoldQuery(spark, settings, None)
-        next_look_s = 0.0
-        log.info("folding", log=settings.log_url, lake=str(settings.lake_dir), epoch=query.writer.epoch)
-        while not stop.wait(0.2):
-            if not query.query.isActive:
-                log.error("the streaming query ended", error=str(query.query.exception()))
-                return 1
-            if time.monotonic() >= next_look_s:
-                next_look_s = time.monotonic() + _LOOK_S
-                if dropped := query.dropped_as_late():
-                    query.hold()
-                    log.error(
-                        "the clock of the event log went back: records were not folded",
-                        records=dropped,
-                        advice="see docs/operations.md, 'The stream stands still'",
-                    )
-                    return 1
-        query.hold()
-        log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
-        return 0
+        stop.listen()  # Spark has taken SIGINT
+        return _fold(spark, settings, stop)
+    except RoutelakeError as error:
+        _note_failure(settings.lake_dir, str(error), str(error))
+        return refusal(error)  # while it can still be heard: see `end_jvm`
+    except Exception as error:
+        if stop.wait(0):
+            return 0
+        text = f"{type(error).__name__}: {one_line(error)}"
+        _note_failure(settings.lake_dir, text, traceback.format_exc())
+        log.error("the fold cannot go on", error=text, details=FOLD_FAILURE_FILE)
+        return EXIT_FAILED
     finally:
         if spark is not None:
             end_jvm(spark)
         lock.close()
+
+
+def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal) -> int:
+    """Run the query; one that fails is started again in the same JVM, from the checkpoint: nothing is folded twice."""
+    failures, pause_s = 0, _FIRST_PAUSE_S
+    progress = _Progress(settings)
+    while True:
+        progress.made = False
+        details = _query(spark, settings, stop, progress)
+        if details is None or stop.wait(0):  # a stop of all processes at once ends the JVM, too
+            return 0
+        reason = cause(details)
+        _note_failure(settings.lake_dir, reason, details)
+        if _SETUP_ERROR in details:
+            raise SetupError(reason.removeprefix(_SETUP_ERROR))
+        if progress.made:
+            failures, pause_s = 0, _FIRST_PAUSE_S
+        failures += 1
+        is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
+        log.error(
+            "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",
+            error=reason,
+            details=FOLD_FAILURE_FILE,
+        )
+        if is_hopeless:
+            return EXIT_FAILED
+        if stop.wait(pause_s):
+            return 0
+        pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+
+
+class _Progress:
+    """Whether a query has finished a batch. From the first one on the fold gives way to other processes.
+
+    Not before: a start at a low priority takes minutes where others burn the processor.
+    """
+
+    def __init__(self, settings: FoldSettings) -> None:
+        self.made = False
+        self._niceness = settings.niceness
+
+    def look(self, query: FoldQuery) -> None:
+        """Ask the query, once in a while."""
+        if not self.made and query.query.lastProgress:
+            self.made = True
+            give_way(self._niceness)
+            self._niceness = 0
+
+
+def _query(spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress) -> str | None:
+    """Run one query; returns why it ended, in full, or None after a stop."""
+    try:
+        query = FoldQuery(spark, settings, None)
+    except (PySparkException, Py4JError) as error:
+        return f"{type(error).__name__}: {error}"
+    log.info("folding", log=settings.log_url, lake=str(settings.lake_dir), epoch=query.writer.epoch)
+    next_look_s = 0.0
+    while query.query.isActive:
+        if stop.wait(0.2):
+            query.hold()
+            log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
+            return None
+        if time.monotonic() < next_look_s:
+            continue
+        next_look_s = time.monotonic() + _LOOK_S
+        progress.look(query)
+        if dropped := query.dropped_as_late():
+            query.hold()
+            return (
+                f"{CLOCK_WENT_BACK}: {dropped} records were not folded (docs/operations.md, 'The stream stands still')"
+            )
+    failed = query.query.exception()
+    if not query.hold():
+        return f"{STILL_COMMITS}: {failed}"
+    query.stop()
+    return "\n".join(filter(None, (str(failed), getattr(failed, "_stackTrace", None))))
+
+
+def cause(details: str) -> str:
+    """The one line that matters of what Spark says when a query has failed: Python's error, or the innermost cause."""
+    found = (
+        _PYTHON_ERROR.findall(details)
+        or _CAUSE.findall(details)
+        or _JAVA_ERROR.findall(details)
+        or details.splitlines()[:1]
+    )
+    return found[-1].strip() if found else "unknown"
+
+
+def _check_log(log_url: str, commits: DeltaTable) -> None:
+    """Refuse a log that ends before the tables do. Raises SetupError."""
+    last = last_commit(commits)
+    if last is None:
+        return
+    with closing(open_log(log_url)) as event_log:
+        check_end(event_log.end(), last["logOffset"])
+
+
+def _note_failure(lake_dir: Path, reason: str, details: str) -> None:
+    """Leave word for gateways (`/readyz`) and operators."""
+    failure = {"timeMillis": time.time_ns() // 1_000_000, "error": reason, "details": details}
+    with suppress(OSError):  # what failed may be the disk
+        write_whole(lake_dir / FOLD_FAILURE_FILE, json.dumps(failure, indent=2))
 
 
 def end_jvm(spark: SparkSession) -> None:
@@ -81,10 +207,3 @@ def end_jvm(spark: SparkSession) -> None:
     if gateway is not None:
         gateway.proc.kill()
         gateway.proc.wait()
-
-
-def exit_now(code: int) -> None:
-    """End the process without waiting for Spark's Python threads, which can abort it at interpreter exit."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """StatefulProcessor adapter: Spark's state, timers and rows to the fold and back. No rule lives here.
 
 Grouping key is a shard number; a shard's state is one ValueState for everything small and a MapState
@@ -8,6 +9,7 @@ deadline of its brokers. Source: pyspark.sql.streaming.StatefulProcessor (Spark 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Row
@@ -27,10 +29,12 @@ class RouteProcessor(StatefulProcessor):
 
     Args:
         run_id: names this driver run; a shard that sees a new one reports all its live rows once.
+        spool_dir: where shards leave what is too much for a row (`pipelines.spool`).
     """
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, spool_dir: Path | None = None) -> None:
         self._run_id = run_id
+        self._spool_dir = spool_dir
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the two state variables."""
@@ -74,7 +78,7 @@ class RouteProcessor(StatefulProcessor):
         fold, shard = self._open(key, timerValues)
         if shard.timer_ms == expiredTimerInfo.getExpiryTimeInMs():
             shard.timer_ms = None
-        fold.settle(timerValues.getCurrentWatermarkInMs())
+        fold.expire_due(timerValues.getCurrentWatermarkInMs())
         self._close(fold, shard)
         for kind, payload in fold.emit():
             yield Row(kind=kind, payload=payload)
@@ -88,7 +92,7 @@ class RouteProcessor(StatefulProcessor):
         shard = decode_shard(bytes(stored[0])) if stored is not None else Shard()
         store = TopicStore(self._get_topics, self._put_topics, self._remove_topics)
         watermark_ms = max(0, timer_values.getCurrentWatermarkInMs())
-        return ShardFold(int(key[0]), shard, store, self._run_id, watermark_ms), shard
+        return ShardFold(int(key[0]), shard, store, self._run_id, watermark_ms, self._spool_dir), shard
 
     def _close(self, fold: ShardFold, shard: Shard) -> None:
         self._save(fold.finish(), fold.next_expiry_ms())

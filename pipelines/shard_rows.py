@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a shard reports besides changed rows: who was heard when, and what became of commands."""
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:
 
 
 def live_rows(
-    start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, whole: bool
+    start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, full: bool
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
-    """Rows of brokerLiveTable of the groups that moved, or of all with ``whole`` (at the start of a driver run).
+    """Rows of brokerLiveTable of the groups that moved, or of all with ``full`` (at the start of a driver run).
 
     Their operations are UPDATE, DELETE and HEARD.
     """
     for name in dict.fromkeys([*start, *groups]):
         before, after = start.get(name), groups.get(name)
-        if before is after and not whole:
+        if before is after and not full:
             continue
         old = rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
         new = rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
         for key, values in new.items():
             was = old.get(key)
-            if whole or was != values:
+            if full or was != values:
                 yield key, values, HEARD if only_heard(was, values) else UPDATE
         for key in old:
             if key not in new:

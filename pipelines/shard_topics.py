@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A shard's topics between the state store and its groups: loaded when a rule asks, written back where they changed."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pipelines.fold.codec import decode_topics, encode_topics
 from pipelines.fold.state import BrokerGroup, TopicRows, TopicTable, replace
 
 HELD_ROWS: Final = 200_000
-"""A shard that has met more topics than this puts them away: they take 40 MB. A batch from Kafka is bounded in records
+"""A shard that has met more topics than this spills them: they take 40 MB. A batch from Kafka is bounded in records
 only, and a record may be a registration of ten thousand topics."""
 
 
@@ -51,11 +52,11 @@ class ShardTopics:
         """So many rows have come into memory by an event."""
         self._held_rows += rows
 
-    def put_away(self, groups: dict[str, BrokerGroup], start: Iterable[BrokerGroup]) -> None:
+    def spill(self, groups: dict[str, BrokerGroup], start: Iterable[BrokerGroup]) -> None:
         """If there are many rows in memory, keep them as bytes from here on; changed ones go into the store.
 
         Args:
-            groups: by name, as they are now; those that are put away change places with equal ones.
+            groups: by name, as they are now; those that are spilled change places with equal ones.
             start: as they were when the batch began.
         """
         if self._held_rows <= HELD_ROWS:

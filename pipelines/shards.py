@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which shard a record belongs to.
 
 Group state is spread over a fixed number of shards by hash(routing key), one Spark task each. Spark places a grouping

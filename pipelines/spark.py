@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Spark session of the fold, of tests and of the analyst's examples: one place for its settings."""
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from deploy.jars import ensure
 from schemas.errors import SetupError
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_WORKER_PYTHON: Final = Path(__file__).with_name("spark_python")
+_ROOT: Final = Path(__file__).parents[1]
+"""Where workers find routelake; pyspark is installed."""
+
+_ATTEMPTS: Final = 4
+"""Of a task, as on a cluster: a worker that was killed (out of memory) fails its task, not the query."""
 
 _OPTIONS = {
     "spark.ui.enabled": "false",
@@ -41,8 +48,8 @@ _OPTIONS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A batch without records, only because the watermark has moved, would settle what the CLOCK event that moved it has
-    # settled already.
+    # A batch without records, only because the watermark has moved, would expire what the CLOCK event that moved it has
+    # expired already.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
@@ -51,6 +58,8 @@ _OPTIONS = {
     # each batch, so each batch compiled it anew. A batch is a few hundred records at most; docs/performance.md.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.worker.reuse": "true",
+    # The driver has two ports for executors elsewhere, which cannot be closed: who asks there needs a secret.
+    "spark.authenticate": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
 
@@ -60,7 +69,6 @@ def session(
     *,
     driver_memory: str = "1g",
     shards: int = 2,
-    kafka: bool = False,
     delta: bool = False,
     scratch_dir: Path | None = None,
 ) -> SparkSession:
@@ -70,7 +78,6 @@ def session(
         name: application name.
         driver_memory: JVM heap.
         shards: shuffle partitions, one task each.
-        kafka: with the Kafka connector.
         delta: with Delta Lake's SQL, for readers.
         scratch_dir: where the JVM keeps temporary files; None for the system's place.
 
@@ -78,16 +85,20 @@ def session(
         SetupError: the JVM does not start.
     """
     # Workers run in this interpreter, not in whatever python3 is on PATH.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = str(_WORKER_PYTHON), sys.executable
+    os.environ["ROUTELAKE_WORKER_PYTHON"] = sys.executable
+    os.environ["ROUTELAKE_WORKER_PYTHONPATH"] = str(_ROOT)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    jars = [*(ensure("kafka-source") if kafka else ()), *(ensure("delta") if delta else ())]
+    jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
-    conf.setMaster(f"local[{max(2, min(shards, os.cpu_count() or 2))}]")
+    conf.setMaster(f"local[{max(2, min(shards, os.cpu_count() or 2))},{_ATTEMPTS}]")
     conf.set("spark.driver.extraClassPath", ":".join(map(str, ensure("local-fs"))))
     conf.set("spark.driver.memory", driver_memory)
     conf.set("spark.sql.shuffle.partitions", str(shards))
+    conf.set("spark.hadoop.fs.permissions.umask-mode", f"{_umask():03o}")  # Hadoop sets the modes of its files itself
     if scratch_dir is not None:
         conf.set("spark.local.dir", str(scratch_dir))
+        conf.set("spark.sql.warehouse.dir", str(scratch_dir / "warehouse"))  # else a folder where one happens to be
     if jars:
         conf.set("spark.jars", ",".join(map(str, jars)))
     if delta:
@@ -111,14 +122,21 @@ def session(
     return spark
 
 
+def _umask() -> int:
+    """This process's."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 _NOISE: Final = re.compile(
-    rb"\s*$"
+    rb"\s"
     rb"|WARNING: Using incubator modules"
     rb"|(Starting )?(Streaming )?TransformWithState\w* Python worker"
     rb"|Streaming TransformWithState"
     rb"|Setting default log level|To adjust logging level"
 )
-"""What the JVM and PySpark's workers print at every start, and nobody needs to read."""
+"""What the JVM and Spark's workers print at every start, and the frames of their stacks: nobody needs to read them."""
 
 
 def _pass_on(output: IO[bytes]) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a broker says about itself: DataVersion, QueueData settings, static topic mapping.
 
 Wire names are RocketMQ's (camelCase); Python names are the same in snake_case.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of the remoting protocol: request and response codes, languages, releases, header types.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A commit in a Delta table's log, as far as routelake reads it itself.
 
 Source: the Delta transaction protocol, "Delta Log Entries" and "Actions".
@@ -32,19 +33,33 @@ class File(msgspec.Struct, rename="camel"):
     deletion_vector: Any = None
 
 
+class Protocol(msgspec.Struct, rename="camel"):
+    """What a program must know to read a table ("Protocol Evolution")."""
+
+    min_reader_version: int
+    reader_features: list[str] | None = None
+
+
+READER_VERSION: Final = 1
+"""Of routelake's tables: it makes none that need more, and reads none that do."""
+
+
 class Action(msgspec.Struct):
-    """A line of a commit; all None if it is about no file."""
+    """A line of a commit; all None if it is about neither a file nor the protocol."""
 
     add: File | None = None
     remove: File | None = None
     cdc: File | None = None
+    protocol: Protocol | None = None
 
 
 _decoder = msgspec.json.Decoder(Action)
 
 
 def read_actions(text: bytes) -> list[Action]:
-    """The lines of a commit. Raises msgspec.DecodeError (a ValueError) for a torn one."""
+    """The lines of a commit. Raises ValueError for a torn one, of which a power cut may have left no byte."""
+    if not text:
+        raise ValueError("a commit without a line")
     return _decoder.decode_lines(text)
 
 

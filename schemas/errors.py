@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every error routelake raises on purpose.
 
     RoutelakeError
@@ -5,7 +6,9 @@
     ├── NotFoundError            no such topic, namespace, ...                    HTTP 404, its own ResponseCode
     ├── HistoryError             a past that cannot be read
     │   ├── VacuumedError        older than the oldest readable epoch             HTTP 410
-    │   └── FutureEpochError     not written yet                                  HTTP 404
+    │   ├── BeforeHistoryError   before the first epoch                           HTTP 404
+    │   ├── FutureEpochError     not written yet                                  HTTP 404
+    │   └── FutureTimeError      a time that has not come yet                     HTTP 404
     ├── UnavailableError         try again: log or view not there yet             HTTP 503, code SYSTEM_BUSY
     ├── EventDecodeError         a log record that is no event: quarantined
     ├── ProtocolError            bytes that are no remoting frame: connection closed
@@ -20,6 +23,8 @@ import re
 from typing import Final
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
+_FRAMES: Final = re.compile(r"\n(stack backtrace:|\s+0: ).*", re.DOTALL)
+"""Of Rust, which RUST_BACKTRACE adds."""
 
 
 class RoutelakeError(Exception):
@@ -50,8 +55,16 @@ class VacuumedError(HistoryError):
     """Older than what is kept; ``oldest_epoch`` and ``oldest_time`` name the oldest readable cut."""
 
 
+class BeforeHistoryError(HistoryError):
+    """Before there was anything to record; ``first_epoch`` and ``first_time`` name the first cut."""
+
+
 class FutureEpochError(HistoryError):
     """An epoch that has not been committed yet."""
+
+
+class FutureTimeError(HistoryError):
+    """A time that has not come yet; ``now`` is the gateway's."""
 
 
 class UnavailableError(RoutelakeError):
@@ -71,5 +84,5 @@ class SetupError(RoutelakeError):
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says of an error, without colours and line breaks: the last line printed must say it all."""
-    return " ".join(_ESCAPES.sub("", str(error)).split())
+    """What a library says of an error, without colours, line breaks and Rust's stack: the last line must say it all."""
+    return " ".join(_FRAMES.sub("", _ESCAPES.sub("", str(error))).split()) or type(error).__name__

@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may land on the event log.
 
 An event is a fact as it was received: it carries no decision. The log adds its offset and its event time (time of
 receipt, never decreasing); `pipelines.fold` decides what it means. `encode`/`decode` give the payload stored in the
 log: one format byte, then zstd-compressed JSON with RocketMQ's field names, so a log can be read with ``zstd`` and
-``jq`` when everything else is down.
+``jq`` when everything else is down. The frame ends with zstd's checksum of the content, so that a page that a disk
+has changed is told from an event.
 
 The *routing key* beside a payload says which state an event touches (`routing_key`), without decoding it.
 """
@@ -17,7 +19,8 @@ import msgspec
 import zstandard
 
 from schemas.broker import DataVersion, Int, Long, QueueRow, TopicQueueMappingInfo
-from schemas.errors import EventDecodeError
+from schemas.errors import BadRequestError, EventDecodeError
+from schemas.limits import MAX_EVENT_BYTES, MAX_READABLE_EVENT_BYTES
 
 URGENT: Final = b"\x01"
 """First byte of a payload: somebody may be waiting for what it changes."""
@@ -25,8 +28,8 @@ PATIENT: Final = b"\x02"
 """First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next urgent one,
 which a CLOCK is at the latest. A reader that meets a higher first byte than this must not guess."""
 
-MAX_EVENT_BYTES: Final = 512 * 1024 * 1024
-"""A payload that would inflate past this is not ours (a registration of 100,000 topics is about 20 MB)."""
+HEAD_BYTES: Final = 1 + 18
+"""Of a payload: its first byte, and the longest header of a zstd frame (RFC 8878, 3.1.1.1)."""
 
 KEY_EVERYTHING: Final = "*"
 KEY_KV: Final = "kv"
@@ -213,11 +216,24 @@ class EventEncoder:
     """`encode` for one thread with many events: a compressor costs more to make than to use."""
 
     def __init__(self) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
 
     def encode(self, event: AnyEvent) -> bytes:
-        """Event to log payload: a byte that says how soon it is to be folded, then a zstd frame of JSON."""
-        return (PATIENT if _is_sign_of_life(event) else URGENT) + self._compressor.compress(_encoder.encode(event))
+        """Event to log payload: a byte that says how soon it is to be folded, then a zstd frame of JSON.
+
+        The frame states the size of its content (`inflated_bytes`).
+
+        Raises:
+            BadRequestError: the event is larger than one may be.
+        """
+        data = _encoder.encode(event)
+        if len(data) > MAX_EVENT_BYTES:
+            raise BadRequestError(
+                f"an event of {len(data)} bytes, uncompressed, is larger than one may be ({MAX_EVENT_BYTES} bytes)",
+                size_bytes=len(data),
+                limit_bytes=MAX_EVENT_BYTES,
+            )
+        return (PATIENT if _is_sign_of_life(event) else URGENT) + self._compressor.compress(data)
 
 
 def _is_sign_of_life(event: AnyEvent) -> bool:
@@ -228,8 +244,49 @@ def _is_sign_of_life(event: AnyEvent) -> bool:
 
 
 def encode(event: AnyEvent) -> bytes:
-    """Event to log payload, in any thread."""
+    """Event to log payload, in any thread.
+
+    Raises:
+        BadRequestError: the event is larger than one may be.
+    """
     return EventEncoder().encode(event)
+
+
+def inflated_bytes(payload: bytes) -> int | None:
+    """The size that a payload's frame states for its content; None where there is no such frame.
+
+    Args:
+        payload: its first `HEAD_BYTES` are enough.
+    """
+    try:
+        size = zstandard.frame_content_size(payload[1:])
+    except zstandard.ZstdError:
+        return None
+    return size if size >= 0 else None
+
+
+def read_json(payload: bytes) -> bytes:
+    """The JSON in a payload. Never holds more than the frame states, nor than MAX_READABLE_EVENT_BYTES.
+
+    Raises:
+        EventDecodeError: the payload is empty, of an unknown format, torn, oversized, or not what its frame states.
+    """
+    if not payload:
+        raise EventDecodeError(reason="empty payload")
+    if payload[:1] not in (URGENT, PATIENT):
+        raise EventDecodeError(reason=f"payload format {payload[0]} is unknown here. Upgrade the fold first.")
+    size = inflated_bytes(payload)
+    if size is None:
+        raise EventDecodeError(reason="no zstd frame that states the size of its content")
+    if size > MAX_READABLE_EVENT_BYTES:
+        raise EventDecodeError(
+            reason=f"an event of {size} bytes, uncompressed; the fold reads up to {MAX_READABLE_EVENT_BYTES}"
+        )
+    try:
+        # zstd fails where the content is not of the size that the frame states, before it writes past that.
+        return zstandard.ZstdDecompressor().decompress(payload[1:], allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise EventDecodeError(reason=str(error)) from error
 
 
 def decode(payload: bytes) -> AnyEvent:
@@ -239,16 +296,9 @@ def decode(payload: bytes) -> AnyEvent:
         EventDecodeError: the payload is empty, of an unknown format, torn, oversized or not an event. The fold puts
             such a record into quarantineTable and goes on.
     """
-    if not payload:
-        raise EventDecodeError(reason="empty payload")
-    if payload[:1] not in (URGENT, PATIENT):
-        raise EventDecodeError(reason=f"payload format {payload[0]} is unknown here. Upgrade the fold first.")
     try:
-        size = zstandard.frame_content_size(payload[1:])
-        if size < 0 or size > MAX_EVENT_BYTES:
-            raise EventDecodeError(reason=f"a payload of {size} bytes inflated")
-        return _decoder.decode(zstandard.ZstdDecompressor().decompress(payload[1:]))
-    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return _decoder.decode(read_json(payload))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EventDecodeError(reason=str(error)) from error
 
 

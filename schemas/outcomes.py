@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What became of a write, and why the fold refused it: ``outcome`` and ``reason`` in routeChangeTable and answers."""
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ TOPICS_REQUIRED: Final = "TOPICS_REQUIRED"
 
 UNKNOWN_BROKER: Final = "UNKNOWN_BROKER"
 """A topic was registered for a broker that is not."""
+
+KV_TABLE_FULL: Final = "KV_TABLE_FULL"
+"""The KV configuration would grow past `schemas.limits.MAX_KV_BYTES`; nothing was changed."""
 
 QUARANTINED: Final = "QUARANTINED"
 """A rule failed on the event (a defect): quarantineTable has it, nothing was changed."""

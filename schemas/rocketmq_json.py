@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RocketMQ's two JSON dialects, both ways.
 
 fastjson writes the keys of a Java ``Map<Long, …>`` or ``Map<Integer, …>`` as bare numbers, which is not JSON::

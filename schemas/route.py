@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a NameServer answers about routes: TopicRouteData, ClusterInfo and their parts.
 
 Fields are declared in the alphabetical order of their wire names, because RocketMQ writes object keys that way. A field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Delta tables, each declared once: name, key, columns, comments. DDL, writer, view, tests and docs derive from it.
 
 Table and column names are RocketMQ's (RouteInfoManager's six tables, KVConfigManager's one). Column types are Delta
@@ -16,27 +17,42 @@ LAKE_FORMAT_VERSION: Final = 1
 """Format of the whole lake (``lake.json``). A lake of a newer format is refused, never guessed at."""
 FOLD_STATUS_FILE: Final = "fold-status.json"
 """In the lake's folder, but no part of the lake: how far the fold is, for readiness checks."""
+FOLD_FAILURE_FILE: Final = "fold-failure.json"
+"""Beside it: when and why the fold last failed, in one line (``error``) and in full (``details``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: Delta type string, whether it may be null, and its comment."""
+    """One column.
+
+    Attributes:
+        type: Delta type string.
+        comment: What it means; stands in the Delta schema, too.
+        unit: Of a number or time.
+        trap: What a reader is likely to take it for, wrongly.
+    """
 
     name: str
     type: str
     comment: str
     nullable: bool = True
+    unit: str = ""
+    trap: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. ``key`` names the columns that identify a row of a state table; empty for append-only tables."""
+    """One table. ``key`` names the columns that identify a row of a state table; empty for append-only tables.
+
+    ``trap``: what a reader is likely to get wrong about its rows.
+    """
 
     name: str
     comment: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
+    trap: str = ""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -47,6 +63,9 @@ class Table:
     def value_columns(self) -> tuple[str, ...]:
         """Columns that are not part of the key."""
         return tuple(name for name in self.column_names if name not in self.key)
+
+
+_MS: Final = "ms since 1970 UTC"
 
 
 def _key(name: str, type_: str, comment: str) -> Column:
@@ -63,7 +82,12 @@ TOPIC_QUEUE_TABLE: Final = Table(
         _key("topic", "string", "topic"),
         Column("readQueueNums", "int", "queues a consumer may read"),
         Column("writeQueueNums", "int", "queues a producer may write"),
-        Column("perm", "int", "permission bits: inherit 1, write 2, read 4, priority 8"),
+        Column(
+            "perm",
+            "int",
+            "permission bits: inherit 1, write 2, read 4, priority 8",
+            trap="without bit 2 nobody may write, whatever writeQueueNums says: (perm & 2) = 2",
+        ),
         Column("topicSysFlag", "int", "bit 0 unit, bit 1 unit subscription"),
     ),
 )
@@ -74,8 +98,18 @@ BROKER_ADDR_TABLE: Final = Table(
     key=("brokerName",),
     columns=(
         _key("brokerName", "string", "broker group"),
-        Column("cluster", "string", "cluster of the first registrant"),
-        Column("brokerAddrs", "map<bigint,string>", "brokerId (0 = master) -> ip:port; may be empty"),
+        Column(
+            "cluster",
+            "string",
+            "cluster of the first registrant",
+            trap="clusterName in brokerLiveTable and filterServerTable is what each broker said, and may differ",
+        ),
+        Column(
+            "brokerAddrs",
+            "map<bigint,string>",
+            "brokerId (0 = master) -> ip:port; may be empty",
+            trap="the key is a bigint: brokerAddrs[0]; in before and after of routeChangeTable it is text",
+        ),
         Column("zoneName", "string", "zone of the last registrant, if it named one"),
         Column("enableActingMaster", "boolean", "whether a slave may stand in for a lost master"),
     ),
@@ -99,12 +133,23 @@ BROKER_LIVE_TABLE: Final = Table(
         _key("brokerName", "string", "broker group"),
         _key("clusterName", "string", "cluster as registered"),
         _key("brokerAddr", "string", "ip:port"),
-        Column("lastUpdateTimestamp", "bigint", "event time of the last registration or heartbeat, ms since the epoch"),
-        Column("lastUpdateOffset", "bigint", "its log offset"),
-        Column("heartbeatTimeoutMillis", "bigint", "how long this broker may stay silent, ms"),
-        Column("expireTimestamp", "bigint", "event time past which it counts as dead, ms; time without gateways added"),
+        Column(
+            "lastUpdateTimestamp",
+            "bigint",
+            "event time of the last registration or heartbeat",
+            unit=_MS,
+            trap="written every ten seconds, so up to that much older than what the gateway knows",
+        ),
+        Column("lastUpdateOffset", "bigint", "its log offset", unit="offset"),
+        Column("heartbeatTimeoutMillis", "bigint", "how long this broker may stay silent", unit="ms"),
+        Column(
+            "expireTimestamp",
+            "bigint",
+            "event time past which it counts as dead; time without gateways added",
+            unit=_MS,
+        ),
         Column("dataVersionStateVersion", "bigint", "DataVersion.stateVersion last registered"),
-        Column("dataVersionTimestamp", "bigint", "DataVersion.timestamp last registered (the broker's clock)"),
+        Column("dataVersionTimestamp", "bigint", "DataVersion.timestamp last registered: the broker's clock", unit=_MS),
         Column("dataVersionCounter", "bigint", "DataVersion.counter last registered"),
         Column("haServerAddr", "string", "address slaves replicate from"),
         Column(
@@ -137,7 +182,7 @@ TOPIC_QUEUE_MAPPING_INFO_TABLE: Final = Table(
         _key("topic", "string", "topic"),
         _key("bname", "string", "brokerName written in the mapping; of equal ones the highest registeredOffset counts"),
         Column("mapping", "string", "TopicQueueMappingInfo as standard JSON"),
-        Column("registeredOffset", "bigint", "log offset of the registration that wrote it"),
+        Column("registeredOffset", "bigint", "log offset of the registration that wrote it", unit="offset"),
     ),
 )
 
@@ -155,19 +200,51 @@ KV_CONFIG_TABLE: Final = Table(
 ROUTE_CHANGE_TABLE: Final = Table(
     name="routeChangeTable",
     comment="who changed what, when: one row per changed row, per admin command and per refusal. Only grows",
+    trap="deleting a topic of three broker groups gives four rows: the command's, where tableName is null, and one for "
+    "each group. Registrations have no row of their own, only those of what they changed; an expiry has one for each "
+    "topic. The order of time is eventTime, epoch, offset, seq: an expiry has its broker's last heartbeat's",
     columns=(
         Column("epoch", "bigint", "epoch that made it visible", nullable=False),
-        Column("offset", "bigint", "log offset of the cause; of an expiry: the last heartbeat's", nullable=False),
-        Column("seq", "int", "order within the offset", nullable=False),
-        Column("eventTime", "timestamp", "event time of the cause; of an expiry: the deadline", nullable=False),
+        Column(
+            "offset",
+            "bigint",
+            "log offset of the cause; of an expiry: the last heartbeat's",
+            nullable=False,
+            unit="offset",
+            trap='a word of SQL: c.offset after a table\'s alias, or in quotes ("offset" in DuckDB, `offset` in Spark)',
+        ),
+        Column("seq", "int", "order within the offset; -1: the command itself", nullable=False),
+        Column(
+            "eventTime",
+            "timestamp",
+            "event time of the cause; of an expiry: the deadline",
+            nullable=False,
+            unit="UTC",
+            trap="UTC; not the time of the commit, which Delta's own TIMESTAMP AS OF goes by",
+        ),
         Column("command", "string", "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME", nullable=False),
         Column("outcome", "string", "applied, unchanged or rejected", nullable=False),
         Column("reason", "string", "why it was rejected"),
-        Column("actor", "string", "JSON: gateway, via (remoting or http), peer, user"),
-        Column("tableName", "string", "state table of the changed row; null: this row is about the command itself"),
+        Column(
+            "actor",
+            "string",
+            "JSON: gateway, via (remoting or http), peer, user",
+            trap="peer is address:port, another port for each connection, and [address]:port for IPv6",
+        ),
+        Column(
+            "tableName",
+            "string",
+            "state table of the changed row; null: this row is about the command itself",
+            trap="ask for null or not null, else commands and their effects are counted together",
+        ),
         Column("brokerName", "string", "broker group of the changed row, or the command's"),
         Column("topic", "string", "topic of the changed row, or the command's"),
-        Column("key", "string", "JSON object: the row's key columns, or the command's own fields"),
+        Column(
+            "key",
+            "string",
+            "JSON object: the row's key columns, or the command's own fields",
+            trap="text, as before and after: get_json_object(key, '$.topic')",
+        ),
         Column("before", "string", "JSON object: value columns before; null = there was no row"),
         Column("after", "string", "JSON object: value columns after; null = removed"),
     ),
@@ -175,17 +252,38 @@ ROUTE_CHANGE_TABLE: Final = Table(
 
 ROUTE_COMMIT_TABLE: Final = Table(
     name="routeCommitTable",
-    comment="one row per epoch, written last: names one consistent cut of all tables",
+    comment="one row per epoch, written last: names one consistent set of versions of all tables",
     columns=(
         Column("epoch", "bigint", "1, 2, 3, ... without gaps", nullable=False),
-        Column("logOffset", "bigint", "everything up to and including this log offset is in", nullable=False),
         Column(
-            "livenessOffset", "bigint", "brokerLiveTable holds every heartbeat up to this log offset", nullable=False
+            "logOffset", "bigint", "everything up to and including this log offset is in", nullable=False, unit="offset"
         ),
-        Column("eventTime", "timestamp", "event time of logOffset", nullable=False),
-        Column("watermark", "timestamp", "every broker silent at this time has been expired", nullable=False),
-        Column("commitTime", "timestamp", "when the writer wrote this row", nullable=False),
-        Column("versions", "map<string,bigint>", "table name -> Delta version of this epoch", nullable=False),
+        Column(
+            "livenessOffset",
+            "bigint",
+            "brokerLiveTable holds every heartbeat up to this log offset",
+            nullable=False,
+            unit="offset",
+        ),
+        Column("eventTime", "timestamp", "event time of logOffset", nullable=False, unit="UTC"),
+        Column(
+            "watermark", "timestamp", "every broker silent at this time has been expired", nullable=False, unit="UTC"
+        ),
+        Column(
+            "commitTime",
+            "timestamp",
+            "when the writer wrote this row",
+            nullable=False,
+            unit="UTC",
+            trap="later than eventTime, by hours if the fold was down: a state as of a time is looked up by eventTime",
+        ),
+        Column(
+            "versions",
+            "map<string,bigint>",
+            "table name -> Delta version of this epoch",
+            nullable=False,
+            trap="a table's newest version may be ahead of the newest epoch, while that is written and after a crash",
+        ),
         Column("outcomes", "string", "JSON array: offset, outcome, reason, result of admin commands and refusals"),
         Column("queryId", "string", "checkpoint id of the streaming query", nullable=False),
         Column("batchId", "bigint", "its batch", nullable=False),
@@ -196,8 +294,8 @@ QUARANTINE_TABLE: Final = Table(
     name="quarantineTable",
     comment="log records that the fold could not read. Only grows; nothing in the other tables stems from them",
     columns=(
-        Column("offset", "bigint", "log offset", nullable=False),
-        Column("eventTime", "timestamp", "event time", nullable=False),
+        Column("offset", "bigint", "log offset", nullable=False, unit="offset"),
+        Column("eventTime", "timestamp", "event time", nullable=False, unit="UTC"),
         Column("key", "string", "routing key"),
         Column("error", "string", "why it could not be read", nullable=False),
         Column("payload", "binary", "the record as it stands in the log"),

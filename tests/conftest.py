@@ -1,7 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options and profiles of the whole test suite.
 
 ``--deep`` runs the tests marked ``deep`` too, and lets Hypothesis look further and at random; without it every run draws
 the same examples, so that a failure on a branch is that branch's.
+
+``--fast`` leaves out tests marked ``jvm`` or ``deep`` and those of `_NOT_FAST`, and draws few examples: an answer
+within a minute, to be followed by all of them.
 
 With pytest-xdist all files whose tests start a JVM go to one worker, one after the other: two at a time would be too much
 for a small machine. The others go wherever there is room, each as a whole: the tests of a file may build on each other.
@@ -9,7 +13,9 @@ for a small machine. The others go wherever there is room, each as a whole: the 
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,10 +34,26 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+settings.register_profile("fast", settings.get_profile("ordinary"), max_examples=10)
 settings.register_profile("deep", settings.get_profile("ordinary"), derandomize=False, max_examples=2_000)
+
+_NOT_FAST = (
+    *("backup", "benchmarks", "differential", "e2e", "namesrv_checklist", "spark"),
+    *("api/http/test_known_connections.py", "api/http/test_known_requests.py", "api/http/test_limits.py"),
+    *("api/test_log_process.py", "api/test_offset_tokens.py", "api/test_several_gateways.py"),
+    *("api/test_visible.py", "api/view/test_follower.py", "api/view/test_history.py"),
+    *("clients/broker/test_cli.py", "clients/broker/test_fleet.py", "clients/route/test_cli.py"),
+    *("clients/route/test_http.py", "clients/test_preflight.py", "clients/test_usage.py"),
+    *("deploy/test_door.py", "deploy/test_jars.py", "deploy/test_machine.py", "deploy/test_process.py"),
+    *("deploy/test_signals.py", "log/test_cost.py", "log/test_sqlite.py", "log/test_sqlite_start.py"),
+    *("remoting/test_large.py", "tables/test_arrow_types.py", "tables/test_crash.py"),
+    *("tables/test_maintenance.py", "tables/test_spool.py"),
+)
+"""Folders and files, below this one, that start processes or take seconds a test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what starts JVMs or processes, or takes long")
     parser.addoption("--deep", action="store_true", help="also run what takes long (tests marked deep)")
 
 
@@ -41,19 +63,38 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A command that a test runs in this process must not turn the logging round for the tests after it.
     logs.configure = _ignore_process
-    settings.load_profile("deep" if config.getoption("--deep") else "ordinary")
+    settings.load_profile(next((name for name in ("deep", "fast") if config.getoption(f"--{name}")), "ordinary"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--deep"):
         return
+    if config.getoption("--fast"):
+        left_out = [item for item in items if not _is_fast(item)]
+        items[:] = [item for item in items if _is_fast(item)]
+        config.hook.pytest_deselected(items=left_out)
     skip = pytest.mark.skip(reason="takes long: run with --deep")
     for item in items:
         if "deep" in item.keywords:
             item.add_marker(skip)
 
 
-def _ignore_process(_process: str) -> None:
+@pytest.fixture(autouse=True)
+def umask_of_its_own() -> Iterator[None]:
+    """A command that a test runs in this process sets the modes of what it makes: not of what later tests make."""
+    before = os.umask(0)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    path = item.path.relative_to(Path(__file__).parent)
+    marked = any(item.get_closest_marker(name) for name in ("jvm", "deep"))
+    return not marked and not any(map(path.is_relative_to, _NOT_FAST))
+
+
+def _ignore_process(process: str) -> None:
     """Leave the logging as it is."""
 
 

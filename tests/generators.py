@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generators of steps for every request code of the NameServer; see `tests.universe` for `pick`.
 
 The universe is small on purpose: a handful of names, addresses, ids and DataVersions, so that the interesting

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a generated history is made of: steps that can be turned into requests, under any names.
 
 A history is written in the words of one small universe ("cluster-a", "broker-b", "10.0.0.3:10911"). `renamed` maps

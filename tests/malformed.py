@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests that no stock peer sends: fields missing or unreadable, bodies cut short, versions out of range.
 
 The real NameServer enforces nothing, so each of these has an effect of its own (reference 1.5): null keys reach the

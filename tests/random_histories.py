@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histories by the million: the generators behind a seeded random choice instead of Hypothesis.
 
 Hypothesis draws a few hundred steps a second, which is too slow for a million. What it would do for a failure, `shrunk`

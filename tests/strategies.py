@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hypothesis strategies for histories of a NameServer: `histories` and `settings` are the entry points."""
 
 from __future__ import annotations

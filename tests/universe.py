@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which names, addresses and topics the brokers of a generated history may take.
 
 Every choice a generator makes goes through one function, `pick`, which takes one of several options. Hypothesis can be

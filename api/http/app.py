@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP door as an ASGI application: `create_app`.
 
-A request that came before may have been answered by then (`api.http.known`). Any other passes: the short lane for plain
-route queries (`api.http.encoded`), else counting, FastAPI's routing, the handler, and for whatever it raises one of the
-handlers below. Every error is a problem details object.
+A request that came before may have been answered by then (`api.http.known`). Any other passes: a look at who sends it
+(`api.http.sites`), the short lane for plain route queries (`api.http.encoded`), else counting, FastAPI's routing, the
+handler, and for whatever it raises one of the handlers below. Every error is a problem details object.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from typing import Any
 
 import structlog
@@ -48,23 +49,30 @@ from api.http.problems import (
     problem_of,
 )
 from api.http.settings import HttpSettings, from_environment
+from api.http.sites import Sites
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
+from api.refusals import Refusals
+from api.registrations import Registrations
 from api.view.answers import RouteAnswers
 from api.view.history import History
+from deploy.version import release
 from schemas.errors import RoutelakeError
 
 log = structlog.get_logger("routelake.http")
 
 _ROUTE_OPERATION = "getTopicRoute"
-_COUNTED_REFUSALS = frozenset({"unauthorized", "forbidden", "too-large", "request-timeout", "system-busy"})
+_COUNTED_REFUSALS = frozenset(
+    {"unauthorized", "forbidden", "cross-site", "unknown-host", "too-large", "request-timeout", "system-busy"}
+)
 
 
 class HttpApp(FastAPI):
     """FastAPI with the short lane before it. The attributes are set by `create_app`."""
 
     door: Door
+    sites: Sites
     lane: RouteLane
     known: KnownLane
 
@@ -74,7 +82,8 @@ class HttpApp(FastAPI):
             await super().__call__(scope, receive, send)
             return
         began = time.perf_counter()
-        found = None if self.door.guard.protects_reads else self.lane.find(scope)
+        refusal = self.sites.refusal(scope)
+        found = None if refusal is not None or self.door.guard.protects_reads else self.lane.find(scope)
         if found is not None:
             await send(found[0])
             await send(found[1])
@@ -91,6 +100,10 @@ class HttpApp(FastAPI):
             await send(message)
 
         try:
+            if refusal is not None:
+                scope["routelake.problem"] = refusal.kind
+                await refusal.response()(scope, receive, counted)
+                return
             await super().__call__(scope, receive, counted)
         finally:
             self._count(scope, status, time.perf_counter() - began)
@@ -117,6 +130,7 @@ def create_app(
     settings: HttpSettings | None = None,
     answers: RouteAnswers | None = None,
     metrics: Metrics | None = None,
+    registrations: Registrations | None = None,
 ) -> HttpApp:
     """The application over a started gateway.
 
@@ -126,6 +140,7 @@ def create_app(
         settings: Who may write, limits. Default: what the environment says (`api.http.settings`).
         answers: The cache of encoded routes, if another door of this process has one.
         metrics: Likewise. What it is given must not observe a gateway yet.
+        registrations: Likewise.
 
     Raises:
         SetupError: a setting is unusable.
@@ -135,19 +150,34 @@ def create_app(
     follow_switches(gateway, answers)
     metrics = metrics or Metrics()
     metrics.observe(gateway)
+    refusals = Refusals("http")
+
+    def gave_way(reason: str, address: object) -> None:
+        metrics.security.labels(f"http-{reason}").inc()
+        refusals.note(reason, str(address), "the address that holds most gives way")
+
     door = Door(
         gateway=gateway,
-        past=Past(history, threads=settings.history_threads, queue=settings.history_queue),
+        registrations=registrations or Registrations(gateway, metrics),
+        past=Past(
+            history,
+            threads=settings.history_threads,
+            queue=settings.history_queue,
+            on_refused=partial(gave_way, "evicted-history"),
+        ),
         settings=settings,
         guard=Guard(settings, gateway.settings.gateway_id),
         routes=EncodedRoutes(answers),
         metrics=metrics,
-        watch=ViewWatch(lambda: gateway.view.serial, settings.max_long_polls),
-        budget=BodyBudget(settings.max_bodies_bytes),
+        watch=ViewWatch(
+            lambda: gateway.view.serial, settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")
+        ),
+        budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
+        refusals=refusals,
     )
     app = HttpApp(
         title="routelake",
-        version=_version(),
+        version=release(),
         summary="A RocketMQ NameServer on the lakehouse, over HTTP.",
         description=DESCRIPTION,
         openapi_tags=TAGS,
@@ -165,6 +195,7 @@ def create_app(
     )
     app.door = app.state.door = door
     app.state.sorted_topics = routes_topics.SortedTopics()
+    app.sites = Sites(settings)
     app.lane = RouteLane(gateway, door.routes, metrics)
     app.known = KnownLane(app.lane)
     for module in (
@@ -232,10 +263,3 @@ def _once(make: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
         return made[0]
 
     return get
-
-
-def _version() -> str:
-    try:
-        return version("routelake")
-    except PackageNotFoundError:
-        return "0"

@@ -1,30 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a request body: its type, its size, its time.
 
 A body is bounded three times: on the wire, after decompression (so a gzip bomb stops at the same bound), and by a
-deadline for the whole of it (so one byte a second ends). All bodies together are bounded by a budget.
+deadline for the whole of it (so one byte a second ends). All bodies together are bounded by a budget; when it is used
+up, those give way that have let most of it lie unfinished for longest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.problems import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA, Problem, busy
+from api.remoting.bounds import Holding, address_of, to_give_way
 
 _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024
 
 
 class BodyBudget:
-    """Bytes of request bodies held at a time, over all requests of a process."""
+    """Bytes of request bodies held at a time, over all requests of a process. Safe for threads."""
 
-    def __init__(self, max_bytes: int) -> None:
-        """Start empty."""
+    def __init__(self, max_bytes: int, on_refused: Callable[[str], None] = lambda _: None) -> None:
+        """Start empty.
+
+        Args:
+            max_bytes: How much there is.
+            on_refused: Told the address of each body that is refused for want of room.
+        """
         self._free = max_bytes
+        self._on_refused = on_refused
+        self._held: dict[Body, int] = {}
         self._lock = threading.Lock()
 
     @property
@@ -32,21 +45,39 @@ class BodyBudget:
         """How much may be taken."""
         return self._free
 
-    def take(self, size: int) -> None:
-        """Take so much more.
+    def take(self, body: Body, size: int) -> None:
+        """Take so much more for a body, if need be from others that are not complete.
 
         Raises:
-            Problem: too much is held already (SYSTEM_BUSY).
+            Problem: this body has to give way, or too much is being worked on (SYSTEM_BUSY).
         """
         with self._lock:
-            if size > self._free:
+            held = self._held.get(body, 0) + size
+            if size > self._free and not self._make_room(body, held, size - self._free):
+                self._on_refused(body.address)
                 raise busy("too many large requests at once; try again")
             self._free -= size
+            self._held[body] = held
 
-    def give_back(self, size: int) -> None:
-        """Return what `take` took."""
+    def give_back(self, body: Body) -> None:
+        """Return all that `take` took for it."""
         with self._lock:
-            self._free += size
+            self._free += self._held.pop(body, 0)
+
+    def _make_room(self, newcomer: Body, size: int, missing: int) -> bool:
+        holdings = [
+            Holding(body, body.address, held, body.since_s)
+            for body, held in {**self._held, newcomer: size}.items()
+            if body.is_reading or body is newcomer
+        ]
+        chosen = to_give_way(holdings, missing, time.monotonic())
+        if newcomer in chosen or sum(self._held[body] for body in chosen) < missing:
+            return False
+        for body in chosen:
+            self._free += self._held.pop(body)
+            body.give_way()
+            self._on_refused(body.address)
+        return True
 
 
 class Body:
@@ -58,14 +89,32 @@ class Body:
         self._budget = budget
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
-        self._held = 0
+        self._timer: asyncio.Timeout | None = None
+        self._loop = asyncio.get_running_loop()
+        self._gave_way = False
+        self.address = "" if request.client is None else address_of(request.client.host)
+        self.since_s = time.monotonic()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is still coming in."""
+        return self._timer is not None
+
+    def give_way(self) -> None:
+        """Stop reading; others need the room. From any thread."""
+        self._gave_way = True
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            with contextlib.suppress(RuntimeError):  # its time is over as it is
+                self._timer.reschedule(self._loop.time())
 
     def __enter__(self) -> Body:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._budget.give_back(self._held)
-        self._held = 0
+        self._budget.give_back(self)
 
     async def read(self) -> bytes:
         """The body, decompressed. It counts against the budget until the context ends.
@@ -79,12 +128,18 @@ class Body:
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > self._max_bytes:
             raise self._too_large()
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._timeout_s) as self._timer:
                 data = await self._receive()
         except TimeoutError:
+            if self._gave_way:
+                raise busy("too much at once from this address; try again") from None
             raise Problem(TIMEOUT, f"the body was not complete after {self._timeout_s:g} s") from None
         except ClientDisconnect:
             raise Problem(BAD_REQUEST, "the connection ended within the body") from None
+        finally:
+            self._timer = None
+        if self._gave_way:
+            raise busy("too much at once from this address; try again")
         if not compressed:
             return data
         if len(data) <= _STEP:
@@ -125,8 +180,9 @@ class Body:
         return b"".join(parts)
 
     def _hold(self, size: int) -> None:
-        self._budget.take(size)
-        self._held += size
+        if self._gave_way:  # what it held is somebody else's by now
+            raise busy("too much at once from this address; try again")
+        self._budget.take(self, size)
 
     def _too_large(self) -> Problem:
         return Problem(TOO_LARGE, f"the body is larger than {self._max_bytes} bytes")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pieces of the API description (OpenAPI): answers and errors with examples."""
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from api.http.problems import (
     BAD_PARAMETER,
     BAD_REQUEST,
     BUSY,
+    CROSS_SITE,
     FORBIDDEN,
     MEDIA_TYPE,
     TIMEOUT,
     TOO_LARGE,
     UNAUTHORIZED,
+    UNKNOWN_HOST,
     UNSUPPORTED_MEDIA,
     Kind,
 )
 
 Responses = dict[int | str, dict[str, Any]]
 
-READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, BUSY)
-WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, BUSY)
+READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, BUSY)
+WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, BUSY)
 BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
 
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every handler of the HTTP door needs, in one place: made once by `create_app`, found by `door_of`."""
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from api.http.past import Past
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
+from api.refusals import Refusals
+from api.registrations import Registrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Door:
     """The parts. ``past`` answers questions about earlier cuts."""
 
     gateway: Gateway
+    registrations: Registrations
     past: Past
     settings: HttpSettings
     guard: Guard
@@ -28,6 +32,7 @@ class Door:
     metrics: Metrics
     watch: ViewWatch
     budget: BodyBudget
+    refusals: Refusals
 
 
 def door_of(request: Request) -> Door:

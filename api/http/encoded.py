@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoded route answers with their fingerprints, and the short way to them.
 
 `RouteLane` answers the one request that matters for speed, ``GET /v1/topics/{topic}/route`` without parameters, from a
@@ -7,19 +8,24 @@ that the long way (`api.http.routes_topics`) would decide otherwise; whatever is
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message, Scope
 
+from api.bounded import BoundedCache
 from api.gateway import Gateway
 from api.http.etag import JSON, Position, fingerprint, matches, read_headers
 from api.metrics import Metrics
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
 
-_KEPT: Final = 50_000
+_MAX_ROUTES_BYTES: Final = 64 * 1024 * 1024
+_MAX_READY_BYTES: Final = 64 * 1024 * 1024
+_READY_BYTES: Final = 2500
+"""What a `Ready` costs beside its path and body, roughly."""
 _HEAD: Final = b"/v1/topics/"
 _TAIL: Final = b"/route"
 
@@ -32,24 +38,22 @@ class EncodedRoute(NamedTuple):
 
 
 class EncodedRoutes:
-    """`RouteAnswers` with fingerprints; a fingerprint is taken once per body."""
+    """`RouteAnswers` with fingerprints; a fingerprint is taken once per body, which many topics may share."""
 
     def __init__(self, answers: RouteAnswers) -> None:
         """Start empty."""
         self._answers = answers
-        self._known: dict[str, EncodedRoute] = {}
+        self._known: BoundedCache[int, EncodedRoute] = BoundedCache(_MAX_ROUTES_BYTES)
 
     def get(self, view: RouteView, topic: str) -> EncodedRoute | None:
         """The answer; None means TOPIC_NOT_EXIST."""
         body = self._answers.route(view, topic)
         if body is None:
-            self._known.pop(topic, None)
             return None
-        known = self._known.get(topic)
+        known = self._known.get(id(body))
         if known is None or known.body is not body:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            known = self._known[topic] = EncodedRoute(body, fingerprint(body))
+            known = EncodedRoute(body, fingerprint(body))
+            self._known.put(id(body), known, len(body))
         return known
 
 
@@ -82,7 +86,8 @@ class RouteLane:
         self._routes = routes
         self._count = metrics.requests.labels("http", "getTopicRoute", "0").inc
         self._observe = metrics.route_latency.observe
-        self._ready: dict[bytes, Ready] = {}
+        self._ready: OrderedDict[bytes, Ready] = OrderedDict()
+        self._ready_bytes = 0
         self._shown = (0, -1)
 
     def find(self, scope: Scope) -> tuple[Message, Message] | None:
@@ -102,7 +107,8 @@ class RouteLane:
         view = gateway.view
         shown = (view.serial, gateway.folded_offset)
         if shown != self._shown:
-            self._ready = {}
+            self._ready = OrderedDict()
+            self._ready_bytes = 0
             self._shown = shown
         return self._ready.get(path) or self._prepare(view, path)
 
@@ -126,8 +132,6 @@ class RouteLane:
         headers = read_headers(Position(*self._cut(view)), route.print)
         common = [(name.encode(), value.encode()) for name, value in headers.items()]
         typed = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(route.body)), *common]
-        if len(self._ready) >= _KEPT:
-            self._ready.clear()
         ready = Ready(
             print=route.print,
             found=(_start(200, typed), _body(route.body)),
@@ -137,10 +141,17 @@ class RouteLane:
             body=route.body,
         )
         self._ready[path] = ready
+        self._ready_bytes += _size(path, ready)
+        while self._ready_bytes > _MAX_READY_BYTES:
+            self._ready_bytes -= _size(*self._ready.popitem(last=False))
         return ready
 
     def _cut(self, view: RouteView) -> tuple[int, int]:
         return view.epoch, self._shown[1]
+
+
+def _size(path: bytes, ready: Ready) -> int:
+    return _READY_BYTES + len(path) + len(ready.body)
 
 
 def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

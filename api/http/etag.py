@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Headers of reads: which cut an answer shows, and its entity tag, ``"<epoch>-<fingerprint of the body>"``.
 
 The epoch says which cut an answer shows. The fingerprint decides whether a client's copy is still good: it stays the

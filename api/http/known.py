@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests that came before, byte for byte, and the short way to their answers: past parser, task and scope.
 
 Who asks for routes over a kept connection says the same again and again. `KnownRequests` holds such requests whole,
@@ -121,7 +122,7 @@ class KnownRequests:
         """
         if request in self._questions or len(request) > MAX_REQUEST_BYTES:
             return
-        size = _size(request)
+        size = _size(request, question)
         if not self._fits(size):
             if now_s - self._cleared_s < self._idle_s:
                 return
@@ -141,7 +142,7 @@ class KnownRequests:
                 question.used = False
             else:
                 del self._questions[request]
-                self.bytes -= _size(request)
+                self.bytes -= _size(request, question)
 
 
 class KnownLane:
@@ -186,5 +187,5 @@ class KnownLane:
                 self.known.learn(request, question, now_s)
 
 
-def _size(request: bytes) -> int:
-    return len(request) + _ENTRY_BYTES
+def _size(request: bytes, question: Question) -> int:
+    return len(request) + len(question.path) + len(question.if_none_match or "") + _ENTRY_BYTES

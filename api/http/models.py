@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What comes in over HTTP: request bodies. Field names are RocketMQ's; the rules are stated once, here.
 
 Models are strict: no conversion, no unknown field. An absent optional field and null are the same.
@@ -17,6 +18,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from api import names
+from schemas import limits
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import MAX_INT, MAX_LONG
 from schemas.events import Actor, BrokerHeartbeat, RegisterBroker, UnregisterBroker, topic_config_digest
@@ -25,10 +27,7 @@ MAX_QUEUES: Final = 65_535
 """Of one topic on one broker. RocketMQ checks none; its largest built-in topic has 1024."""
 
 MAX_HEARTBEAT_TIMEOUT_MS: Final = 30 * 24 * 3600 * 1000
-MAX_FILTER_SERVERS: Final = 10_000
 MAX_ZONE: Final = 127
-MAX_KV_NAME: Final = 1024
-MAX_KV_VALUE: Final = 256 * 1024
 
 
 def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
@@ -45,6 +44,12 @@ def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
 
 def _text_problem(text: str) -> str | None:
     return "must not hold control characters" if any(ord(character) < 32 for character in text) else None
+
+
+def _kv_value_problem(text: str) -> str | None:
+    size = len(text.encode())
+    limit = limits.MAX_KV_VALUE_BYTES
+    return f"may have at most {limit} bytes, this one has {size}" if size > limit else None
 
 
 def _queue_id(key: object) -> object:
@@ -135,6 +140,10 @@ def _mapping_topics_are_keys(table: dict[str, TopicQueueMappingInfoBody]) -> dic
     for topic, mapping in table.items():
         if mapping.topic is not None and mapping.topic != topic:
             raise PydanticCustomError("key", "topic of {topic} must be that key, or absent", {"topic": topic})
+    queue_ids = sum(len(mapping.curr_id_map or ()) for mapping in table.values())
+    if len(table) + queue_ids > limits.MAX_MAPPINGS:
+        text = "may have at most {limit} mappings and queue ids in them"
+        raise PydanticCustomError("too_many", text, {"limit": limits.MAX_MAPPINGS})
     return table
 
 
@@ -142,9 +151,9 @@ class TopicConfigSerializeWrapperBody(Model):
     """A broker's topics (TopicConfigAndMappingSerializeWrapper)."""
 
     data_version: DataVersionBody
-    topic_config_table: Annotated[dict[Topic, TopicConfigBody], AfterValidator(_topic_names_are_keys)] = Field(
-        {}, description="topic to its settings"
-    )
+    topic_config_table: Annotated[
+        dict[Topic, TopicConfigBody], Field(max_length=limits.MAX_TOPICS), AfterValidator(_topic_names_are_keys)
+    ] = Field({}, description="topic to its settings")
     topic_queue_mapping_info_map: Annotated[
         dict[Topic, TopicQueueMappingInfoBody], AfterValidator(_mapping_topics_are_keys)
     ] = Field({}, description="static topics")
@@ -165,7 +174,7 @@ class RegisterBrokerBody(Model):
     )
     enable_acting_master: bool | None = Field(None, description="absent: a broker older than 5.0")
     zone_name: Zone | None = None
-    filter_server_list: Annotated[list[Address], Field(max_length=MAX_FILTER_SERVERS)] | None = Field(
+    filter_server_list: Annotated[list[Address], Field(max_length=limits.MAX_FILTER_SERVERS)] | None = Field(
         None, description="absent leaves what is known alone, an empty list removes it"
     )
     topic_config_serialize_wrapper: TopicConfigSerializeWrapperBody | None = Field(
@@ -235,7 +244,7 @@ class UnregisterBrokerBody(Model):
 class PutKvConfigBody(Model):
     """PUT_KV_CONFIG: the value; namespace and key are in the path."""
 
-    value: Annotated[str, Field(max_length=MAX_KV_VALUE)]
+    value: Annotated[str, Field(max_length=limits.MAX_KV_VALUE_BYTES), _checked(_kv_value_problem)]
 
 
 def _queue_rows(table: dict[str, TopicConfigBody]) -> dict[str, QueueRow]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API description: FastAPI's, with the request bodies and problems it does not know of."""
 
 from __future__ import annotations

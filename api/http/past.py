@@ -1,21 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
 """Questions about the past, off the event loop.
 
 `api.view.history.History` blocks while it reads Delta tables. Here its reads run in a few threads of their own; a
-bounded number waits for them, and more are told to come again.
+bounded number waits for them. Askers (an address and what it asks for) take turns, each in its own order, so that
+nobody waits behind all that somebody else has asked. Where there is no room, the newest question of whoever has most
+waiting is told to come again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from api.http.problems import busy
 from api.view.history import History
 from schemas.errors import UnavailableError
 
 _T = TypeVar("_T")
+
+_Question = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class Past:
@@ -25,15 +32,26 @@ class Past:
         history: None where a gateway serves none.
         threads: Reads at a time.
         queue: Reads that may wait for a thread.
+        on_refused: Told the asker whenever a question is refused for want of room.
     """
 
-    def __init__(self, history: History | None, *, threads: int, queue: int) -> None:
+    def __init__(
+        self,
+        history: History | None,
+        *,
+        threads: int,
+        queue: int,
+        on_refused: Callable[[Hashable], None] = lambda _: None,
+    ) -> None:
         """Threads are started when they are needed."""
         self._history = history
         self._pool = ThreadPoolExecutor(threads, "http-history")
-        self._free = threads + queue
+        self._free = threads
+        self._max_waiting = queue
+        self._waiting: OrderedDict[Hashable, deque[_Question]] = OrderedDict()
+        self._on_refused = on_refused
 
-    async def ask(self, question: Callable[[History], _T]) -> _T:
+    async def ask(self, question: Callable[[History], _T], asker: Hashable) -> _T:
         """Run a question in a thread.
 
         Raises:
@@ -43,23 +61,65 @@ class Past:
         history = self._history
         if history is None:
             raise UnavailableError("this gateway serves no history")
-        if self._free <= 0:
-            raise busy("too many questions about the past at once; try again")
-        self._free -= 1
-        try:
-            # Shielded: a caller that goes away does not free the thread.
-            running = asyncio.get_running_loop().run_in_executor(self._pool, lambda: question(history))
-            running.add_done_callback(self._done)
-        except RuntimeError as error:  # the pool was shut down
-            self._free += 1
-            raise UnavailableError("this gateway is stopping") from error
-        return await asyncio.shield(running)
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        if self._free <= 0 and self.waiting >= self._max_waiting:
+            self._make_room(asker)
+        self._waiting.setdefault(asker, deque()).append((partial(question, history), answer))
+        self._run()
+        return await answer
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for a thread."""
+        return sum(map(len, self._waiting.values()))
 
     def close(self) -> None:
         """Take no more questions."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._max_waiting = 0
+        for questions in self._waiting.values():
+            for _, answer in questions:
+                if not answer.done():
+                    answer.set_exception(UnavailableError("this gateway is stopping"))
+        self._waiting.clear()
 
-    def _done(self, running: asyncio.Future[_T]) -> None:
+    def _make_room(self, asker: Hashable) -> None:
+        """Send the newest question of whoever has most waiting away; that may be the one to come."""
+        most = max(self._waiting, key=lambda other: len(self._waiting[other]), default=asker)
+        sent_away = busy("too many questions about the past at once; try again")
+        if len(self._waiting.get(most, ())) <= len(self._waiting.get(asker, ())) + 1:
+            self._on_refused(asker)
+            raise sent_away
+        _, answer = self._waiting[most].pop()
+        self._on_refused(most)
+        if not answer.done():
+            answer.set_exception(sent_away)
+
+    def _run(self) -> None:
+        """Start what may start, one asker after the other."""
+        while self._free > 0 and self._waiting:
+            asker, questions = self._waiting.popitem(last=False)
+            question, answer = questions.popleft()
+            if questions:
+                self._waiting[asker] = questions
+            if answer.done():  # nobody waits for it any more
+                continue
+            try:
+                running = asyncio.get_running_loop().run_in_executor(self._pool, question)
+            except RuntimeError:  # the pool was shut down
+                answer.set_exception(UnavailableError("this gateway is stopping"))
+                continue
+            self._free -= 1
+            running.add_done_callback(lambda done, answer=answer: self._done(done, answer))  # type: ignore[misc]
+
+    def _done(self, running: asyncio.Future[Any], answer: asyncio.Future[Any]) -> None:
         self._free += 1
-        if not running.cancelled():
-            running.exception()  # looked at, so that nobody complains when the caller has gone
+        if running.cancelled():
+            answer.cancel()
+        elif answer.done():  # whoever asked has gone
+            running.exception()
+        elif (error := running.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(running.result())
+        self._run()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors as RFC 9457 problem details: every refusal of the HTTP door, each kind declared once.
 
 A problem has ``type``, ``title``, ``status``, ``detail``, RocketMQ's ResponseCode as ``code``, for a bad body or
@@ -20,7 +21,9 @@ from starlette.responses import Response
 from schemas.codes import ResponseCode
 from schemas.errors import (
     BadRequestError,
+    BeforeHistoryError,
     FutureEpochError,
+    FutureTimeError,
     NotFoundError,
     RoutelakeError,
     UnavailableError,
@@ -85,6 +88,20 @@ FORBIDDEN: Final = Kind(
     _CODES.NO_PERMISSION,
     "without tokens, writes are accepted from this machine only",
 )
+CROSS_SITE: Final = Kind(
+    "cross-site",
+    403,
+    "A write from another site's page",
+    _CODES.NO_PERMISSION,
+    "a page of another site asked a browser for this (Sec-Fetch-Site: cross-site); such writes are not taken",
+)
+UNKNOWN_HOST: Final = Kind(
+    "unknown-host",
+    403,
+    "The Host header names no host of this gateway",
+    _CODES.NO_PERMISSION,
+    "the Host header says 'evil.example': name an IP address, localhost or this machine",
+)
 LISTING_DISABLED: Final = Kind(
     "listing-disabled", 403, "Listing is switched off", _CODES.SYSTEM_ERROR, "enableAllTopicList is false"
 )
@@ -99,10 +116,26 @@ TOPIC_NOT_EXIST: Final = Kind(
     404,
     "The topic does not exist",
     _CODES.TOPIC_NOT_EXIST,
-    "no topic route info in name server for the topic: orders",
+    "no topic route info in name server for the topic: orders; GET /v1/topics/orders/changes says what became of it",
 )
 FUTURE_EPOCH: Final = Kind(
     "future-epoch", 404, "Not written yet", _CODES.QUERY_NOT_FOUND, "epoch 900 does not exist yet", {"newestEpoch": 42}
+)
+FUTURE_TIME: Final = Kind(
+    "future-time",
+    404,
+    "That time has not come",
+    _CODES.QUERY_NOT_FOUND,
+    "2099-01-01T00:00:00Z has not come yet; it is 2026-01-01T00:00:00Z here",
+    {"now": "2026-01-01T00:00:00Z"},
+)
+BEFORE_HISTORY: Final = Kind(
+    "before-history",
+    404,
+    "Before the beginning",
+    _CODES.QUERY_NOT_FOUND,
+    "1999-12-31T23:59:59Z is before the beginning of this history: epoch 1 of 2026-01-01T00:00:00Z",
+    {"firstEpoch": 1, "firstTime": "2026-01-01T00:00:00Z"},
 )
 METHOD_NOT_ALLOWED: Final = Kind(
     "method-not-allowed", 405, "Wrong method", _CODES.REQUEST_CODE_NOT_SUPPORTED, "this endpoint answers GET"
@@ -151,11 +184,15 @@ KINDS: Final = (
     BAD_BODY,
     UNAUTHORIZED,
     FORBIDDEN,
+    CROSS_SITE,
+    UNKNOWN_HOST,
     LISTING_DISABLED,
     NOT_FOUND,
     NO_SUCH_ENDPOINT,
     TOPIC_NOT_EXIST,
     FUTURE_EPOCH,
+    FUTURE_TIME,
+    BEFORE_HISTORY,
     METHOD_NOT_ALLOWED,
     TIMEOUT,
     REFUSED,
@@ -168,7 +205,8 @@ KINDS: Final = (
 
 Headers = Mapping[str, str]
 
-_RETRY: Final = {"retry-after": "1"}
+RETRY: Final = {"retry-after": "1"}
+"""On every 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +273,13 @@ def problem_of(error: RoutelakeError) -> Problem:
             return Problem(GONE, text, members=oldest)
         case FutureEpochError():
             return Problem(FUTURE_EPOCH, text, members={"newestEpoch": error.fields.get("newest_epoch")})
+        case FutureTimeError():
+            return Problem(FUTURE_TIME, text, members={"now": error.fields.get("now")})
+        case BeforeHistoryError():
+            first = {"firstEpoch": error.fields.get("first_epoch"), "firstTime": error.fields.get("first_time")}
+            return Problem(BEFORE_HISTORY, text, members=first)
         case UnavailableError():
-            return Problem(BUSY, text, headers=_RETRY)
+            return Problem(BUSY, text)
         case BadRequestError() if "field" in error.fields:
             return fields_problem(BAD_PARAMETER, [FieldError(str(error.fields["field"]), text)])
         case BadRequestError():
@@ -247,14 +290,14 @@ def problem_of(error: RoutelakeError) -> Problem:
 
 def busy(detail: str, *, offset: int | None = None) -> Problem:
     """Try again in a second."""
-    return Problem(BUSY, detail, headers=_RETRY, members={"offset": offset})
+    return Problem(BUSY, detail, members={"offset": offset})
 
 
 def problem_response(problem: Problem) -> Response:
     """The answer to a problem. Text that is no Unicode (from hostile input) is shown escaped."""
     found = problem.kind.body(problem.detail, problem.members)
     body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
-    headers = {"cache-control": "no-store", **problem.headers}
+    headers = {"cache-control": "no-store", **(RETRY if problem.kind is BUSY else {}), **problem.headers}
     return Response(body, problem.kind.status, headers, MEDIA_TYPE)
 
 

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """uvicorn's HTTP protocol with what it lacks: a short way for known requests, deadlines and bounds on heads and bodies.
 
 uvicorn waits for a head or a body for ever. Here a head must be complete ``header_timeout_s`` after its first byte (or
 after connecting) and stay within ``max_header_bytes``, and a message must be complete a little after the application's
 own deadline for bodies. A client that goes on sending after its request was answered (413, say) is listened to for
 ``linger_s``, so that it can read the answer before the connection goes. One that does not fetch its answers is cut off
-after ``write_timeout_s``.
+after ``write_timeout_s``. What all connections hold together is bounded in `api.http.bounds`.
 
 A request that came before, byte for byte, is answered at once (`api.http.known`): where nothing else is under way on
 its connection, and it arrives in one piece with nothing before or behind it.
@@ -23,22 +24,34 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from api.http.bounds import ConnectionBounds
 from api.http.known import MAX_REQUEST_BYTES, REQUEST, KnownLane, is_whole
-from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, TIMEOUT, TOO_LARGE, Kind
+from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, Kind
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
+from api.refusals import Refusals
+from api.remoting.bounds import address_of
 
 _GRACE_S: Final = 5.0
+_HEADER_BYTES: Final = 150
+"""What a header costs beside its bytes, roughly."""
+_REQUEST_BYTES: Final = 3000
+"""What a request costs that waits behind another one."""
+_RETRY_LINE: Final = f"retry-after: {RETRY['retry-after']}\r\n"
 _REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
 
-def guarded_protocol(settings: HttpSettings, metrics: Metrics, lane: KnownLane) -> type[HttpToolsProtocol]:
-    """The protocol class for uvicorn's ``http`` option."""
+def guarded_protocol(
+    settings: HttpSettings, metrics: Metrics, lane: KnownLane, refused: Refusals | None = None
+) -> type[HttpToolsProtocol]:
+    """The protocol class for uvicorn's ``http`` option, of one listener."""
 
     class Guarded(GuardedProtocol):
         limits = settings
         counts = metrics
         known = lane
+        bounds = ConnectionBounds(settings)
+        refusals = Refusals("http") if refused is None else refused
 
     return Guarded
 
@@ -49,6 +62,8 @@ class GuardedProtocol(HttpToolsProtocol):
     limits: HttpSettings
     counts: Metrics
     known: KnownLane
+    bounds: ConnectionBounds
+    refusals: Refusals
 
     def __init__(
         self,
@@ -64,8 +79,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
-        self._answered_s = float("-inf")
-        """When a known request was last answered, by the loop's clock."""
+        self.address = ""
+        self.active_s = time.monotonic()
+        self.held_bytes = 0
+        self.held_since_s = 0.0
 
     # --- the connection ---
 
@@ -73,13 +90,16 @@ class GuardedProtocol(HttpToolsProtocol):
         """Take a connection, unless there are too many."""
         super().connection_made(transport)
         self.counts.connections.labels("http").inc()
-        if len(self.connections) > self.limits.max_connections:
-            self._refuse(BUSY, 503, "too many connections")
-        else:
+        self.address = address_of(self.client[0]) if self.client else ""
+        if self.bounds.admit(self):
             self._arm(self.limits.header_timeout_s)
+        else:
+            self._count_refusal("too-many-connections", f"{self.limits.max_connections} connections, all busy")
+            self._refuse(BUSY, 503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
+        self.bounds.release(self)
         self._disarm()
         self._moving()
         self.counts.connections.labels("http").dec()
@@ -96,6 +116,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
+        if self._head_bytes or self.held_bytes or self.pipeline or not self._in_head:
+            self._weigh()
         if self._in_head and self._head_bytes > self.limits.max_header_bytes:
             self._refuse(TOO_LARGE, 431, f"the head is larger than {self.limits.max_header_bytes} bytes")
         elif self._deadline is None:  # a request that came in one piece needs none
@@ -109,27 +131,60 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
+        self._count_refusal("bad-request", msg)
         self._refuse(BAD_REQUEST, 400, msg)
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it asks."""
         super().pause_writing()
+        self._weigh()
         self._stalled = self.loop.call_later(self.limits.write_timeout_s, self._abort)
 
     def resume_writing(self) -> None:
         """It goes on reading."""
         super().resume_writing()
+        self._weigh()
         self._moving()
 
     def timeout_keep_alive_handler(self) -> None:
         """Idle for too long; what the client has not fetched by now is dropped, or closing would wait for it."""
-        left_s = self._answered_s + self.timeout_keep_alive - self.loop.time()
+        left_s = self.active_s + self.timeout_keep_alive - time.monotonic()
         if left_s > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
         elif self.transport.get_write_buffer_size():
             self._abort()
         else:
             super().timeout_keep_alive_handler()
+
+    # --- bounds over all connections ---
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return self._in_head and cycle is not None and not cycle.response_complete
+
+    def give_way(self, reason: str) -> None:
+        """Go now; others need the room. Whoever has begun a request is told to come again."""
+        self._count_refusal(reason, f"idle for {time.monotonic() - self.active_s:.0f} s")
+        if self._head_bytes and not self.transport.get_write_buffer_size():
+            self._refuse(BUSY, 503, "too much at once from this address; try again")
+        else:
+            self.transport.abort()
+
+    def _weigh(self) -> None:
+        """Say what is held because of this peer."""
+        size = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
+        if self._head_bytes:
+            size += self._head_bytes + _HEADER_BYTES * len(self.headers or ())
+        if self.cycle is not None:
+            size += len(self.cycle.body) + _REQUEST_BYTES * len(self.pipeline)
+        if size != self.held_bytes:
+            self.bounds.hold(self, size)
+
+    def _count_refusal(self, reason: str, detail: str) -> None:
+        self.counts.security.labels(f"http-{reason}").inc()
+        self.refusals.note(reason, f"{self.client[0]}:{self.client[1]}" if self.client else "", detail)
 
     # --- known requests ---
 
@@ -158,7 +213,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._disarm()
         # Timers are dear: the one that runs is left to find out, at its end, that the connection was not idle.
-        self._answered_s = self.loop.time()
+        self.active_s = time.monotonic()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -185,12 +240,17 @@ class GuardedProtocol(HttpToolsProtocol):
         self._between = True
         self._in_head = True
         self._head_bytes = 0
+        self.active_s = time.monotonic()
         self._disarm()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Answered: whatever is still coming of this request is not waited for."""
         super().on_response_complete()
+        if self.pipeline:  # uvicorn would read on, a segment of requests for each one that is answered
+            self.flow.pause_reading()
+        if self.held_bytes:
+            self._weigh()
         if not self._in_head and self.cycle.response_complete:
             self._arm(self.limits.linger_s)
 
@@ -234,7 +294,7 @@ class GuardedProtocol(HttpToolsProtocol):
             body = json.dumps({**kind.body(detail), "status": status}).encode()
             head = (
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n{_RETRY_LINE if kind is BUSY else ''}\r\n"
             )
             self.transport.write(head.encode() + body)
         self.transport.close()

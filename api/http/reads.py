@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all reads share: parameters, waiting for an offset, entity tags, the epoch in the headers."""
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from api.http.door import Door, door_of
 from api.http.etag import JSON, WAITED, Position, fingerprint, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
+from api.remoting.bounds import address_of
 from schemas.codes import MAX_LONG
 
 MAX_WAIT_MS: Final = 30_000
@@ -85,6 +87,11 @@ def check_once(request: Request) -> None:
         if name in seen:
             raise fields_problem(BAD_PARAMETER, [FieldError(name, "is given twice")])
         seen.add(name)
+
+
+def address(request: Request) -> str:
+    """Whose request it is, where addresses share something."""
+    return "" if request.client is None else address_of(request.client.host)
 
 
 def if_none_match(request: Request) -> str:

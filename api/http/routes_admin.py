@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Admin commands on topics and brokers. Who may send them: `api.http.auth`."""
 
 from __future__ import annotations

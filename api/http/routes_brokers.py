@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ingest endpoint: what a broker tells a NameServer."""
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.http.describe import BODY_PROBLEMS, body, write
-from api.http.door import Door, door_of
+from api.http.door import door_of
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
 from api.http.problems import REFUSED
 from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
-from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.kv import existing
 from schemas.outcomes import UNCHANGED
 
 router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
@@ -87,33 +88,21 @@ async def register(request: Request) -> Response:
     """
     door = door_of(request)
     actor = door.guard.writer(request)
-    gateway = door.gateway
-    delete_absent = gateway.settings.delete_topic_with_broker_registration
+    delete_absent = door.gateway.settings.delete_topic_with_broker_registration
 
     def convert(model: RegisterBrokerBody) -> RegisterBroker:
         return model.event(actor, delete_absent_topics=delete_absent)
 
-    limit = door.settings.max_body_bytes
-    event, size = await read_body(request, door, RegisterBrokerBody, convert, max_bytes=limit)
-    door.metrics.registration_bytes.observe(size)
-    receipt = await gateway.register(event)
-    outcome = receipt.verdict()
-    door.metrics.registrations.labels("http", outcome).inc()
-    result = gateway.view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
+    event, size = await read_body(request, door, RegisterBrokerBody, convert, max_bytes=door.settings.max_body_bytes)
+    registered = await door.registrations.register(event, size)
     return receipt_answer(
         door,
-        receipt,
-        outcome,
-        masterAddr=result.master_addr,
-        haServerAddr=result.ha_server_addr,
-        orderTopicConf=_order_topic_conf(door),
+        registered.receipt,
+        registered.receipt.verdict(),
+        masterAddr=registered.master.master_addr,
+        haServerAddr=registered.master.ha_server_addr,
+        orderTopicConf=existing(registered.order_topic_config),
     )
-
-
-def _order_topic_conf(door: Door) -> dict[str, str] | None:
-    if not door.gateway.settings.return_order_topic_config_to_broker:
-        return None
-    return door.gateway.view.kv_list(ORDER_TOPIC_CONFIG)
 
 
 @router.post(

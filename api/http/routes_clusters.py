@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clusters and brokers, as the view shows them."""
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ async def get_broker(
     position, view = now(door), door.gateway.view
     rows = view.live_rows(broker_name)
     if broker_name not in view.groups:
-        raise Problem(NOT_FOUND, f"there is no broker group {broker_name!r}", headers=read_headers(position, NOTHING))
+        text = (
+            f"there is no broker group {broker_name!r} now; since when, GET /v1/topics/TOPIC/changes of its topics says"
+        )
+        raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
     found = msgspec.json.decode(_group_json(view, broker_name))
     found["topicCount"] = view.topic_count(broker_name)
     found["live"] = _live_list(view, rows.values())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """/openapi.json, and /docs: the API description as one plain page, without assets from anywhere else."""
 
 from __future__ import annotations

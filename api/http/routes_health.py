@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the process is alive, whether it is ready, and its metrics."""
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from api.gateway import Gateway
 from api.http.describe import errors, plain
 from api.http.door import door_of
 from api.http.etag import JSON
-from api.http.problems import UNAUTHORIZED
+from api.http.problems import RETRY, UNAUTHORIZED
 from api.http.shapes import HealthShape, ReadyShape
 from api.metrics import CONTENT_TYPE
+from deploy.version import release
 
 router = APIRouter(tags=["health"])
 
@@ -39,13 +41,17 @@ _NOT_READY: Final = {
     "/healthz",
     operation_id="health",
     summary="Is the process alive?",
-    responses={200: plain(HealthShape, {"status": "ok", "gateway": "host-1:9876", "uptimeSeconds": 12.5}, "It is.")},
+    responses={
+        200: plain(
+            HealthShape, {"status": "ok", "version": "0.1.0", "gateway": "host-1:9876", "uptimeSeconds": 12.5}, "It is."
+        )
+    },
 )
 async def health(request: Request) -> Response:
     """Answers 200 as long as the event loop turns. Restart the process when it does not."""
     gateway = door_of(request).gateway
     uptime_s = round(time.monotonic() - gateway.started_s, 3)
-    health = {"status": "ok", "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
+    health = {"status": "ok", "version": release(), "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
     return Response(_encode(health), 200, _NO_STORE, JSON)
 
 
@@ -83,7 +89,7 @@ async def ready(request: Request) -> Response:
         "offset": gateway.folded_offset,
         "checks": checks,
     }
-    return Response(_encode(found), 200 if is_ready else 503, _NO_STORE, JSON)
+    return Response(_encode(found), 200 if is_ready else 503, _NO_STORE if is_ready else {**_NO_STORE, **RETRY}, JSON)
 
 
 @router.get(
@@ -111,7 +117,7 @@ def view_problem(gateway: Gateway) -> str | None:
     status = gateway.follower.status()
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
-    fold = gateway.fold_status
+    fold = gateway.fold.status
     if fold is not None and fold.epoch - status.epoch > _MAX_EPOCHS_BEHIND:
         return f"the view is at epoch {status.epoch}, the fold at {fold.epoch}"
     return None
@@ -125,12 +131,13 @@ def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | Non
         stale_s: Not heard of for this long is not alive.
         now_s: Seconds since the epoch.
     """
-    status = gateway.fold_status
+    status, failure = gateway.fold.status, gateway.fold.failure
+    why = "" if failure is None else f"; it failed {now_s - failure.time_ms / 1000:.0f} s ago: {failure.error}"
     if status is None:
-        return "the fold has not run on this lake yet"
+        return f"the fold has not run on this lake yet{why}"
     age_s = now_s - status.time_ms / 1000
-    if age_s > stale_s:
-        return f"the fold was last heard of {age_s:.0f} s ago"
+    if age_s > stale_s or failure is not None:
+        return f"the fold was last heard of {age_s:.0f} s ago{why}"
     behind = gateway.started_offset - gateway.folded_offset
     if behind > 0:
         return f"the fold has {behind} events to go to the start of this gateway"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The past: who changed what, and which epochs there are. The route of the past is in `api.http.routes_topics`."""
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.describe import read
-from api.http.problems import rfc3339
-from api.http.reads import ReadQuery, answer, begin, now, number
+from api.http.problems import FUTURE_TIME, rfc3339
+from api.http.reads import ReadQuery, address, answer, begin, now, number
 from api.http.routes_topics import IfNoneMatch, TopicPath
 from api.http.shapes import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
@@ -62,7 +63,7 @@ class EpochsQuery(ReadQuery):
     "/topics/{topic:path}/changes",
     operation_id="getTopicChanges",
     summary="Who changed a topic's route, when and how",
-    responses=read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "after": CHANGE_EXAMPLE["cursor"]}),
+    responses=read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "after": CHANGE_EXAMPLE["cursor"]}, FUTURE_TIME),
 )
 async def get_changes(
     request: Request, topic: TopicPath, query: Annotated[ChangesQuery, Query()], _: IfNoneMatch = None
@@ -71,6 +72,7 @@ async def get_changes(
 
     Row changes and commands that name it, its order configuration, and for the brokers that ever held it: changes of
     address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
+    `since` must have come, and be before `until`.
     """
     door = await begin(request, query)
     position = now(door)
@@ -82,7 +84,8 @@ async def get_changes(
             after=query.after,
             since=query.since,
             until=query.until,
-        )
+        ),
+        (address(request), "changes"),
     )
     return answer(request, _page(page), position)
 
@@ -112,7 +115,7 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
     """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
     door = await begin(request, query)
     position = now(door)
-    cuts = await door.past.ask(lambda history: history.epochs(query.limit, query.before))
+    cuts = await door.past.ask(lambda history: history.epochs(query.limit, query.before), (address(request), "epochs"))
     found: dict[str, Any] = {"epochs": [_epoch(cut) for cut in cuts]}
     if len(cuts) == query.limit and cuts[-1].epoch > 1:
         found["nextBefore"] = cuts[-1].epoch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV configuration: namespace, key, value."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from api.gateway import Receipt
 from api.http.describe import BODY_PROBLEMS, body, read, write
 from api.http.door import Door, door_of
 from api.http.etag import NOTHING, read_headers
-from api.http.models import MAX_KV_NAME, PutKvConfigBody
+from api.http.models import PutKvConfigBody
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import ReadQuery, answer, begin, now
 from api.http.routes_brokers import RECEIPT_EXAMPLE
@@ -22,6 +23,7 @@ from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
+from schemas.limits import MAX_NAME_BYTES
 from schemas.outcomes import ACCEPTED
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
@@ -125,8 +127,8 @@ def _namespace_problem(namespace: str) -> str | None:
 def _name_problem(name: str) -> str | None:
     if not name.strip():
         return "must not be blank"
-    if len(name) > MAX_KV_NAME:
-        return f"may have at most {MAX_KV_NAME} characters"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"may have at most {MAX_NAME_BYTES} bytes"
     return "must not hold control characters" if any(ord(character) < 32 for character in name) else None
 
 

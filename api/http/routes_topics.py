@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topics and their routes."""
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import binascii
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -19,7 +21,9 @@ from api.http.door import Door
 from api.http.etag import JSON, NOTHING, WAITED, Position, matches, read_headers
 from api.http.problems import (
     BAD_PARAMETER,
+    BEFORE_HISTORY,
     FUTURE_EPOCH,
+    FUTURE_TIME,
     GONE,
     LISTING_DISABLED,
     TOPIC_NOT_EXIST,
@@ -30,6 +34,7 @@ from api.http.problems import (
 from api.http.reads import (
     MAX_LONG_POLL_S,
     ReadQuery,
+    address,
     answer,
     begin,
     if_none_match,
@@ -38,6 +43,7 @@ from api.http.reads import (
     seconds,
 )
 from api.http.shapes import RouteShape, TopicListShape
+from api.http.watch import Woken
 from api.names import cluster_name_problem, topic_problem
 from api.view.history import History
 from api.view.snapshot import RouteView
@@ -49,6 +55,8 @@ router = APIRouter(prefix="/v1/topics", tags=["topics"])
 MAX_PAGE: Final = 10_000
 _SORT_OFF_LOOP: Final = 10_000
 _LISTS_KEPT: Final = 8
+CROWDED: Final = {"retry-after": "5"}
+"""Headers of a long poll that had to be answered early: whoever asks again at once gains nothing."""
 
 TopicPath = Annotated[str, Path(description="The topic.", examples=["orders"])]
 IfNoneMatch = Annotated[str | None, Header(description="ETag of the copy that the client has.")]
@@ -136,6 +144,8 @@ class SortedTopics:
             return sorted(view.topic_names() if cluster is None else view.topics_by_cluster(cluster))
 
         found = await asyncio.to_thread(names) if len(view.topics) > _SORT_OFF_LOOP else names()
+        if not found:
+            return found  # names of clusters that are not there must not push out what is
         self._known[cluster] = (view.topics, view.clusters, found)
         while len(self._known) > _LISTS_KEPT:
             self._known.popitem(last=False)
@@ -195,7 +205,7 @@ def _from_cursor(cursor: str) -> str:
     "/{topic:path}/route",
     operation_id="getTopicRoute",
     summary="The route of a topic, now or as of an epoch or time",
-    responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, FUTURE_EPOCH, GONE),
+    responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE),
 )
 async def get_route(
     request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()], _: IfNoneMatch = None
@@ -203,28 +213,30 @@ async def get_route(
     """GET_ROUTEINFO_BY_TOPIC (105): byte for byte the body that a client of RocketMQ 4.9.4 or later gets on the wire.
 
     With `as_of` the route is that of one consistent cut of the past: `X-Routelake-Epoch` and `X-Routelake-Event-Time`
-    say which. An epoch that is not written yet is 404, one that is no longer kept 410 naming the oldest that is. A time
-    after the newest epoch means the newest epoch.
+    say which. An epoch that is not written yet is 404, and so is a time before the first or one that has not come (by
+    more than a minute); what is no longer kept is 410 naming the oldest that is. A time between the newest epoch and
+    now means the newest epoch.
 
     With `wait` and If-None-Match the answer comes when the route is another one than the client's; a return does not
-    mean a change. The 404 of a missing topic has an ETag, too: with it, a long poll waits for the topic to appear.
+    mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an
+    ETag, too: with it, a long poll waits for the topic to appear.
     """
     door = await begin(request, query)
     if query.as_of is not None:
         if query.wait is not None:
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
         return await _past_route(request, door, topic, query.as_of)
-    if query.wait is not None:
-        await _until_changed(request, door, topic, query.wait)
+    crowded = query.wait is not None and await _until_changed(request, door, topic, query.wait)
     found = door.routes.get(door.gateway.view, topic)
     if found is None:
         checked_name(topic_problem(topic), "topic")
         raise Problem(
             TOPIC_NOT_EXIST,
-            f"no topic route info in name server for the topic: {topic}",
-            headers=read_headers(now(door), NOTHING),
+            f"no topic route info in name server for the topic: {topic}; "
+            f"GET /v1/topics/{quote(topic, safe='')}/changes says what became of it",
+            headers={**read_headers(now(door), NOTHING), **(CROWDED if crowded else {})},
         )
-    headers = read_headers(now(door), found.print)
+    headers = {**read_headers(now(door), found.print), **(CROWDED if crowded else {})}
     if matches(if_none_match(request), found.print):
         return Response(status_code=304, headers=headers)
     return Response(found.body, 200, headers, JSON)
@@ -243,7 +255,7 @@ async def _past_route(request: Request, door: Door, topic: str, as_of: str) -> R
         return encode_topic_route(past.route, numeric_keys=False), Position.of(past.cut)
 
     try:
-        body, position = await door.past.ask(ask)
+        body, position = await door.past.ask(ask, (address(request), "route"))
     except NotFoundError as error:
         checked_name(topic_problem(topic), "topic")
         raise Problem(
@@ -252,11 +264,15 @@ async def _past_route(request: Request, door: Door, topic: str, as_of: str) -> R
     return answer(request, body, position)
 
 
-async def _until_changed(request: Request, door: Door, topic: str, wait_s: float) -> None:
-    """Return when the route is another one than the client's, the time is over, or the client has gone."""
+async def _until_changed(request: Request, door: Door, topic: str, wait_s: float) -> bool:
+    """Return when the route is another one than the client's, the time is over, or the client has gone.
+
+    Returns:
+        True where it ended early because too many wait.
+    """
     known = if_none_match(request)
     if not known:
-        return
+        return False
     request.scope[WAITED] = True
     loop = asyncio.get_running_loop()
     end = loop.time() + wait_s
@@ -267,15 +283,16 @@ async def _until_changed(request: Request, door: Door, topic: str, wait_s: float
             found = door.routes.get(view, topic)
             rest = end - loop.time()
             if rest <= 0 or not matches(known, NOTHING if found is None else found.print):
-                return
-            waiting = asyncio.create_task(door.watch.next_view(view.serial, rest))
+                return False
+            waiting = asyncio.create_task(door.watch.next_view(view.serial, rest, address(request)))
             await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 waiting.cancel()
-            elif not waiting.result():
-                return
+            elif waiting.result() is not Woken.CHANGED:
+                return waiting.result() is Woken.CROWDED
     finally:
         gone.cancel()
+    return False
 
 
 async def _disconnected(request: Request) -> None:

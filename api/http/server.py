@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serving the HTTP door inside an event loop that is somebody else's: no signals, no exit, a graceful stop."""
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ async def serve_http(
     door = app.door
     config = uvicorn.Config(
         app,
-        http=guarded_protocol(door.settings, door.metrics, app.known),
+        http=guarded_protocol(door.settings, door.metrics, app.known, door.refusals),
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # its warnings are one line for each bad request; `Refusals` has them within bounds
         access_log=False,
         proxy_headers=False,
         server_header=False,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of the HTTP door, units in names.
 
 Those that an operator sets are environment variables, too (`from_environment`)::
@@ -5,7 +6,7 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_TOKENS            alice=s3cret bob=sha256:2bb80d53...   users and their bearer tokens
     ROUTELAKE_HTTP_PROTECT_READS     true: reads need a token as well
     ROUTELAKE_HTTP_ANONYMOUS_WRITES  true: without tokens, accept writes from anywhere
-    ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, for anonymous writes from itself
+    ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
 """
 
 from __future__ import annotations
@@ -30,20 +31,24 @@ class HttpSettings:
         tokens: User to bearer token, in the clear or as ``sha256:<hex of its digest>``. With any, writes need one.
         protect_reads: Reads and /metrics need a token, too. /healthz and /readyz never do.
         anonymous_writes: Without tokens, accept writes from anywhere instead of this machine only.
-        trusted_hosts: Names besides IP addresses and localhost that a Host header of an anonymous write may carry.
+        trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
+            is looked at (`api.http.sites`).
         max_body_bytes: Of a registration, also after decompression.
         max_small_body_bytes: Of every other body.
-        max_bodies_bytes: Of all bodies being read or worked on at a time; beyond it, SYSTEM_BUSY.
+        max_bodies_bytes: Of all bodies being read or worked on at a time; beyond it, SYSTEM_BUSY for whoever has let
+            most of them lie unfinished for longest.
         body_timeout_s: A body must be complete by then.
         header_timeout_s: So must the head of a request, counted from its first byte (or from connecting).
         linger_s: How long a client may go on sending a body after its request was answered.
         write_timeout_s: How long an answer may lie unfetched.
         max_header_bytes: Of the head of a request.
         keep_alive_s: An idle connection is closed after this.
-        max_connections: More are answered 503.
-        max_long_polls: Long polls held at a time; beyond it they are answered at once.
+        max_connections: For one more, the idlest of the address that holds most are closed.
+        max_held_bytes: Of heads, unread bodies, waiting requests and answers that are not fetched, all connections
+            together; beyond it, whoever holds most for longest is cut off.
+        max_long_polls: Long polls held at a time; beyond it, one of the address with most is answered early.
         history_threads: Delta reads running at a time.
-        history_queue: Delta reads waiting for their turn; beyond it, SYSTEM_BUSY.
+        history_queue: Delta reads waiting for their turn; beyond it, SYSTEM_BUSY for whoever has most waiting.
         fold_stale_s: A fold that was not heard of for this long is not alive.
     """
 
@@ -61,6 +66,7 @@ class HttpSettings:
     max_header_bytes: int = 64 * _KIB
     keep_alive_s: int = 75
     max_connections: int = 4096
+    max_held_bytes: int = 256 * _MIB
     max_long_polls: int = 2_000
     history_threads: int = 2
     history_queue: int = 32

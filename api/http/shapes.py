@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes out over HTTP: the shapes of the answers, for the API description and the tests.
 
 Answers are written as bytes (`msgspec`, the cache of encoded routes); the tests hold them against these models.
@@ -251,5 +252,6 @@ class HealthShape(Shape):
     """The process is alive."""
 
     status: Literal["ok"]
+    version: str
     gateway: str
     uptime_seconds: float

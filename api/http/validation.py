@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From bytes to checked values: strict JSON, field errors with paths, parameters.
 
 JSON is taken literally: a key twice, NaN, Infinity, a lone surrogate, a number too long to be one are refused. Models

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all writes share: the body, the receipt, refusals."""
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.gateway import Receipt
+from api.gateway import KV_FULL, Receipt
 from api.http.body import Body
 from api.http.door import Door
 from api.http.etag import JSON
-from api.http.problems import INTERNAL, REFUSED, Problem, rfc3339_ms
+from api.http.problems import INTERNAL, REFUSED, TOO_LARGE, Problem, rfc3339_ms
 from api.http.validation import decode
-from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
+from schemas.outcomes import KV_TABLE_FULL, REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 
 _OFF_LOOP_BYTES: Final = 64 * 1024
 """From here on a body is parsed in a thread."""
 
 _WHY: Final = {
     SINGLE_TOPIC_REFUSED: "a registration with exactly one topic may not create a broker: register all topics first",
+    KV_TABLE_FULL: KV_FULL,
     STATE_VERSION_CONFLICT: "this brokerId is held by a living address with a higher stateVersion",
 }
 
@@ -60,7 +62,7 @@ def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -
         more: Further members; None is left out.
 
     Raises:
-        Problem: the fold refused it (409), or a rule failed on it (500).
+        Problem: the fold refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
     """
     head = {
         "offset": receipt.offset,
@@ -74,7 +76,7 @@ def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -
             text = "a rule of the fold failed on it, which is a defect of routelake: quarantineTable has it"
             raise Problem(INTERNAL, text, members={"reason": reason, **head})
         text = _WHY.get(reason or "", "the fold refused it")
-        raise Problem(REFUSED, text, members={"reason": reason, **head})
+        raise Problem(TOO_LARGE if reason == KV_TABLE_FULL else REFUSED, text, members={"reason": reason, **head})
     members = {**head, "outcome": outcome, **{name: value for name, value in more.items() if value is not None}}
     headers = {
         "cache-control": "no-store",

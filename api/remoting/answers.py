@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bodies and replies that are the same wherever they are needed. No I/O.
 
 Route, cluster and member group bodies, which come in dialects, are in `schemas.rocketmq_json`.

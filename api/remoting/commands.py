@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to events, and request headers: what each request says, and what RocketMQ makes of one that says too little.
 
 A header field is taken from ``extFields`` by its exact name. One that is absent or does not parse is null and nothing
@@ -27,8 +28,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -60,6 +62,7 @@ from schemas.events import (
     topic_config_digest,
 )
 from schemas.kv import is_reserved
+from schemas.limits import MAX_HEADER_FIELDS_BYTES, MAX_KV_VALUE_BYTES
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
@@ -185,11 +188,21 @@ def to_event(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent
     """
     build = _BUILDERS[command.code]
     try:
+        _check_header_fields(command)
         return build(command, circumstances)
     except RefusedError:
         raise
     except BadRequestError as error:
         raise RefusedError(str(error)) from error
+
+
+def _check_header_fields(command: RemotingCommand) -> None:
+    """Refuse what no peer has a use for: fields are kept, and repeated, by whoever remembers a request."""
+    size = sum(len(name) + len(text) for name, text in (command.ext_fields or {}).items())
+    if command.code == RequestCode.PUT_KV_CONFIG:
+        size -= len(command.ext("value") or "")
+    if size > MAX_HEADER_FIELDS_BYTES:
+        raise RefusedError(f"header fields of {size} characters: at most {MAX_HEADER_FIELDS_BYTES} are accepted")
 
 
 def _register_broker(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
@@ -316,11 +329,15 @@ def _put_kv_config(command: RemotingCommand, circumstances: Circumstances) -> An
     if namespace is None or key is None:
         raise RefusedError("namespace or key is null")
     _check_open(namespace)
+    value = command.ext("value")
+    size = len((value or "").encode("utf-8", "replace"))
+    if size > MAX_KV_VALUE_BYTES:
+        raise RefusedError(f"a KV value of {size} bytes: at most {MAX_KV_VALUE_BYTES} are accepted")
     return PutKvConfig(
         actor=circumstances.actor,
         namespace=check_name("namespace", namespace),
         key=check_name("key", key),
-        value=command.ext("value"),
+        value=value,
     )
 
 
@@ -364,3 +381,19 @@ def read_topic_registration(command: RemotingCommand) -> tuple[str, list[Registe
         return (check_name("topic", topic), rows) if topic is not None and rows else None
     except BadRequestError as error:
         raise RefusedError(str(error)) from error
+
+
+def rows_to_register(
+    rows: Sequence[RegisterTopicQueue], brokers: Container[str], *, topic_exists: bool
+) -> list[RegisterTopicQueue]:
+    """Which rows of a 217 are written: of a new topic all or none, else those before the first unknown broker.
+
+    Args:
+        rows: As `read_topic_registration` has them.
+        brokers: Names of the broker groups that are registered.
+        topic_exists: Whether the topic has a row already.
+
+    Source: RouteInfoManager.registerTopic.
+    """
+    known = list(takewhile(lambda row: row.broker_name in brokers, rows))
+    return known if topic_exists or len(known) == len(rows) else []

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 r"""GET_NAMESRV_CONFIG (319) and UPDATE_NAMESRV_CONFIG (318): what they show and what they let through. No I/O.
 
 318 of a stock NameServer writes a file of the sender's choosing into the server's file system unless a black list names

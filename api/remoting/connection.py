@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """One connection's bytes to frames, however they are cut. No I/O, no clock.
 
 A frame is refused as soon as its length field, or its header mark behind it, has arrived: nothing is gathered on the
 account of an announced length. What has arrived of an unfinished frame is gathered in one buffer that grows with it, so
-that neither a byte at a time nor 64 MiB in small pieces costs more than the bytes themselves.
+that neither a byte at a time nor 64 MiB in small pieces costs more than the bytes themselves. A frame that is larger
+than every request but one ever needs is refused as soon as its header says that it is none of these registrations.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyDecoder, NettyRemotingServer.HandshakeHandler.
 """
@@ -24,8 +26,12 @@ from api.remoting.frame import (
 )
 from api.remoting.proxy_protocol import find_preamble
 from api.remoting.route_query import MAX_DIGITS, MAX_REMEMBERED_BYTES, OPAQUE_KEY, RouteQueryCache, RouteRequest
-from schemas.codes import SerializeType
+from schemas.codes import RequestCode, SerializeType
 from schemas.errors import ProtocolError
+
+PLAIN_FRAME_LIMIT_BYTES: Final = 2 * 1024 * 1024
+"""Largest frame of a request that is no REGISTER_BROKER: those have their topics in the body, the others next to
+nothing, or one KV value, of which JSON may make six times as much (`schemas.limits.MAX_KV_VALUE_BYTES`)."""
 
 Received = RemotingCommand | RouteRequest
 """A request in full, or a route request of a known kind as (query, digits of its opaque)."""
@@ -46,6 +52,7 @@ class RemotingConnection:
     """
 
     __slots__ = (
+        "_announced",
         "_buffer",
         "_frame_limit_bytes",
         "_keep_responses",
@@ -76,6 +83,7 @@ class RemotingConnection:
         self._queries = RouteQueryCache() if queries is None else queries
         self._buffer = bytearray()
         self._needed = 1
+        self._announced = 0
         self._may_have_preamble = True
         self.error: ProtocolError | None = None
         self.proxied_peer: str | None = None
@@ -85,6 +93,17 @@ class RemotingConnection:
     def buffered_bytes(self) -> int:
         """What is kept of a frame that has begun but not ended."""
         return len(self._buffer)
+
+    @property
+    def announced_bytes(self) -> int:
+        """The size of the frame that has begun but not ended, as far as it has said it; 0 before."""
+        return self._announced if self._buffer else 0
+
+    def drop_unfinished(self) -> None:
+        """Let go of a frame that has begun: the connection ends."""
+        self._buffer = bytearray()
+        if self.error is not None:  # its traceback has the bytes, and this object, which has it
+            self.error = ProtocolError(str(self.error))
 
     def receive_route(self, data: bytes) -> RouteRequest | None:
         """What the peer sent next, if it is exactly one route request that has come before but for its opaque.
@@ -122,6 +141,7 @@ class RemotingConnection:
                 return []
             data = bytes(self._buffer)
             self._buffer = bytearray()
+            self._announced = 0
         received: list[Received] = []
         try:
             at = self._skip_preamble(data) if self._may_have_preamble and data else 0
@@ -178,8 +198,14 @@ class RemotingConnection:
                         continue
             check_length(length, self._frame_limit_bytes)
             check_mark(mark, length)
+            if end - at > PLAIN_FRAME_LIMIT_BYTES and not self._keep_responses:
+                header_end = at + 8 + (mark & MAX_HEADER_BYTES)
+                _check_large(mark, data[at + 8 : header_end], header_end - at - 8, end - at)
+                if header_end > size:
+                    self._announced, self._needed = end - at, header_end - at
+                    return at
             if end > size:
-                self._needed = LENGTH_BYTES + length
+                self._announced = self._needed = end - at
                 return at
             self._take_frame(data, at, end, mark, received)
             at = end
@@ -209,3 +235,27 @@ class RemotingConnection:
             return
         query = self._queries.learn(header, command)
         received.append(command if query is None else (query, b"%d" % command.opaque))
+
+
+def _check_large(mark: int, header: bytes, header_length: int, size: int) -> None:
+    """Refuse a large frame that is no registration.
+
+    Args:
+        mark: The frame's.
+        header: What has arrived of it.
+        header_length: What there will be of it.
+        size: Of the whole frame.
+
+    Raises:
+        ProtocolError: It is none, or cannot be one.
+    """
+    if header_length > PLAIN_FRAME_LIMIT_BYTES:
+        raise ProtocolError(f"header of {header_length} bytes is over the limit of {PLAIN_FRAME_LIMIT_BYTES}")
+    if len(header) < header_length:
+        return
+    code = decode_header(mark >> 24, header, b"").code
+    if code != RequestCode.REGISTER_BROKER:
+        raise ProtocolError(
+            f"frame of {size} bytes with request code {code}: only REGISTER_BROKER may have more than "
+            f"{PLAIN_FRAME_LIMIT_BYTES}"
+        )

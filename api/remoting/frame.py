@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One remoting frame: bytes to `RemotingCommand` and back. No I/O, no clock.
 
     0        4    5          8                8+headerLen        4+length
@@ -83,6 +84,14 @@ class RemotingCommand(msgspec.Struct):
         return None if self.ext_fields is None else self.ext_fields.get(name)
 
 
+HTTP_IS_ELSEWHERE: Final = "this is the remoting port, HTTP is on the one that --http names (8080 by default)"
+_HTTP_STARTS: Final = frozenset(
+    int.from_bytes(method)
+    for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN", b"PRI ")
+)
+_TLS_START: Final = 0x1603
+"""ContentType handshake, and the major version of every TLS."""
+
 # --- decoding ---
 
 
@@ -95,6 +104,10 @@ def check_length(length: int, frame_limit_bytes: int) -> None:
     if length < MIN_LENGTH:
         raise ProtocolError(f"frame length {length} is below {MIN_LENGTH}", length=length)
     if length > frame_limit_bytes - LENGTH_BYTES:
+        if length in _HTTP_STARTS:
+            raise ProtocolError(f"an HTTP request; {HTTP_IS_ELSEWHERE}", protocol="HTTP")
+        if length >> 16 == _TLS_START:
+            raise ProtocolError("a TLS ClientHello; this port offers no TLS", protocol="TLS")
         raise ProtocolError(
             f"frame of {length + LENGTH_BYTES} bytes is over the limit of {frame_limit_bytes}", length=length
         )
@@ -323,6 +336,15 @@ def encode_frame(command: RemotingCommand, serialize_type: SerializeType | None 
     Raises:
         ProtocolError: Header or frame are longer than their length fields can say, or a value has no binary form.
     """
+    return encode_frame_apart(command, serialize_type) + command.body
+
+
+def encode_frame_apart(command: RemotingCommand, serialize_type: SerializeType | None = None) -> bytes:
+    """`encode_frame` without the body.
+
+    Raises:
+        ProtocolError: As `encode_frame`.
+    """
     kind = command.serialize_type if serialize_type is None else serialize_type
     if kind == SerializeType.JSON:
         head, tail = json_header_around_opaque(command)
@@ -330,7 +352,7 @@ def encode_frame(command: RemotingCommand, serialize_type: SerializeType | None 
     else:
         head, tail = binary_header_around_opaque(command)
         header = b"%b%b%b" % (head, INT.pack(command.opaque), tail)
-    return frame_start(kind, len(header), len(command.body)) + header + command.body
+    return frame_start(kind, len(header), len(command.body)) + header
 
 
 def frame_start(serialize_type: int, header_length: int, body_length: int) -> bytes:

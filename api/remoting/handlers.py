@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RequestCode -> gateway: what each request of the NameServer's two processors answers.
 
 Reads come from the view, writes become events. What a malformed request does (a missing field is null, not an error,
@@ -10,25 +11,27 @@ org.apache.rocketmq.namesrv.routeinfo.BrokerHousekeepingService.
 from __future__ import annotations
 
 import asyncio
+import operator
 import time
-from collections.abc import Awaitable, Callable
-from itertools import takewhile
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import structlog
 
-from api.gateway import Gateway, Receipt, follow_switches
+from api.bounded import BoundedCache
+from api.gateway import KV_FULL, Gateway, Receipt, follow_switches
 from api.metrics import Metrics
+from api.registrations import Registrations
 from api.remoting import commands, config_commands
 from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
-from api.remoting.channel import Connection
+from api.remoting.channel import SHARED_BYTES, Connection
 from api.remoting.frame import RemotingCommand
-from api.remoting.large import LargeRegistrations, is_large
 from api.remoting.notifier import Notifier
 from api.remoting.registration import decode_data_version
-from api.remoting.repeats import Heartbeats, Registrations, digest_of
+from api.remoting.repeats import Heartbeats
 from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery, route_query
+from api.remoting.templates import Templates
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
 from schemas.codes import RequestCode, ResponseCode
@@ -40,17 +43,16 @@ from schemas.events import (
     ChannelClosed,
     DeleteKvConfig,
     PutKvConfig,
-    RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
-from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
+from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
 
 log = structlog.get_logger("routelake.gateway")
 
-MAX_TEMPLATES: Final = 32_768
+_SHARED_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
@@ -58,23 +60,29 @@ Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 class NameServerHandler:
     """Answers requests on behalf of one gateway. Lives on the gateway's event loop."""
 
-    def __init__(self, gateway: Gateway, answers: RouteAnswers | None = None, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        answers: RouteAnswers | None = None,
+        metrics: Metrics | None = None,
+        registrations: Registrations | None = None,
+    ) -> None:
         self._gateway = gateway
         self._metrics = metrics or Metrics()
         self._answers = answers or RouteAnswers()
         follow_switches(gateway, self._answers)
-        self._templates: dict[RouteQuery, tuple[bytes, ReplyTemplate]] = {}
+        self._templates = Templates()
         self._current: dict[RouteQuery, ReplyTemplate] = {}
-        """Those known to be right for the view and the settings of the moment."""
+        """Those of them known to be right for the view and the settings of the moment."""
+        self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
+        """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._heartbeats = Heartbeats()
-        self._registrations = Registrations()
-        self._large = LargeRegistrations()
+        self._registrations = registrations or Registrations(gateway, self._metrics)
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
-        gateway.on_stop(self._large.close)
         gateway.follow_views(self._view_moved)
         gateway.follow_settings(lambda _settings: self._current.clear())
         self._handlers: Final[dict[int, Handler]] = {
@@ -121,14 +129,15 @@ class NameServerHandler:
         )
         if body is None:
             return ReplyTemplate(topic_not_exist(query.topic))
-        known = self._templates.get(query)
-        if known is None or known[0] is not body:
-            if len(self._templates) >= MAX_TEMPLATES:
-                self._templates.clear()
-                self._current.clear()
-            known = self._templates[query] = (body, ReplyTemplate(response(body=body)))
-        self._current[query] = known[1]
-        return known[1]
+        if not query.is_kept:
+            return ReplyTemplate(response(body=body))
+        known = self._templates.get(query, body)
+        if known is None:
+            known = ReplyTemplate(response(body=body))
+            for forgotten in self._templates.put(query, known):
+                self._current.pop(forgotten, None)
+        self._current[query] = known
+        return known
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`api.remoting.answers.failure`)."""
@@ -164,65 +173,42 @@ class NameServerHandler:
     # --- brokers ---
 
     async def _register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        event, receipt = await self._register(command, connection)
-        if event is None or receipt is None:
+        registered = await self._registrations.register_request(
+            command, self._actor(connection), self._channel(connection), lambda: connection.let_go(command)
+        )
+        if registered is None:
             return response(ext_fields={})
-        self._metrics.registrations.labels("remoting", receipt.verdict()).inc()
+        event, receipt, master, order_topic_config = registered
         reason = receipt.outcome.reason if receipt.outcome is not None else None
         if reason == SINGLE_TOPIC_REFUSED:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
+        body = self._kv_body(ORDER_TOPIC_CONFIG, order_topic_config) or b""
         if reason == STATE_VERSION_CONFLICT:
-            return response(ext_fields={}, body=self._order_topic_config())
+            return response(ext_fields={}, body=body)
         effective(receipt)
+        broker = (event.cluster_name, event.broker_name, event.broker_addr)
         if not connection.closed:
-            broker = (event.cluster_name, event.broker_name, event.broker_addr)
             self._bound.setdefault(connection.id, {})[broker] = None
+            connection.has_registered = True
         else:
             # It closed before its registration was answered: what was just registered has left.
-            await self._unbind(connection, [(event.cluster_name, event.broker_name, event.broker_addr)])
-        view = self._gateway.view
-        result = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
-        fields = {"haServerAddr": result.ha_server_addr, "masterAddr": result.master_addr}
-        return response(
-            ext_fields={name: value for name, value in fields.items() if value is not None},
-            body=self._order_topic_config(),
-        )
+            await self._unbind(connection, [broker])
+        fields = {"haServerAddr": master.ha_server_addr, "masterAddr": master.master_addr}
+        return response(ext_fields={name: value for name, value in fields.items() if value is not None}, body=body)
 
-    async def _register(
-        self, command: RemotingCommand, connection: Connection
-    ) -> tuple[RegisterBroker | None, Receipt | None]:
-        self._metrics.registration_bytes.observe(len(command.body))
-        large = is_large(command)
-        body_digest = await self._gateway.aside(digest_of, command.body) if large else digest_of(command.body)
-        actor, channel = self._actor(connection), self._channel(connection)
-        known = self._registrations.find(command, body_digest, actor, channel)
-        if known is not None and not self._gateway.settings.delete_topic_with_broker_registration:
-            receipt = await self._gateway.repeat(known.event, known.key, known.payload)
-            if receipt is not None:
-                return known.event, receipt
-        now_ms = time.time_ns() // 1_000_000
-        delete_absent = self._gateway.settings.delete_topic_with_broker_registration
-        circumstances = commands.Circumstances(actor, channel, now_ms, delete_absent)
-        event: AnyEvent | None
-        if large:
-            read = await self._gateway.aside(self._large.read, command, circumstances)
-            event, payload = read or (None, None)
-        else:
-            event, payload = commands.to_event(command, circumstances), None
-        if event is None:
-            return None, None
-        assert isinstance(event, RegisterBroker)
-        receipt = await self._gateway.register(event, payload)
-        # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
-        if event.data_version.timestamp != now_ms:
-            self._registrations.keep(command, body_digest, event)
-        return event, receipt
+    def _kv_body(self, namespace: str, table: Mapping[str, str | None] | None) -> bytes | None:
+        """A namespace as a KVTable; None where nothing was ever put."""
+        return None if table is None else self._share("kv", namespace, (table,), lambda: encode_kv_table(table))
 
-    def _order_topic_config(self) -> bytes:
-        """Body of a registration's answer: the order configuration, if brokers are to have it."""
-        wanted = self._gateway.settings.return_order_topic_config_to_broker
-        table = self._gateway.view.kv_list(ORDER_TOPIC_CONFIG) if wanted else None
-        return b"" if table is None else encode_kv_table(table)
+    def _share(self, kind: str, name: str, sources: tuple[object, ...], encode: Callable[[], bytes]) -> bytes:
+        """A body, encoded once for as long as what it is made of stays the same."""
+        known = self._shared.get((kind, name))
+        if known is not None and all(map(operator.is_, known[0], sources)):
+            return known[1]
+        body = encode()
+        if len(body) >= SHARED_BYTES:
+            self._shared.put((kind, name), (sources, body), len(body))
+        return body
 
     async def _unbind(self, connection: Connection, brokers: list[tuple[str, str, str]]) -> None:
         for cluster_name, broker_name, broker_addr in brokers:
@@ -301,17 +287,14 @@ class NameServerHandler:
         return response(ext_fields={count: str(changed)})
 
     async def _register_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """RouteInfoManager.registerTopic: a new topic all or nothing, else row by row up to an unknown broker."""
         registration = commands.read_topic_registration(command)
         if registration is None:
             return response()
         topic, rows = registration
         view = self._gateway.view
-        known = list(takewhile(lambda row: row.broker_name in view.groups, rows))
-        if len(known) < len(rows) and topic not in view.topics:
-            return response()
+        rows = commands.rows_to_register(rows, view.groups, topic_exists=topic in view.topics)
         actor = self._actor(connection)
-        events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in known]
+        events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in rows]
         for receipt in await asyncio.gather(*(self._gateway.command(event) for event in events)):
             effective(receipt)
         return response()
@@ -319,24 +302,33 @@ class NameServerHandler:
     async def _get_topics_by_cluster(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        topics = self._gateway.view.topics_by_cluster(command.ext("cluster") or "")
-        return response(body=encode_topic_list(topics))
+        view, cluster = self._gateway.view, command.ext("cluster") or ""
+        sources = view.topics, view.clusters.get(cluster)
+        return response(
+            body=self._share("cluster", cluster, sources, lambda: encode_topic_list(view.topics_by_cluster(cluster)))
+        )
 
     async def _get_system_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        found = self._gateway.view.system_topics()
-        return response(body=encode_topic_list(found.topics, found.broker_addr))
+        view = self._gateway.view
+
+        def encode() -> bytes:
+            found = view.system_topics()
+            return encode_topic_list(found.topics, found.broker_addr)
+
+        return response(body=self._share("system", "", (view.groups, view.clusters), encode))
 
     async def _get_unit_topic_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         view = self._gateway.view
         if command.code == RequestCode.GET_UNIT_TOPIC_LIST:
-            topics = view.unit_topics()
+            topics = view.unit_topics
         elif command.code == RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST:
-            topics = view.unit_sub_topics()
+            topics = view.unit_sub_topics
         else:
-            topics = view.unit_sub_un_unit_topics()
-        return response(body=encode_topic_list(topics))
+            topics = view.unit_sub_un_unit_topics
+        body = self._share("unit", str(command.code), (view.topics,), lambda: encode_topic_list(topics()))
+        return response(body=body)
 
     # --- KV configuration ---
 
@@ -349,10 +341,10 @@ class NameServerHandler:
 
     async def _get_kv_list(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         namespace = command.ext("namespace")
-        table = None if namespace is None else self._gateway.view.kv_list(namespace)
-        if table is None:
+        body = None if namespace is None else self._kv_body(namespace, self._gateway.view.kv_table(namespace))
+        if body is None:
             return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
-        return response(body=encode_kv_table(table))
+        return response(body=body)
 
     # --- configuration of the NameServer ---
 
@@ -400,20 +392,22 @@ class NameServerHandler:
 
 
 def effective(receipt: Receipt) -> Receipt:
-    """A receipt, unless a rule of the fold failed on what was written: then it was acknowledged, and did nothing.
+    """A receipt, unless the fold refused what was written, or a rule failed on it: it is on the log, and did nothing.
 
     Raises:
-        RefusedError: Answered with SYSTEM_ERROR; quarantineTable has it.
+        RefusedError: Answered with SYSTEM_ERROR.
     """
+    if receipt.outcome is not None and receipt.outcome.reason == KV_TABLE_FULL:
+        raise commands.RefusedError(KV_FULL)
     if receipt.is_quarantined:
         raise commands.RefusedError(f"put aside by the fold, see offset {receipt.offset} in quarantineTable")
     return receipt
 
 
 def topic_not_exist(topic: str | None) -> RemotingCommand:
-    """Clients test only the code; people read the remark."""
+    """RocketMQ's own words: they end up in the logs of its clients (ClientRequestProcessor, FAQUrl.suggestTodo)."""
     return response(
         ResponseCode.TOPIC_NOT_EXIST,
         f"No topic route info in name server for the topic: {'null' if topic is None else topic}\n"
-        "See docs/operations.md, 'A topic has no route'.",
+        "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.",
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large registrations are read in a process of their own.
 
 Ten thousand topics are work that holds the interpreter for many milliseconds; when hundreds of brokers bring them at
@@ -11,7 +12,6 @@ Reading is pure, so a process that is gone, or says nothing for long, is simply 
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import threading
 import traceback
@@ -24,6 +24,7 @@ import structlog
 from api.remoting.commands import Circumstances, read_bool, to_event
 from api.remoting.frame import RemotingCommand
 from deploy.children import SERVED, give_way, spawn
+from deploy.memory import give_back_large_blocks
 from schemas.errors import BadRequestError, UnavailableError
 from schemas.events import EventEncoder, RegisterBroker
 
@@ -112,7 +113,9 @@ class LargeRegistrations:
         watchdog = threading.Timer(_LIMIT_S, process.kill)
         watchdog.start()
         try:
-            pipe.send((command, circumstances))
+            # Beside the rest: pickling would copy it.
+            pipe.send((msgspec.structs.replace(command, body=b""), circumstances))
+            pipe.send_bytes(command.body)
             answer: ReadRegistration | Exception | None = pipe.recv()
         finally:
             watchdog.cancel()
@@ -156,8 +159,7 @@ def read_registration(
 
 def main() -> None:
     """Read until the gateway is gone."""
-    # A stop of all processes at once is the gateway's to hear: it finishes what it has begun, and this ends with it.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    give_back_large_blocks()
     give_way()
     with contextlib.suppress(EOFError, ConnectionError):
         _serve(Connection(SERVED))
@@ -167,6 +169,7 @@ def _serve(pipe: Connection) -> None:
     encoder = EventEncoder()
     while True:
         command, circumstances = pipe.recv()
+        command.body = pipe.recv_bytes()
         try:
             answer: ReadRegistration | Exception | None = read_registration(encoder, command, circumstances)
         except Exception as error:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a remoting server has counted, brought into the metrics whenever they are scraped.
 
 The server counts in plain numbers that only the event loop writes: a Prometheus counter would cost a route request more
@@ -38,10 +39,7 @@ class RemotingMeter:
             # No label may hold what a peer chooses.
             name = _NAMES.get(request, "other")
             metrics.requests.labels("remoting", name, str(code)).inc(self._more(count, str(request), str(code)))
-        for reason, count in (
-            ("protocol-error", server.refused),
-            ("too-many-connections", server.rejected),
-        ):
+        for reason, count in server.refusals.counts.items():
             metrics.security.labels(reason).inc(self._more(count, reason))
 
     def _more(self, count: int, *what: str) -> int:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which names can be stored. RocketMQ's NameServer takes anything; here a name is part of a table's key or of a path.
 
 A name that breaks these rules is refused with SYSTEM_ERROR and a remark that names the field and the rule. This is one
@@ -12,8 +13,8 @@ from typing import Final
 from urllib.parse import quote
 
 from schemas.errors import BadRequestError
+from schemas.limits import MAX_NAME_BYTES
 
-MAX_NAME_BYTES: Final = 1024
 MAX_BROKER_NAME_PATH_BYTES: Final = 200
 """brokerName is the partition column of topicQueueTable: percent-encoded it becomes a directory name."""
 

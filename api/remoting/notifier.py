@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells brokers that the smallest brokerId of their group has changed (NOTIFY_MIN_BROKER_ID_CHANGE).
 
 As in RocketMQ the request is oneway, over a connection of our own to the broker's address, and nobody tries again: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 r"""The preamble by which a load balancer names the client behind it: PROXY protocol, versions 1 and 2. No I/O.
 
 Version 1 is a line, version 2 is binary::

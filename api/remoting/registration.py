@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The body of REGISTER_BROKER in its four forms. No I/O, no clock.
 
 ==================================  ==========================================================================
@@ -30,6 +31,7 @@ from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import HIGHER_VERSION, MAX_INT, MAX_LONG, MIN_INT, MIN_LONG, V3_0_11, V5_0_0
 from schemas.errors import BadRequestError
 from schemas.events import RegisterTopicQueue
+from schemas.limits import MAX_FILTER_SERVERS, MAX_MAPPINGS, MAX_TOPIC_QUEUES, MAX_TOPICS
 from schemas.rocketmq_json import quote_numeric_keys
 
 T = TypeVar("T")
@@ -166,7 +168,7 @@ def decode_registration(
     return Registration(
         _version(wrapper.data_version, now_ms),
         _rows(wrapper.topic_config_table),
-        {topic: _mapping_info(topic, info) for topic, info in (wrapper.topic_queue_mapping_info_map or {}).items()},
+        _mappings(wrapper.topic_queue_mapping_info_map or {}),
         _filter_servers(envelope.filter_server_list),
     )
 
@@ -189,6 +191,7 @@ def decode_topic_queues(body: bytes) -> list[RegisterTopicQueue]:
     if not body:
         return []
     route = _route.decode(body, "TopicRouteData")
+    _check_count("queueDatas", len(route.queue_datas or ()), MAX_TOPIC_QUEUES)
     return [
         RegisterTopicQueue(
             row.broker_name or "", row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag
@@ -204,6 +207,7 @@ def _version(found: _DataVersion, now_ms: int) -> DataVersion:
 
 def _rows(table: dict[str, _TopicConfig]) -> dict[str, QueueRow]:
     """The rows by the topicName inside each entry, as RocketMQ stores them; the map's own key is not looked at."""
+    _check_count("topics", len(table), MAX_TOPICS)
     shared: dict[tuple[int, int, int, int], QueueRow] = {}  # most topics of a broker have equal rows
     rows = {}
     for config in table.values():
@@ -219,13 +223,24 @@ def _rows(table: dict[str, _TopicConfig]) -> dict[str, QueueRow]:
     return named
 
 
+def _mappings(table: dict[str, _Mapping]) -> dict[str, TopicQueueMappingInfo]:
+    queue_ids = sum(len(info.curr_id_map or ()) for info in table.values())
+    _check_count("topic queue mappings and queue ids in them", len(table) + queue_ids, MAX_MAPPINGS)
+    return {topic: _mapping_info(topic, info) for topic, info in table.items()}
+
+
+def _check_count(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise BadRequestError(f"a request with {count} {what}: at most {limit} are accepted", count=count, limit=limit)
+
+
 def _mapping_info(topic: str, info: _Mapping) -> TopicQueueMappingInfo:
     check_name("topicQueueMappingInfoMap", topic)
     if info.bname is None:
         raise BadRequestError(f"the topic queue mapping of {topic!r} has no bname", field="bname")
     return TopicQueueMappingInfo(
-        info.topic,
-        info.scope,
+        None if info.topic is None else check_name("topic", info.topic),
+        None if info.scope is None else check_name("scope", info.scope),
         info.total_queues,
         check_key("bname", info.bname),
         info.epoch,
@@ -236,6 +251,7 @@ def _mapping_info(topic: str, info: _Mapping) -> TopicQueueMappingInfo:
 
 def _filter_servers(servers: list[str] | None) -> list[str] | None:
     if servers:
+        _check_count("filter servers", len(servers), MAX_FILTER_SERVERS)
         check_names("filterServerList", servers)
     return servers
 
@@ -295,17 +311,19 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
     blocks = _Blocks(data)
     data_version = _version(_data_version.decode(blocks.block(), "DataVersion"), now_ms)
     shared: dict[str, QueueRow] = {}
-    rows = dict(_topic_line(blocks.block(), shared) for _ in range(blocks.count()))
+    topics = blocks.count()
+    _check_count("topics", topics, MAX_TOPICS)
+    rows = dict(_topic_line(blocks.block(), shared) for _ in range(topics))
     check_names("topicName", rows.keys())
     filter_servers = _filter_server_block(blocks.block())
-    mappings = {}
+    mappings: dict[str, _Mapping] = {}
     if version >= V5_0_0:
         for _ in range(blocks.count()):
             info = _mapping.decode(blocks.block(), "TopicQueueMappingInfo")
             if info.topic is None:
                 raise BadRequestError("Failed to decode RegisterBrokerBody: a topic queue mapping without topic")
-            mappings[info.topic] = _mapping_info(info.topic, info)
-    return Registration(data_version, rows, mappings, filter_servers)
+            mappings[info.topic] = info
+    return Registration(data_version, rows, _mappings(mappings), filter_servers)
 
 
 def _topic_line(line: bytes, shared: dict[str, QueueRow]) -> tuple[str, QueueRow]:

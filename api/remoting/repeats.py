@@ -1,102 +1,69 @@
-"""What a broker says again and again is decoded and encoded once.
-
-A broker sends its heartbeat each second and its whole registration every 30 s, mostly the same bytes. A registration is
-known again over another connection, too: when a network has been away, all brokers come back at once. It is kept
-without its topics; who wants to go on from it has to know these already (`Gateway.repeat`).
-"""
+# SPDX-License-Identifier: Apache-2.0
+"""What a broker says again and again is decoded and encoded once: heartbeats, and what remembering a request takes."""
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
+import zstandard
 
+from api.bounded import BoundedCache
 from api.remoting.frame import RemotingCommand
-from schemas.events import Actor, AnyEvent, Channel, EventEncoder, RegisterBroker, routing_key
+from schemas.events import AnyEvent, EventEncoder, routing_key
 
-_KEPT: Final = 20_000
-"""Brokers; more than that are forgotten altogether, and learnt again."""
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""Some 20,000 connections. The one that was silent for longest is forgotten, and learnt again."""
 
 _LARGEST_BYTES: Final = 16 * 1024
-"""Of a payload without topics: one with thousands of topic queue mappings is not kept."""
+"""Of a request without its topics: one with thousands of topic queue mappings, or with odd fields, is not kept."""
+
+_OBJECTS_BYTES: Final = 1_000
+"""Of the event, its fields and the payload, beside what they say."""
 
 
-class Repeat(NamedTuple):
-    """An event that came before: itself, its routing key and its log payload."""
+class Encoded(NamedTuple):
+    """An event as the log takes it."""
 
-    event: Any
     key: str
     payload: bytes
 
 
 class Heartbeats:
-    """The last heartbeat of each connection. Lives on one event loop."""
+    """The last heartbeat of each connection: a broker sends the same one each second. Lives on one event loop."""
 
     def __init__(self) -> None:
         self._encoder = EventEncoder()
-        self._kept: dict[str, tuple[dict[str, str] | None, Repeat]] = {}
+        self._kept: BoundedCache[str, tuple[dict[str, str] | None, Encoded]] = BoundedCache(_KEPT_BYTES)
 
-    def find(self, connection_id: str, command: RemotingCommand) -> Repeat | None:
+    def find(self, connection_id: str, command: RemotingCommand) -> Encoded | None:
         """The event of this very request; None when the last one was another."""
         kept = self._kept.get(connection_id)
         return kept[1] if kept is not None and kept[0] == command.ext_fields else None
 
-    def keep(self, connection_id: str, command: RemotingCommand, event: AnyEvent) -> Repeat:
+    def keep(self, connection_id: str, command: RemotingCommand, event: AnyEvent) -> Encoded:
         """Remember what a request meant, until its connection says something else."""
-        repeat = Repeat(event, routing_key(event), self._encoder.encode(event))
-        self._kept[connection_id] = command.ext_fields, repeat
-        return repeat
+        encoded = Encoded(routing_key(event), self._encoder.encode(event))
+        size = kept_bytes(command.ext_fields, encoded.payload)
+        if size is None:
+            self._kept.pop(connection_id)
+        else:
+            self._kept.put(connection_id, (command.ext_fields, encoded), size)
+        return encoded
 
     def forget(self, connection_id: str) -> None:
         """The connection is gone."""
-        self._kept.pop(connection_id, None)
+        self._kept.pop(connection_id)
 
 
-class _Registration(NamedTuple):
-    version: int
-    ext_fields: dict[str, str] | None
-    body_digest: bytes
-    repeat: Repeat
+def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:
+    """What it takes to remember a request and the event it became; None if that is too much.
 
+    By real size: fields may be long, and a small payload may be a large event.
 
-class Registrations:
-    """The last registration of each broker. Lives on one event loop."""
-
-    def __init__(self) -> None:
-        self._encoder = EventEncoder()
-        self._kept: dict[tuple[str | None, ...], _Registration] = {}
-
-    def find(self, command: RemotingCommand, body_digest: bytes, actor: Actor, channel: Channel) -> Repeat | None:
-        """What this request means if its bytes are those of before, from whichever connection they come."""
-        kept = self._kept.get(_broker(command))
-        if kept is None or kept[:3] != (command.version, command.ext_fields, body_digest):
-            return None
-        event: RegisterBroker = kept.repeat.event
-        if event.channel == channel and event.actor == actor:
-            return kept.repeat
-        return self._put(command, body_digest, msgspec.structs.replace(event, actor=actor, channel=channel))
-
-    def keep(self, command: RemotingCommand, body_digest: bytes, event: RegisterBroker) -> None:
-        """Remember what a request meant, until its broker says something else."""
-        self._put(command, body_digest, msgspec.structs.replace(event, topic_config_table=None))
-
-    def _put(self, command: RemotingCommand, body_digest: bytes, event: RegisterBroker) -> Repeat:
-        repeat = Repeat(event, routing_key(event), self._encoder.encode(event))
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        if len(repeat.payload) <= _LARGEST_BYTES:
-            self._kept[_broker(command)] = _Registration(command.version, command.ext_fields, body_digest, repeat)
-        else:
-            self._kept.pop(_broker(command), None)
-        return repeat
-
-
-def digest_of(body: bytes) -> bytes:
-    """Fingerprint of a body. Nobody can make another body with the same one."""
-    return hashlib.sha256(body).digest()  # processors have instructions for it: twice as fast as blake2b
-
-
-def _broker(command: RemotingCommand) -> tuple[str | None, ...]:
-    fields = command.ext_fields or {}
-    return fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")
+    Args:
+        fields: Of its header.
+        payload: The event as the log takes it.
+    """
+    said = sum(len(name) + len(text) for name, text in (fields or {}).items())
+    said += zstandard.frame_content_size(payload[1:])
+    return _OBJECTS_BYTES + len(payload) + 2 * said if said <= _LARGEST_BYTES else None

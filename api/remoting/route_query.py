@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GET_ROUTEINFO_BY_TOPIC (105), the request that everything else waits for: recognised without parsing. No I/O.
 
 A client asks for the same topic again and again, and its header differs only in the opaque. So a header is cut at its
@@ -33,6 +34,10 @@ MAX_REMEMBERED_BYTES: Final = 512
 ZONE_NAME: Final = "__ZONE_NAME"
 ZONE_MODE: Final = "__ZONE_MODE"
 
+_QUERY_BYTES: Final = 750
+_FRAME_BYTES: Final = 360
+"""What an entry takes beside its header, measured with tracemalloc."""
+
 # To try a header with: neither occurs in the other, and no client starts here.
 _PROBES: Final = (b"908172635", b"716253849")
 
@@ -48,6 +53,8 @@ class RouteQuery(msgspec.Struct, frozen=True, eq=False):
     zone_name: str | None
     serialize_type: SerializeType
     example: RemotingCommand
+    is_kept: bool = False
+    """Whether the same kind will be this object again."""
 
     @property
     def version(self) -> int:
@@ -72,7 +79,7 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.lower() == "true"
 
 
-def route_query(command: RemotingCommand) -> RouteQuery:
+def route_query(command: RemotingCommand, *, is_kept: bool = False) -> RouteQuery:
     """What a route request asks for (ClientRequestProcessor.getRouteInfoByTopic, ZoneRouteRPCHook.doAfterResponse).
 
     A zone-filtered answer is decoded and encoded again by the hook, in fastjson's default dialect.
@@ -87,6 +94,7 @@ def route_query(command: RemotingCommand) -> RouteQuery:
         zone_name,
         command.serialize_type,
         command,
+        is_kept,
     )
 
 
@@ -96,25 +104,32 @@ class RouteQueryCache:
     `json` is before -> after -> query, `binary` the same for ROCKETMQ headers, whose opaque is bytes 5 to 9.
     `frames` is the same for whole frames with a JSON header: before, from the first byte on -> after -> (query, size).
     Of each header in `json` it holds no more than one frame for each number of digits.
+
+    There are two generations of each. When the young one is full it becomes the old one, and the old one is forgotten;
+    what is asked for again comes over from the old one with its next decoding. So finding costs what a dict costs, and
+    who invents any number of headers drives out no other's that is in use.
     """
 
-    def __init__(self, max_entries: int = 32_768, max_header_bytes: int = MAX_REMEMBERED_BYTES) -> None:
+    def __init__(self, max_bytes: int = 32 * 1024 * 1024, max_header_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         """Start empty.
 
         Args:
-            max_entries: With one more, all are forgotten.
+            max_bytes: Of one generation, about.
             max_header_bytes: Longer headers are not remembered.
         """
         self.json: dict[bytes, dict[bytes, RouteQuery]] = {}
         self.binary: dict[bytes, dict[bytes, RouteQuery]] = {}
         self.frames: dict[bytes, dict[bytes, tuple[RouteQuery, int]]] = {}
-        self._max_entries = max_entries
+        self._old_json: dict[bytes, dict[bytes, RouteQuery]] = {}
+        self._old_binary: dict[bytes, dict[bytes, RouteQuery]] = {}
+        self._max_bytes = max_bytes
         self._max_header_bytes = max_header_bytes
-        self._entries = 0
+        self._bytes = 0
 
     def __len__(self) -> int:
-        """How many are remembered."""
-        return self._entries
+        """How many are remembered, in both generations."""
+        tables = (self.json, self.binary, self._old_json, self._old_binary)
+        return sum(len(kinds) for table in tables for kinds in table.values())
 
     def find_binary(self, header: bytes) -> RouteRequest | None:
         """A route request with a ROCKETMQ header, if one of its kind is remembered."""
@@ -129,38 +144,44 @@ class RouteQueryCache:
         """
         if command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY):
             return None
-        query = route_query(command)
         if len(header) > self._max_header_bytes or command.body:
-            return query
+            return route_query(command)
         if command.serialize_type == SerializeType.ROCKETMQ:
-            self._remember(self.binary, header[:5], header[9:], query)
+            before, after = header[:5], header[9:]
+            query = self._old_binary.get(before, _NOTHING).get(after) or route_query(command, is_kept=True)
+            self._make_room(_QUERY_BYTES + 2 * len(header))
+            self.binary.setdefault(before, {})[after] = query
             return query
         before, _, rest = header.partition(OPAQUE_KEY)
         digits, comma, after = rest.partition(b",")
         if not comma or not digits.removeprefix(b"-").isdigit():
-            return query
+            return route_query(command)
         known = self.json.get(before, _NOTHING).get(after)
         if known is not None:
             return known
-        if all(_decodes_to(before + OPAQUE_KEY + probe + comma + after, command, probe) for probe in _PROBES):
-            self._remember(self.json, before, after, query)
-        return query
+        known = self._old_json.get(before, _NOTHING).get(after)
+        if known is None:
+            if not all(_decodes_to(before + OPAQUE_KEY + probe + comma + after, command, probe) for probe in _PROBES):
+                return route_query(command)
+            known = route_query(command, is_kept=True)
+        self._make_room(_QUERY_BYTES + 2 * len(header))
+        self.json.setdefault(before, {})[after] = known
+        return known
 
     def learn_frame(self, frame: bytes, query: RouteQuery) -> None:
         """Remember a whole frame whose header is remembered already."""
         before, _, rest = frame.partition(OPAQUE_KEY)
-        self.frames.setdefault(before, {})[rest.partition(b",")[2]] = query, len(frame)
+        after = rest.partition(b",")[2]
+        if after not in self.frames.get(before, ()):
+            self._make_room(_FRAME_BYTES + len(frame))
+        self.frames.setdefault(before, {})[after] = query, len(frame)
 
-    def _remember(
-        self, table: dict[bytes, dict[bytes, RouteQuery]], before: bytes, after: bytes, query: RouteQuery
-    ) -> None:
-        if self._entries >= self._max_entries:
-            self.json.clear()
-            self.binary.clear()
-            self.frames.clear()
-            self._entries = 0
-        table.setdefault(before, {})[after] = query
-        self._entries += 1
+    def _make_room(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        if self._bytes > self._max_bytes:
+            self._old_json, self._old_binary = self.json, self.binary
+            self.json, self.binary, self.frames = {}, {}, {}
+            self._bytes = size_bytes
 
 
 _NOTHING: Final[dict[bytes, RouteQuery]] = {}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of a gateway: those it was started with, under those that UPDATE_NAMESRV_CONFIG has stored since."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every key that a namesrv.properties may hold, and what it means here. Pure.
 
 A stock NameServer hands the file to NamesrvConfig, NettyServerConfig and NettyClientConfig, and to ControllerConfig and

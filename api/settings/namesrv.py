@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a namesrv.properties says, checked. Pure but for `read`, which reads the file.
 
 The file is accepted as it is: values mean what they mean to a stock NameServer, down to ``TRUE`` with a blank behind

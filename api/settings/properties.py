@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 r"""java.util.Properties.load: the text format of namesrv.properties. Pure.
 
 A file is read as ISO-8859-1. A *logical line* is a natural line, joined with the next one as long as it ends in an odd

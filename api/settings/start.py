@@ -1,8 +1,10 @@
-"""What a gateway is started with: the file's keys applied to the settings of each part. Pure."""
+# SPDX-License-Identifier: Apache-2.0
+"""What a gateway is started with: the file's keys applied to the settings of each part."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -11,6 +13,7 @@ import msgspec
 from api.remoting.channel import RemotingSettings
 from api.settings.gateway import GatewaySettings
 from api.settings.namesrv import NamesrvProperties
+from schemas.errors import SetupError
 
 _MIB: Final = 1024 * 1024
 
@@ -54,10 +57,31 @@ def remoting_settings(
     """NettyServerConfig's keys of the file, and the frame limit, which is a JVM property in RocketMQ.
 
     serverChannelMaxIdleTimeSeconds 0 means that silence is no reason to close, as in Netty's IdleStateHandler.
+
+    Raises:
+        SetupError: A ROUTELAKE_REMOTING_... variable is no number, or too small.
     """
-    settings = RemotingSettings(frame_limit_bytes=frame_limit_mib * _MIB, reuse_port=reuse_port)
+    defaults = RemotingSettings()
+    memory_mib = _from_environment("ROUTELAKE_REMOTING_MEMORY_MIB", defaults.max_received_bytes // _MIB, 16)
+    settings = RemotingSettings(
+        frame_limit_bytes=frame_limit_mib * _MIB,
+        reuse_port=reuse_port,
+        max_connections=_from_environment("ROUTELAKE_REMOTING_CONNECTIONS", defaults.max_connections, 1),
+        # The largest frame has to fit in beside another one.
+        max_received_bytes=max(memory_mib, 2 * frame_limit_mib) * _MIB,
+        max_unread_bytes=memory_mib * _MIB // 2,
+    )
     idle_s = properties.values.get("serverChannelMaxIdleTimeSeconds")
     if idle_s is not None:
         settings = msgspec.structs.replace(settings, idle_timeout_s=float(idle_s) or math.inf)
     backlog = properties.values.get("serverSocketBacklog")
     return settings if backlog is None else msgspec.structs.replace(settings, backlog=int(backlog))
+
+
+def _from_environment(name: str, default: int, lowest: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < lowest:
+        raise SetupError(f"{name}={text!r}: a whole number from {lowest} on is needed; without it, it is {default}")
+    return int(text)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files a table is made of, told from its last checkpoint and the commits since.
 
 deltalake lists the whole ``_delta_log`` folder to open a table and reads all that its checkpoint has, most of which are
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from api.view.deltalog import is_local
+from pipelines.tables.damage import DamagedTableError, check_commits, check_protocol, damage_in
 from schemas.deltalog import LAST_CHECKPOINT, File, checkpoint_name, entry_name, read_actions
 
 _COLUMNS: Final = ["add.path", "add.partitionValues", "add.stats", "add.deletionVector"]
@@ -39,16 +43,30 @@ def active(uri: str, version: int | None = None) -> Active:
 
     Raises:
         TableNotFoundError: There is no table.
+        DamagedTableError: A file of its log is damaged.
         DeltaError, OSError: It cannot be read.
     """
     if is_local(uri):
         try:
-            found = _from_log(Path(uri).resolve(), version)
+            found = _from_log(Path(uri).absolute(), version)
+        except DamagedTableError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-            found = None  # cleaned up meanwhile, torn, or not as routelake writes it
+            check_commits(Path(uri))  # deltalake takes an empty one for one that changed nothing
+            found = None  # cleaned up meanwhile, or not as routelake writes it
         if found is not None:
             return found
-    table = DeltaTable(uri, version=version)
+    try:
+        table = DeltaTable(uri, version=version)
+    except TableNotFoundError:
+        if is_local(uri):
+            with suppress(FileNotFoundError):
+                Path(uri).stat()  # a loop of links, or a folder that is closed to us, is no table that is not there
+        raise
+    except DeltaError as error:
+        if is_local(uri) and (damage := damage_in(Path(uri))):
+            raise DamagedTableError(damage) from error
+        raise
     return Active(table.version(), files_of(table))
 
 
@@ -82,6 +100,7 @@ def _from_log(table: Path, version: int | None) -> Active | None:
     while at != version and (table / entry_name(at + 1)).exists():
         at += 1
         for action in read_actions((table / entry_name(at)).read_bytes()):
+            check_protocol(table, action)
             if action.remove is not None:
                 files.pop(action.remove.path, None)
             if action.add is not None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How each table of a `RouteView` goes from one cut to the next: pure functions that copy what changes, nothing else.
 
 An unchanged table is returned as the very same object, so that readers can tell by identity.

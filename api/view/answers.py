@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoded answers, each encoded once.
 
 A route answer depends on five things only: the topic's rows, the broker groups behind them, its static mapping, its
@@ -18,59 +19,21 @@ route/response_cache.rs; the contents are ClientRequestProcessor.getRouteInfoByT
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
+from api.bounded import BoundedCache
 from api.view import pickup
 from api.view.advance import Groups
 from api.view.rows import BrokerGroup, Row, TopicMapping, TopicRows
 from api.view.snapshot import RouteView
 from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encode_mapping, encode_topic_route
 
-_ENTRY_BYTES: Final = 400
-"""What an entry costs beside its bytes, roughly."""
-
 _MAX_PIECES: Final = 10_000
 
-_T = TypeVar("_T")
-
 _encode = msgspec.json.Encoder().encode
-
-
-class _Bounded(Generic[_T]):
-    """A dict that forgets what was not used for longest, once it holds too many bytes."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._entries: OrderedDict[Hashable, tuple[_T, int]] = OrderedDict()
-        self._max_bytes = max_bytes
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: Hashable) -> _T | None:
-        found = self._entries.get(key)
-        if found is None:
-            return None
-        self._entries.move_to_end(key)
-        return found[0]
-
-    def put(self, key: Hashable, value: _T, size: int) -> bool:
-        """Put or replace. Returns whether anything was forgotten for it."""
-        size += _ENTRY_BYTES
-        replaced = self._entries.pop(key, None)
-        if replaced is not None:
-            self.bytes -= replaced[1]
-        self._entries[key] = (value, size)
-        self.bytes += size
-        forgot = False
-        while self.bytes > self._max_bytes and len(self._entries) > 1:
-            self.bytes -= self._entries.popitem(last=False)[1][1]
-            forgot = True
-        return forgot
 
 
 class _Part:
@@ -127,9 +90,9 @@ class RouteAnswers:
         """
         self.support_acting_master = support_acting_master
         self.order_message_enable = order_message_enable
-        self._bodies: _Bounded[_Body] = _Bounded(max_bytes)
-        self._zoned: _Bounded[tuple[bytes, _Body]] = _Bounded(max_bytes // 8)
-        self._parts: _Bounded[_Part] = _Bounded(max_bytes // 4)
+        self._bodies: BoundedCache[Hashable, _Body] = BoundedCache(max_bytes)
+        self._zoned: BoundedCache[Hashable, tuple[bytes, _Body]] = BoundedCache(max_bytes // 8)
+        self._parts: BoundedCache[Hashable, _Part] = BoundedCache(max_bytes // 4)
         self._row_pieces: dict[Row, bytes] = {}
         self._group_pieces: dict[tuple[str, bool], tuple[BrokerGroup, bytes]] = {}
         self._tables: dict[str, tuple[object, bytes]] = {}
@@ -291,7 +254,7 @@ class RouteAnswers:
                 return None
             data = encode_topic_route(pickup.filter_by_zone(route, zone), numeric_keys=True)
             known = (data, whole)
-            self._zoned.put(key, known, len(data))
+            self._zoned.put(key, known, len(data) + len(zone))
         return known[0]
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``as_of``: an epoch number or an RFC 3339 time with its offset from UTC."""
 
 from __future__ import annotations
@@ -10,6 +11,14 @@ from schemas.errors import BadRequestError
 
 _EPOCH: Final = re.compile(r"[0-9]{1,18}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?")
+_UNIX: Final = {
+    10: ("seconds", 1),
+    13: ("milliseconds", 10**3),
+    16: ("microseconds", 10**6),
+    19: ("nanoseconds", 10**9),
+}
+"""By number of digits, as it has been since 2001 and will be until 2286."""
+_UNIX_TIME: Final = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(\.\d+)?", re.ASCII)
 _LOST_PLUS: Final = re.compile(r"(.*\d) (\d\d:\d\d)")
 
 
@@ -22,6 +31,16 @@ def parse_as_of(value: str) -> int | datetime:
     if _EPOCH.fullmatch(value.strip()):
         return int(value)
     return parse_time(value, "as_of", "an epoch number (17) or a time (2026-01-31T03:00:00Z)")
+
+
+def unix_time_hint(value: str, name: str) -> str | None:
+    """What to write in place of a Unix time; None for what does not look like one."""
+    found = _UNIX_TIME.fullmatch(value.strip())
+    if found is None:
+        return None
+    unit, per_second = _UNIX[len(found[1])]
+    time = iso(datetime.fromtimestamp(int(found[1]) // per_second, UTC))
+    return f"{name} looks like a Unix time in {unit}: write {name}={time} for {value}"
 
 
 def parse_time(value: str, name: str, expected: str = "a time (2026-01-31T03:00:00Z)") -> datetime:
@@ -42,7 +61,8 @@ def parse_time(value: str, name: str, expected: str = "a time (2026-01-31T03:00:
     except ValueError:
         match = time = None
     if match is None or time is None:
-        raise BadRequestError(f"{name} must be {expected}, not {value!r}", field=name, value=value)
+        what = unix_time_hint(value, name) or f"{name} must be {expected}, not {value!r}"
+        raise BadRequestError(what, field=name, value=value)
     if time.tzinfo is None:
         raise BadRequestError(
             f"{name} has no offset from UTC: {value!r} could mean many moments. Write {found}Z or {found}%2B08:00.",

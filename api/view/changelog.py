@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of routeChangeTable: what concerns one topic, newest first."""
 
 from __future__ import annotations

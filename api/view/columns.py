@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrow columns to rows in memory.
 
 topicQueueTable is the one that can be large (3,000,000 rows): its rows are brought into topic order by Arrow, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One table's Delta log, read commit by commit.
 
 A reader that follows a lake asks two things again and again: is the next version there, and what did it change. Both
@@ -64,7 +65,7 @@ class DeltaLog:
             codes: Text columns to be read as dictionaries, which take less room.
         """
         self._uri = table_uri(lake_dir, table)
-        self._local = Path(self._uri).resolve() if is_local(lake_dir) else None
+        self._local = Path(self._uri).absolute() if is_local(lake_dir) else None
         self._table = table
         self._codes = codes
         self._files: pfs.FileSystem | None = None
@@ -184,7 +185,7 @@ class DeltaLog:
 def file_system(uri: str) -> pfs.FileSystem:
     """Arrow's view of a table's folder: straight to the files where they are local."""
     if is_local(uri):
-        return pfs.SubTreeFileSystem(str(Path(uri).resolve()), pfs.LocalFileSystem())
+        return pfs.SubTreeFileSystem(str(Path(uri).absolute()), pfs.LocalFileSystem())
     from deltalake.fs import DeltaStorageHandler
 
     return pfs.PyFileSystem(DeltaStorageHandler(uri))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The index of routeCommitTable: which epochs there are, and when they were. 16 bytes an epoch, grown as it grows."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from api.view.deltalog import DeltaLog, Mark, table_uri
 from api.view.loader import check_format, commits, read_commits
 from api.view.query import select
 from api.view.rows import Cut
-from schemas.errors import UnavailableError
+from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 _T = TypeVar("_T")
@@ -105,7 +106,7 @@ class Epochs:
         try:
             yield
         except (OSError, ValueError, DeltaError, pa.ArrowException) as error:
-            raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {error}") from error
+            raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {one_line(error)}") from error
 
     def _refresh(self) -> None:
         if self._mark is None or self._mark != self._log.mark(self._version) or not self._follow():

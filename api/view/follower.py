@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follower: a thread that keeps a `RouteView` at the newest epoch.
 
 Theory of operation. routeCommitTable is written last in every epoch, so its rows are the only thing that moves a view.
@@ -44,6 +45,7 @@ from api.view.loader import (
 )
 from api.view.rows import Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
+from schemas.errors import one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 _LOOK_UP_S: Final = 5.0
@@ -194,7 +196,7 @@ class Follower:
                 wait_s = 0.0 if moved else self._poll_s if self._version is not None else _NO_LAKE_POLL_S
 
     def _failed(self, error: BaseException) -> None:
-        self._last_error = f"{type(error).__name__}: {error}"
+        self._last_error = f"{type(error).__name__}: {one_line(error)}"
         self._failing = True
         self._errors += 1  # last: whoever sees the count sees the rest
 

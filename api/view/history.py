@@ -1,9 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """The past: cuts by epoch or time, the route of a topic at a cut, and who changed what.
 
 *The route as of time T* is the route at the cut with the greatest epoch whose ``eventTime`` is not after T. eventTime
 is the event time of the last log offset in the cut, so this is what the log knew at T, on the log's own clock; when
 the writer happened to commit it does not matter, and a replay gives the same answer. A time after the newest epoch
-means the newest epoch: nothing has changed since.
+means the newest epoch, unless it has not come yet: what will be then, nobody knows. Whoever asks may have a clock that
+is a minute ahead.
+
+A time before the first epoch is before all history, which is another thing than history that is not kept.
 
 *Readable* is a cut whose tables can all be opened at its versions and whose data files are all there. Vacuum and log
 clean-up take the oldest first, so the readable cuts are those from some epoch on; an error names it.
@@ -30,6 +34,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +43,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from api.view.as_of import iso, parse_as_of, parse_time
+from api.view.as_of import iso, parse_as_of, parse_time, unix_time_hint
 from api.view.changelog import (
     MAX_LIMIT,
     NO_CONTEXT,
@@ -57,7 +62,16 @@ from api.view.query import names, select, text, texts
 from api.view.rows import Cut
 from api.view.snapshot import RouteView
 from schemas.codes import ResponseCode
-from schemas.errors import BadRequestError, FutureEpochError, NotFoundError, UnavailableError, VacuumedError
+from schemas.errors import (
+    BadRequestError,
+    BeforeHistoryError,
+    FutureEpochError,
+    FutureTimeError,
+    NotFoundError,
+    UnavailableError,
+    VacuumedError,
+    one_line,
+)
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.route import TopicRouteData
 from schemas.tables import (
@@ -74,6 +88,8 @@ from schemas.tables import (
 _ROUTES_KEPT: Final = 256
 _TABLES_KEPT: Final = 64
 _READERS: Final = 3
+_CLOCK_SKEW: Final = timedelta(minutes=1)
+"""How far ahead the clock of whoever asks may be."""
 _CHECK_AGAIN_S: Final = 60.0
 """How long a cut that was found readable is taken to stay so: vacuum may run at any time."""
 
@@ -109,17 +125,25 @@ class History:
         """The cut that an epoch number or a time means.
 
         Raises:
-            BadRequestError: It is neither, or a time without offset from UTC.
+            BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
             FutureEpochError: That epoch has not been committed.
+            FutureTimeError: That time has not come yet.
+            BeforeHistoryError: The first epoch is later; ``first_epoch`` and ``first_time`` name it.
             VacuumedError: It is not kept any more; ``oldest_epoch`` and ``oldest_time`` name the oldest that is.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         wanted = parse_as_of(as_of)
         self._refresh()
         newest = self._epochs.newest
+        if isinstance(wanted, datetime):
+            self._check_has_come(wanted, as_of)
+        elif wanted > newest and (hint := unix_time_hint(as_of, "as_of")) is not None:
+            raise BadRequestError(f"{hint}; a plain number is an epoch", field="as_of", value=as_of)
         if newest == 0:
             raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
         epoch = wanted if isinstance(wanted, int) else self._epochs.last_at(wanted)
+        if epoch < self._epochs.first == 1:
+            raise self._before_history(as_of)
         if epoch > newest:
             raise FutureEpochError(
                 f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
@@ -133,11 +157,15 @@ class History:
         """Cuts, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
 
         Raises:
-            BadRequestError: limit is out of range.
+            BadRequestError: limit is out of range, or ``before`` looks like a Unix time.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         _check_limit(limit)
         self._refresh()
+        newest = self._epochs.newest
+        if before is not None and before > newest and unix_time_hint(str(before), "before") is not None:
+            what = f"before={before} looks like a Unix time, and must be an epoch; the newest is {newest}"
+            raise BadRequestError(what, field="before", value=before)
         wanted = self._epochs.before(self._epochs.newest + 1 if before is None else before, limit)
         found = self._epochs.cuts(wanted)
         return [found[epoch] for epoch in wanted if epoch in found]
@@ -186,6 +214,21 @@ class History:
             return False
         return not is_local(self._lake_dir) or all(Path(file).exists() for file in files)
 
+    def _check_has_come(self, time: datetime, shown: str) -> None:
+        """Refuse a time in the future, by the clock of this machine or of the log, whichever is ahead."""
+        now = datetime.now(UTC)
+        if time <= now + _CLOCK_SKEW:
+            return
+        newest = self._epochs.cut(self._epochs.newest)
+        if newest is None or time > newest.event_time + _CLOCK_SKEW:
+            raise FutureTimeError(f"{shown} has not come yet; it is {iso(now)} here", time=shown, now=iso(now))
+
+    def _before_history(self, as_of: str) -> BeforeHistoryError:
+        first = self._epochs.cut(1)
+        time = None if first is None else iso(first.event_time)
+        text = f"{as_of} is before the beginning of this history: epoch 1" + (f" of {time}" if time else "")
+        return BeforeHistoryError(text, as_of=as_of, first_epoch=1, first_time=time)
+
     def _vacuumed(self, as_of: str) -> VacuumedError:
         oldest = self.oldest_readable()
         if oldest is None:
@@ -233,7 +276,7 @@ class History:
             self._readable_from = (0, 0.0)
             if not self._is_readable(cut):
                 raise self._vacuumed(str(cut.epoch)) from error
-            raise UnavailableError(f"epoch {cut.epoch} cannot be read at the moment: {error}") from error
+            raise UnavailableError(f"epoch {cut.epoch} cannot be read at the moment: {one_line(error)}") from error
         route = pick_up_topic_route(
             view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
         )
@@ -291,7 +334,8 @@ class History:
             until: Only with an event time before this one.
 
         Raises:
-            BadRequestError: limit, a cursor or a time is not one.
+            BadRequestError: limit, a cursor or a time is not one, or ``since`` is not before ``until``.
+            FutureTimeError: ``since`` has not come yet. ``until`` may be in the future.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         _check_limit(limit)
@@ -304,7 +348,11 @@ class History:
             since=None if since is None else parse_time(since, "since"),
             until=None if until is None else parse_time(until, "until"),
         )
+        if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+            raise BadRequestError(f"since must be before until, {until}, not {since}", field="since", value=since)
         self._refresh()
+        if wanted.since is not None:
+            self._check_has_come(wanted.since, f"since={since}")
         newest = self._epochs.cut(self._epochs.newest)
         if newest is None:
             return ChangePage([], None, after)
@@ -314,7 +362,7 @@ class History:
             self._contexts.put(topic, context)
             return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
         except Exception as error:
-            raise UnavailableError(f"routeChangeTable cannot be read at the moment: {error}") from error
+            raise UnavailableError(f"routeChangeTable cannot be read at the moment: {one_line(error)}") from error
 
 
 def _check_limit(limit: int) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start-up of a process that reads Arrow but never makes a data frame."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading the lake: cuts of routeCommitTable, and the rows of the state tables at a cut or between two cuts.
 
 A whole view is loaded as changes on top of the empty view, so there is one way from columns to rows. Tables are pinned

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a view answers about routes: pure functions from a `RouteView` to the structures of `schemas.route`.
 
 The steps are those of a GET_ROUTEINFO_BY_TOPIC in their order: rows and brokers, mapping, acting master, order

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SQL over one Delta table version (DataFusion inside deltalake), without the interpreter lock.
 
 `deltalake.QueryBuilder`'s own ``read_all`` keeps the lock for the whole query: measured, 245 ms in which the gateway

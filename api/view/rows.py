@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a `RouteView` is made of: rows in memory, and the changes that lead from one cut to the next.
 
 Everything here is immutable once it is in a view. Structs are untracked by the garbage collector (``gc=False``): a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RouteView: one consistent cut of the seven state tables in memory, with the indexes that answers need.
 
 A view never changes. `RouteView.apply` builds the next one aside and shares whatever stayed the same: a changed topic
@@ -22,7 +23,7 @@ from typing import Final, NamedTuple
 from api.view import advance
 from api.view.rows import NO_CUT, Changes, Cut, LiveRow, TopicRows
 from schemas.broker import MASTER_ID, QueueRow, TopicQueueMappingInfo
-from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, is_reserved
+from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, existing, is_reserved
 
 _FLAG_UNIT: Final = 1
 _FLAG_UNIT_SUB: Final = 2
@@ -237,10 +238,13 @@ class RouteView:
         """KVConfigManager.getKVConfig."""
         return None if is_reserved(namespace) else self.kv.get(namespace, {}).get(key)
 
+    def kv_table(self, namespace: str) -> Mapping[str, str | None] | None:
+        """A namespace with its deleted keys, whose value is None; the same object while nothing in it changes."""
+        return None if is_reserved(namespace) else self.kv.get(namespace)
+
     def kv_list(self, namespace: str) -> dict[str, str] | None:
         """KVConfigManager.getKVListByNamespace; None for a namespace that was never put into."""
-        table = None if is_reserved(namespace) else self.kv.get(namespace)
-        return None if table is None else {key: value for key, value in table.items() if value is not None}
+        return existing(self.kv_table(namespace))
 
     @property
     def namesrv_config(self) -> Mapping[str, str | None]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a bench is given, and the list of them."""
 
 from __future__ import annotations

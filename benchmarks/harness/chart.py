@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart: for every figure with a target, how far it got towards it. SVG by hand, no library."""
 
 from __future__ import annotations

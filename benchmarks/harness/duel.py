@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two servers under the same load, turn by turn."""
 
 from __future__ import annotations

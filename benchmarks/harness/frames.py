@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is sent: registrations, heartbeats and route queries, as frames for the generator and as calls of our own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lake made without Spark: the product's own event log, fold and writer, one batch after the other in this process.
 
 For benches that need a large or an old lake and measure what comes after it. `routelake serve` or `gateway` started on
@@ -12,12 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipelines.batch import Batch, Record, ShardFold
-from pipelines.fold.codec import Shard, decode_shard
-from pipelines.fold.state import RouteState
+from benchmarks.harness.shard import OneShard
+from pipelines.batch import Record
 from pipelines.log.sqlite import SqliteLog
-from pipelines.shard_topics import TopicStore
-from pipelines.shards import SHARD_KEYS, seed_rows
 from pipelines.tables.maintenance import SWEEP_INTERVAL_S, Maintenance
 from pipelines.tables.writer import LakeWriter
 from schemas.broker import DataVersion, QueueRow
@@ -52,10 +50,7 @@ class LakeMaker:
         self._log = SqliteLog(log_file(data_dir))
         self.writer = LakeWriter(data_dir / "lake", retention_days=RETENTION_DAYS, liveness_interval_s=10.0, shards=1)
         self._maintenance = Maintenance(self.writer.tables, self._log, RETENTION_DAYS, 24.0)
-        (self._key,) = SHARD_KEYS[1]
-        ((_, state, _, _),) = seed_rows(RouteState(), 1)
-        self._shard: Shard = decode_shard(state)
-        self._topics: dict[str, bytes] = {}
+        self._shard = OneShard(_RUN)
         self._batch_id = 0
 
     def __enter__(self) -> Self:
@@ -76,22 +71,16 @@ class LakeMaker:
         """One micro-batch; returns the seconds that its commit took."""
         entries = [(routing_key(event), encode(event)) for event in events]
         appended = self._log.append(entries)
-        store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
-        fold = ShardFold(self._key, self._shard, store, _RUN, 0)
-        for (key, payload), at in zip(entries, appended, strict=True):
-            fold.apply(Record(at.offset, at.event_time_ms, key, payload))
-        self._shard = fold.finish()
-        batch = Batch.merge(fold.emit())
+        batch = self._shard.batch(
+            Record(at.offset, at.event_time_ms, key, payload)
+            for (key, payload), at in zip(entries, appended, strict=True)
+        )
         began = time.perf_counter()
         self.writer.write(_RUN, self._batch_id, batch)
         took = time.perf_counter() - began
         self._batch_id += 1
         self._maintenance.step(self.writer)
         return took
-
-
-def void(_: object) -> None:
-    """Drop a value."""
 
 
 class Group:

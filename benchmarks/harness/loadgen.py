@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The load generator (benchmarks/load): compiled when its source changed, run, its result read.
 
 The program stands in the cache folder under a name that holds a digest of its source, so an old one is never used.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine: what it is, what it is doing, what a process uses of it. Linux, from /proc."""
 
 from __future__ import annotations

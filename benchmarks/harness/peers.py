@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The servers that are compared, behind one face: a remoting port, processes, and a switch to freeze them.
 
 Only one of two compared servers runs at a time: the other is stopped by SIGSTOP, so that neither pays for the other's

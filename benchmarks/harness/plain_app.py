@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What http-read is compared with: the handler that a FastAPI tutorial would write, answering the same bytes.
 
 python -m benchmarks.harness.plain_app PORT FILE     FILE: JSON, topic to body

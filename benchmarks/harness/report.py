@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures against targets, as they are printed."""
 
 from __future__ import annotations

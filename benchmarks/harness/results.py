@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run leaves in benchmarks/results: JSON and chart; latest.json and latest.svg have the newest of each bench."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake bench`: run benches one after the other, print target and result, keep JSON and a chart."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for routelake's view: until an event has been folded, until a route looks as it should."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of figures in docs/performance.md, from benchmarks/results/latest.json.
 
 python -m benchmarks.harness.table

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the load generator and its echo server share: buffers, frames from a file, remoting and HTTP messages. */
 #ifndef COMMON_H
 #define COMMON_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The least that a server can do: read, count messages, answer each with the same bytes. Shows the generator's ceiling. */
 #ifndef ECHO_H
 #define ECHO_H

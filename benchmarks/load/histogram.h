@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Latencies in logarithmic buckets: 64 for each power of two, so a percentile is at most 1.6 % too high. */
 #ifndef HISTOGRAM_H
 #define HISTOGRAM_H

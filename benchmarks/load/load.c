@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A load generator for remoting frames and HTTP keep-alive requests: one thread, epoll.
  *
  *   load run  --port P --protocol remoting|http --frames FILE [--host 127.0.0.1] [--connections N] [--depth D]

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake admin`: mqadmin's commands about topics, brokers and NameServers, and `compare`. See docs/admin.md."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the answers to mqadmin's requests say. Pure.
 
 Every function raises `AnswerBodyError` for a body that is not what it should be.

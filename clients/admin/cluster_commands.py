@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """clusterList.
 
 Source (5.5.0): org.apache.rocketmq.tools.command.cluster.ClusterListSubCommand.
@@ -70,7 +71,10 @@ async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> Rep
         _Member(*place, None if answer is None else answers.kv_table(answer.body))
         for place, (_, answer) in zip(places, answered, strict=True)
     ]
-    return _more(members) if more_stats else _base(members)
+    report = _more(members) if more_stats else _base(members)
+    if not members:
+        report.empty = "no broker is registered with this NameServer"
+    return report
 
 
 def _places(info: ClusterInfo, clusters: list[str]) -> list[tuple[str, str, int, str]]:
@@ -83,6 +87,8 @@ def _places(info: ClusterInfo, clusters: list[str]) -> list[tuple[str, str, int,
         for broker_id in hash_order(data.broker_addrs)
     ]
 
+
+_WHO: Final = ("Cluster Name", "Broker Name", "BID", "Addr")
 
 _MORE: Final = (
     ("InTotalYest", "msgPutTotalTodayMorning", "msgPutTotalYesterdayMorning"),
@@ -100,16 +106,16 @@ def _more(members: list[_Member]) -> Report:
         except (KeyError, ValueError):
             return ["?"] * len(_MORE)
 
-    titles = ("Cluster", "Broker", "BID", "Address", *(title for title, _, _ in _MORE))
+    titles = (*_WHO, *(title for title, _, _ in _MORE))
     rows = [(*one[:4], *differences(one.runtime or {})) for one in members]
     return Report(tables=[(titles, list(rows))], data=_documents(members))
 
 
 def _base(members: list[_Member]) -> Report:
-    titles = ("Version", "InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour", "Space", "Activated")
+    titles = ("Version", "InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour", "SPACE", "ACTIVATED")
     now_ms = time.time() * 1000
     rows = [(*one[:4], *_cells(one.runtime, now_ms)) for one in members]
-    return Report(tables=[(("Cluster", "Broker", "BID", "Address", *titles), list(rows))], data=_documents(members))
+    return Report(tables=[((*_WHO, *titles), list(rows))], data=_documents(members))
 
 
 def _cells(runtime: Mapping[str, str] | None, now_ms: float) -> tuple[str, ...]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a cluster's name to its brokers, in stock mqadmin's order. Pure.
 
 Source (5.5.0): org.apache.rocketmq.tools.command.CommandUtil.

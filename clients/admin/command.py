@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From an async function to a sub-command: the options that all commands have, and how a run ends.
 
 Exit codes: 0 success, 1 something failed, 2 bad input. A refusal is one line on standard error.
@@ -14,23 +15,22 @@ import typer
 
 from clients.admin.report import Output, Report, Status, show_dry_run, show_report
 from clients.admin.session import Admin
+from clients.errors import AnswerError
+from clients.options import Namesrv
 from clients.remoting import RemotingClient
+from schemas.codes import ResponseCode
 from schemas.errors import RoutelakeError
 
 Work = Callable[..., Awaitable[Report]]
 
+_WHAT_BECAME_OF_IT: Final = (
+    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it (docs/operations.md, "
+    "'A topic has no route')"
+)
+
 ANSWER_TIMEOUT_S: Final = 5.0
 """DefaultMQAdminExt.timeoutMillis."""
 
-NamesrvAddr = Annotated[
-    str,
-    typer.Option(
-        "-n",
-        "--namesrvAddr",
-        envvar="NAMESRV_ADDR",
-        help="NameServer addresses: '10.0.0.1:9876;10.0.0.2:9876'.",
-    ),
-]
 OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="Tables for people or JSON for scripts.")]
 LongOutputFormat = Annotated[Output, typer.Option("--output", help="Tables for people or JSON for scripts.")]
 DryRun = Annotated[
@@ -42,7 +42,7 @@ TimeoutS = Annotated[
 ]
 
 _COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
-    ("namesrv_addr", NamesrvAddr, ""),
+    ("namesrv_addr", Namesrv, ""),
     ("output", OutputFormat, Output.TABLE),
     ("dry_run", DryRun, False),
     ("timeout_s", TimeoutS, ANSWER_TIMEOUT_S),
@@ -89,9 +89,11 @@ async def _run(
         admin = Admin(client, namesrv_addr, output=output, dry_run=dry_run, timeout_s=timeout_s)
         try:
             report = await work(admin, **values)
-        except RoutelakeError:
+        except RoutelakeError as error:
             if admin.outcomes or admin.sent:
                 _show(admin, Report())
+            if isinstance(error, AnswerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                error.args = (f"{error}; {_WHAT_BECAME_OF_IT}",)
             raise
         _show(admin, report)
         return 1 if admin.failed or report.failed else 0

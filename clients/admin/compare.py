@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where NameServers differ, by broker and by topic. Pure.
 
 What a NameServer knows is laid out as facts, one to each (topic, brokerName): a broker without a topic is a broker

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """compare: NameServers, stock or routelake, against each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order in which Java's HashMap and HashSet give back their keys. Pure.
 
 Stock mqadmin visits the brokers of a cluster, and joins order configurations and attributes, in this order. Sending the

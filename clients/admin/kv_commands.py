@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """updateOrderConf, updateKvConfig, deleteKvConfig.
 
 Sources (5.5.0): org.apache.rocketmq.tools.command.topic.UpdateOrderConfCommand,
@@ -15,6 +16,7 @@ from clients.admin import requests, values
 from clients.admin.command import command
 from clients.admin.report import Report
 from clients.admin.session import Admin
+from schemas.codes import ResponseCode
 from schemas.errors import RoutelakeError, SetupError
 from schemas.kv import ORDER_TOPIC_CONFIG
 
@@ -51,8 +53,7 @@ async def update_order_conf(
         await admin.change_each_name_server(requests.put_order_conf(topic, order_conf.strip()))
         return Report()
     if method is Method.DELETE:
-        await admin.change_each_name_server(requests.delete_kv_config(ORDER_TOPIC_CONFIG, topic))
-        return Report()
+        return await _delete(admin, ORDER_TOPIC_CONFIG, topic, f"{topic} had no order configuration")
     found = await admin.order_conf(topic)
     if found is None:
         raise RoutelakeError(f"{topic} has no order configuration")
@@ -75,6 +76,12 @@ async def update_kv_config(
 
 async def delete_kv_config(admin: Admin, namespace: Namespace, key: Key) -> Report:
     """Delete a KV pair from every NameServer."""
-    request = requests.delete_kv_config(values.not_blank(namespace, "-s"), values.not_blank(key, "-k"))
-    await admin.change_each_name_server(request)
-    return Report()
+    namespace, key = values.not_blank(namespace, "-s"), values.not_blank(key, "-k")
+    return await _delete(admin, namespace, key, f"namespace {namespace!r} had no key {key!r}")
+
+
+async def _delete(admin: Admin, namespace: str, key: str, nothing: str) -> Report:
+    """A NameServer says OK to a key that it does not have; so it is asked before."""
+    unknown = await admin.is_unknown(requests.get_kv_config(namespace, key), ResponseCode.QUERY_NOT_FOUND)
+    await admin.change_each_name_server(requests.delete_kv_config(namespace, key))
+    return Report(failed=unknown, empty=f"{nothing}: there was nothing to delete" if unknown else "")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `admin` group without its commands: they are imported when one of them is called or listed."""
 
 from __future__ import annotations
@@ -7,11 +8,13 @@ from typing import TYPE_CHECKING
 import typer
 from typer.core import TyperGroup
 
+from clients.usage import TEXT, Commands
+
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
 
-class _Admin(TyperGroup):
+class _Admin(Commands):
     """Knows its commands once somebody asks for them."""
 
     def list_commands(self, ctx: Context) -> list[str]:
@@ -34,4 +37,5 @@ admin = typer.Typer(
     help="mqadmin for stock and routelake NameServers, and `compare`, which checks them against each other.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **TEXT,
 )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """wipeWritePerm, addWritePerm, getNamesrvConfig, updateNamesrvConfig.
 
 Sources (5.5.0): org.apache.rocketmq.tools.command.namesrv.WipeWritePermSubCommand, AddWritePermSubCommand,
@@ -11,10 +12,12 @@ from typing import Annotated
 
 import typer
 
+from api.remoting.frame import RemotingCommand
 from clients.admin import answers, requests, values
 from clients.admin.command import command
 from clients.admin.report import Report
 from clients.admin.session import Admin
+from clients.errors import NothingDoneError
 
 BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")]
 
@@ -29,16 +32,24 @@ def register(app: typer.Typer) -> None:
 
 async def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
     """Take the write permission from all topics of a broker, on every NameServer."""
-    request = requests.wipe_write_perm(values.not_blank(broker_name, "-b"))
-    await admin.change_each_name_server(request, lambda answer: f"{answer.ext('wipeTopicCount')} topics")
+    name = values.not_blank(broker_name, "-b")
+    await admin.change_each_name_server(requests.wipe_write_perm(name), lambda answer: _topics(answer, "wipe", name))
     return Report()
 
 
 async def add_write_perm(admin: Admin, broker_name: BrokerName) -> Report:
     """Give permission 6 to all topics of a broker, on every NameServer."""
-    request = requests.add_write_perm(values.not_blank(broker_name, "-b"))
-    await admin.change_each_name_server(request, lambda answer: f"{answer.ext('addTopicCount')} topics")
+    name = values.not_blank(broker_name, "-b")
+    await admin.change_each_name_server(requests.add_write_perm(name), lambda answer: _topics(answer, "add", name))
     return Report()
+
+
+def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
+    """How many topics an answer says. Raises NothingDoneError for none: stock and routelake know no such broker."""
+    count = answer.ext(f"{prefix}TopicCount")
+    if count == "0":
+        raise NothingDoneError(f"no topic of a broker {broker_name!r} is known there: nothing was changed")
+    return f"{count} topics"
 
 
 async def get_namesrv_config(admin: Admin) -> Report:
@@ -59,7 +70,16 @@ async def update_namesrv_config(
     value: Annotated[str, typer.Option("-v", "--value", help="Value.")],
 ) -> Report:
     """Change one setting on every NameServer."""
-    await admin.change_each_name_server(
-        requests.update_namesrv_config(values.one_line(key, "-k"), values.one_line(value, "-v"))
-    )
+    key = values.one_line(key, "-k")
+    request = requests.update_namesrv_config(key, values.one_line(value, "-v"))
+    # a stock NameServer says OK to a key that it does not know, and forgets it
+    found = (await admin.look(requests.get_namesrv_config())).items()
+    without = [
+        address
+        for address, answer in found
+        if isinstance(answer, RemotingCommand) and key not in answers.properties(answer.body)
+    ]
+    await admin.change_each_name_server(request)
+    if without and not admin.failed:
+        return Report(failed=True, empty=f"{', '.join(without)}: there is no setting {key!r}; nothing was changed")
     return Report()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a command shows: tables and lines for people, one JSON document for scripts."""
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-_WIDTH_OF_A_FILE: Final = 500
-"""Columns when standard output is no terminal: nothing is folded that somebody may grep."""
+_NOTHING: Final = "-"
+"""An empty cell where columns are told apart by blanks."""
 
 
 class Output(StrEnum):
@@ -64,12 +65,14 @@ class Report:
         tables: (column titles, rows) for people.
         lines: For people, below the tables.
         data: For scripts; None when the outcomes say everything.
+        empty: What to say on standard error, where an empty table would leave people guessing.
         failed: Whether the command did not do what it was asked, though every server answered.
     """
 
     tables: list[tuple[Sequence[str], list[Sequence[object]]]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     data: object = None
+    empty: str = ""
     failed: bool = False
 
 
@@ -79,12 +82,15 @@ def warn(message: str) -> None:
 
 
 def show_report(report: Report, outcomes: Sequence[Outcome], output: Output) -> None:
-    """Write a result to standard output."""
+    """Write a result to standard output, and on standard error what is to be said of it."""
+    if report.empty:
+        warn(report.empty)
     if output is Output.JSON:
         write_json(_document(report, outcomes))
         return
     for titles, rows in report.tables:
-        write_table(titles, rows)
+        if rows:
+            write_table(titles, rows)
     for line in report.lines:
         print(line)
     if outcomes:
@@ -144,7 +150,7 @@ def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: 
         write_json({"dryRun": True, "requests": listed, **failed})
         return
     write_table(
-        ("#", "Server", "Address", "Code", "Request", "Header", "Body", "Sent"),
+        ("No", "Server", "Address", "Code", "Request", "Header", "Body", "Sent"),
         [
             (
                 at,
@@ -170,11 +176,27 @@ def write_json(document: object) -> None:
 
 
 def write_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on standard output; text stands as it is, without markup."""
+    """A table on standard output; text stands as it is, without markup.
+
+    In a pipe or a file as mqadmin writes it: titles behind ``#``, columns told apart by two blanks, nothing cut.
+    """
     console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
-        console.width = _WIDTH_OF_A_FILE
+        _write_plain(titles, rows)
+        return
     table = Table(*titles)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     console.print(table)
+
+
+def _write_plain(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A line a row; an empty cell is a dash, so that every row has the same number of words between the gaps."""
+    lines = [[f"#{title}" for title in titles], *([_plain(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _plain(cell: object) -> str:
+    return " ".join(str(cell).splitlines()).strip() or _NOTHING

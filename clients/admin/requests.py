@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The requests of mqadmin's commands: code, header and body of each. Pure.
 
 Sources (5.5.0): org.apache.rocketmq.client.impl.MQClientAPIImpl, the methods named at each function;
@@ -124,9 +125,14 @@ def delete_kv_config(namespace: str, key: str) -> RemotingCommand:
     return RemotingCommand(RequestCode.DELETE_KV_CONFIG, {"namespace": namespace, "key": key})
 
 
+def get_kv_config(namespace: str, key: str) -> RemotingCommand:
+    """GET_KV_CONFIG to a NameServer (getKVConfigValue)."""
+    return RemotingCommand(RequestCode.GET_KV_CONFIG, {"namespace": namespace, "key": key})
+
+
 def get_order_conf(topic: str) -> RemotingCommand:
     """GET_KV_CONFIG of a topic's order configuration to a NameServer (getKVConfigValue)."""
-    return RemotingCommand(RequestCode.GET_KV_CONFIG, {"namespace": ORDER_TOPIC_CONFIG, "key": topic})
+    return get_kv_config(ORDER_TOPIC_CONFIG, topic)
 
 
 def put_order_conf(topic: str, order_conf: str) -> RemotingCommand:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of one command: whom it asks, what came of it, and a dry run's list instead.
 
 A command reads from *a* NameServer, the first of ``-n`` that answers (stock mqadmin picks one at random), and changes
@@ -8,6 +9,7 @@ has.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,7 +21,7 @@ from clients.admin import answers, requests
 from clients.admin.clusters import Server
 from clients.admin.report import Outcome, Output, Sent, Status, warn
 from clients.admin.values import name_servers
-from clients.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectionLostError
+from clients.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectionLostError, NothingDoneError
 from clients.remoting import RemotingClient
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import SetupError
@@ -157,6 +159,30 @@ class Admin:
                 found.append((server, None))
         return found
 
+    async def look(self, request: RemotingCommand) -> dict[str, RemotingCommand | ClientError]:
+        """What every NameServer answers before a change, to know afterwards whether there was anything to change.
+
+        Returns:
+            Address to answer or failure, which is no failure of the command; nothing in a dry run.
+        """
+        if self.dry_run or self.failed:
+            return {}
+
+        async def ask(server: Server) -> RemotingCommand | ClientError:
+            try:
+                return await self.read(server, request)
+            except ClientError as error:
+                return error
+
+        servers = self.name_servers
+        answered = await asyncio.gather(*map(ask, servers))
+        return {server.address: answer for server, answer in zip(servers, answered, strict=True)}
+
+    async def is_unknown(self, request: RemotingCommand, code: ResponseCode) -> bool:
+        """Whether every NameServer answers a question with this code: none has what is to be changed."""
+        found = await self.look(request)
+        return bool(found) and all(isinstance(one, AnswerError) and one.code == code for one in found.values())
+
     # --- changing ---
 
     async def change_each(
@@ -170,7 +196,8 @@ class Admin:
         Args:
             servers: In order.
             request: The same for all.
-            detail: What an answer says for the summary.
+            detail: What an answer says for the summary; raises NothingDoneError for one that says that nothing was
+                done.
         """
         tried = not self.failed
         for server in self.visit(servers, _name(request)):
@@ -181,11 +208,13 @@ class Admin:
                 self._note(server, request, Status.WOULD_SEND)
             else:
                 try:
-                    answer = await self._client.call(server.address, request, self._timeout_s)
+                    told = detail(await self._client.call(server.address, request, self._timeout_s))
                 except ClientError as error:
                     self.note_failure(server, request, error)
+                except NothingDoneError as error:
+                    self._note(server, request, Status.FAILED, str(error))
                 else:
-                    self._note(server, request, Status.DONE, detail(answer))
+                    self._note(server, request, Status.DONE, told)
 
     async def change_each_name_server(
         self, request: RemotingCommand, detail: Callable[[RemotingCommand], str] = lambda answer: ""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A static topic's logical queues: their offsets out of those of the physical queues behind them. Pure.
 
 A logical queue is a list of pieces, each on one physical queue of one broker, the latest last; its broker, the leader,

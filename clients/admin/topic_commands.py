@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """updateTopic, updateTopicList, updateTopicPerm, deleteTopic.
 
 Sources (5.5.0): org.apache.rocketmq.tools.command.topic.UpdateTopicSubCommand, UpdateTopicListSubCommand,
@@ -27,6 +28,7 @@ from clients.admin.report import Output, Report, warn
 from clients.admin.session import NAME_SERVER, Admin
 from clients.broker.topic_config import TopicConfig
 from schemas.broker import MASTER_ID
+from schemas.codes import ResponseCode
 from schemas.errors import SetupError
 from schemas.route import TopicRouteData
 
@@ -221,9 +223,12 @@ async def delete_topic(
     topic = values.topic_to_delete(topic)
     cluster = values.not_blank(cluster_name, "-c")
     request = requests.delete_topic_in_broker(topic)
+    # brokers and NameServers say OK to a topic that they do not have
+    unknown = await admin.is_unknown(requests.get_routeinfo_by_topic(topic), ResponseCode.TOPIC_NOT_EXIST)
     missing = await _change_masters(admin, cluster, request)
     by_address = {server.address for server in admin.name_servers}
     servers = [Server(NAME_SERVER, address) for address in hash_order(by_address)]
     await admin.change_each(servers, requests.delete_topic_in_namesrv(topic, cluster))
     admin.note_missing(missing, request, NO_MASTER)
-    return Report()
+    nothing = f"no NameServer of -n knew a topic {topic!r}: there was nothing to delete" if unknown else ""
+    return Report(failed=unknown, empty=nothing)

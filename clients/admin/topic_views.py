@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """topicList, topicRoute, topicClusterList, topicStatus, allocateMQ.
 
 Sources (5.5.0): org.apache.rocketmq.tools.command.topic.TopicListSubCommand, TopicRouteSubCommand,
@@ -30,6 +31,8 @@ from schemas.codes import ResponseCode
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, TopicRouteData
 
+NO_TOPIC = "this NameServer lists no topic"
+
 TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 
 
@@ -50,7 +53,7 @@ async def topic_list(
     if cluster_model:
         return await _topics_with_clusters(admin)
     topics = sorted(answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body))
-    return Report(lines=topics, data={"topicList": topics})
+    return Report(lines=topics, data={"topicList": topics}, empty="" if topics else NO_TOPIC)
 
 
 async def _topics_with_clusters(admin: Admin) -> Report:
@@ -66,11 +69,12 @@ async def _topics_with_clusters(admin: Admin) -> Report:
     return Report(
         tables=[
             (
-                ("Cluster", "Topic", "Consumer group"),
+                ("Cluster Name", "Topic", "Consumer Group"),
                 [(cluster, topic, group) for topic, cluster, groups in found for group in groups or [""]],
             )
         ],
         data=[{"topic": topic, "cluster": cluster, "groups": groups} for topic, cluster, groups in found],
+        empty="" if found else NO_TOPIC,
     )
 
 
@@ -123,7 +127,7 @@ async def topic_route(
     table.append(("Total:", len(rows), "", read, write, ""))
     lines = [f"Order configuration: {route.order_topic_conf}"] if route.order_topic_conf else []
     return Report(
-        tables=[(("Cluster", "Broker", "Addresses", "Read queues", "Write queues", "Perm"), table)],
+        tables=[(("ClusterName", "BrokerName", "BrokerAddrs", "ReadQueue", "WriteQueue", "Perm"), table)],
         lines=lines,
         data=json.loads(encode_topic_route(route, numeric_keys=False)),
     )
@@ -138,7 +142,8 @@ async def topic_cluster_list(admin: Admin, topic: TopicName) -> Report:
     topic = values.not_blank(topic, "-t")
     info = await admin.cluster_info()
     clusters = sorted(cluster_of(info, _first_broker(await admin.route(topic), topic).broker_name))
-    return Report(lines=clusters, data={"clusters": clusters})
+    empty = "" if clusters else f"the first broker of {topic} is in no cluster"
+    return Report(lines=clusters, data={"clusters": clusters}, empty=empty)
 
 
 async def topic_status(
@@ -169,7 +174,7 @@ async def topic_status(
     return Report(
         tables=[
             (
-                ("Broker", "Queue", "Min offset", "Max offset", "Last updated"),
+                ("Broker Name", "QID", "Min Offset", "Max Offset", "Last Updated"),
                 [
                     (
                         queue.broker_name,
@@ -236,7 +241,7 @@ async def allocate_mq(
     return Report(
         tables=[
             (
-                ("Client", "Broker", "Queue"),
+                ("Client", "Broker Name", "QID"),
                 [(client, one.broker_name, one.queue_id) for client in clients for one in shares[client]],
             )
         ],
@@ -246,6 +251,7 @@ async def allocate_mq(
                 for client, share in shares.items()
             }
         },
+        empty="" if queues else f"no queue of {topic} can be read: nobody gets one",
     )
 
 

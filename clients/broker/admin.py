@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a broker answers: mqadmin's topic commands, and of messages as much as concerns topics.
 
 A broker agent keeps no messages. A message that would be taken creates its topic where it may, and is then refused with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One broker on an event loop: the rules of `topics`, a file, a listening socket, and the NameServers.
 
 A change of topics goes through one lock::
@@ -23,7 +24,7 @@ import structlog
 
 from api.remoting.frame import RemotingCommand
 from api.remoting.server import RemotingServer
-from clients.addresses import host_port
+from clients.addresses import NAMESRV_PORT, host_port
 from clients.broker.admin import BrokerHandler
 from clients.broker.cadence import Cadence, Task
 from clients.broker.config import BrokerConfig, check
@@ -306,7 +307,7 @@ class BrokerAgent:
 def _name_server(address: str, client: RemotingClient, http_token: str) -> NameServer:
     if "://" in address:
         return HttpNameServer(address, http_token)
-    return RemotingNameServer(host_port(address, "--namesrv"), client)
+    return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)
 
 
 async def _carry_on(task: Task, work: Awaitable[object]) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes of a topic, and the edits that change them: ``+message.type=FIFO,-reserve.time``. No I/O.
 
 Sources (5.5.0): org.apache.rocketmq.common.attribute.AttributeParser, AttributeUtil, EnumAttribute, LongRangeAttribute,

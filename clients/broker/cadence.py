@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a broker registers and sends heartbeats. No I/O; the time is passed in.
 
     0 s        10 s        40 s        70 s             registrations, at the default period of 30 s

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``routelake broker`` and ``routelake fleet``."""
 
 from __future__ import annotations
@@ -7,50 +8,35 @@ from typing import Annotated
 
 import typer
 
-from clients.addresses import MAX_PORT
+from clients.addresses import namesrv_addresses
+from clients.options import NamesrvOrHttp
+from clients.preflight import check_folder, check_free, listen_address
 from deploy.logs import configure
 from schemas.errors import SetupError
 
-Namesrv = Annotated[
-    str,
-    typer.Option(
-        "--namesrv",
-        "-n",
-        envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
-        help="NameServers: 'host:9876;other:9876', in quotes; http://host:8080 registers over routelake's HTTP door.",
-    ),
-]
+_BROKER_PORT = 10911
+
 HttpToken = Annotated[
     str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for the HTTP door.")
 ]
-
-
-def name_servers(text: str) -> list[str]:
-    """The entries of a list of NameServers; what each means is decided later.
-
-    Raises:
-        SetupError: There is none.
-    """
-    found = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
-    if not found:
-        raise SetupError("no NameServer is named: give --namesrv 'host:9876', or set NAMESRV_ADDR")
-    return found
 
 
 def listen_settings(text: str) -> dict[str, str]:
     """HOST:PORT as settings.
 
     Raises:
-        SetupError: It is none.
+        SetupError: It is none, or not an address that others could reach the broker at.
     """
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
-        raise SetupError(f"--listen {text!r}: expected HOST:PORT, for example 127.0.0.1:10911")
-    return {"brokerIP1": host, "listenPort": port}
+    listen = listen_address(text, "--listen", _BROKER_PORT)
+    if listen.is_everywhere:
+        raise SetupError(f"--listen {text!r}: the broker registers this address. Name one that clients can reach.")
+    if listen.port:
+        check_free(listen, "--listen")
+    return {"brokerIP1": str(listen).rpartition(":")[0], "listenPort": str(listen.port)}
 
 
 def broker(
-    namesrv: Namesrv = "",
+    namesrv: NamesrvOrHttp = "",
     config_file: Annotated[
         Path | None, typer.Option("--config", "-c", help="A broker.conf (key=value); options win over it.")
     ] = None,
@@ -83,7 +69,8 @@ def broker(
         try:
             settings |= parse_properties(config_file.read_text(encoding="utf-8"), source)
         except (OSError, UnicodeDecodeError) as error:
-            raise SetupError(f"--config {config_file}: cannot be read: {error}") from error
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SetupError(f"--config {config_file}: cannot be read: {why}") from error
     if listen is not None:
         settings |= listen_settings(listen)
     options = {
@@ -96,11 +83,13 @@ def broker(
     }
     settings |= {key: value for key, value in options.items() if value is not None}
     config, ignored = broker_config(settings, source)
-    raise typer.Exit(run_broker(config, name_servers(config.namesrv_addr), ignored=ignored, http_token=http_token))
+    check_folder(Path(config.store_path_root_dir), "--store")
+    namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
+    raise typer.Exit(run_broker(config, namesrvs, ignored=ignored, http_token=http_token))
 
 
 def fleet(
-    namesrv: Namesrv = "",
+    namesrv: NamesrvOrHttp = "",
     brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
     topics: Annotated[int, typer.Option("--topics", min=0, help="Topics of each, besides the built-in ones.")] = 10_000,
     clusters: Annotated[int, typer.Option("--clusters", min=1, help="How many clusters they form.")] = 1,
@@ -125,12 +114,12 @@ def fleet(
     http_token: HttpToken = "",
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
-    from clients.broker.fleet import FleetSettings, checked
+    from clients.broker.fleet import FleetSettings
     from clients.broker.run_fleet import run_fleet
 
     configure("fleet")
     settings = FleetSettings(
-        namesrvs=checked(name_servers(namesrv)),
+        namesrvs=namesrv_addresses(namesrv, "--namesrv", http=True),
         brokers=brokers,
         topics=topics,
         clusters=clusters,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be set of a broker, under RocketMQ's own names (broker.conf).
 
 Sources (5.5.0): org.apache.rocketmq.common.BrokerConfig, org.apache.rocketmq.broker.BrokerStartup.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many brokers in one process, for rehearsals and benchmarks: real connections and registrations, no listening side.
 
 Each broker has its own connection to every NameServer, as a NameServer takes the end of a connection for the end of a
@@ -11,12 +12,11 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
 import msgspec
 
-from clients.addresses import host_port
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet_report import Kind, Report
 from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
@@ -200,15 +200,6 @@ class Fleet:
 
 def _server(address: str, client: RemotingClient, http_token: str) -> NameServer:
     return HttpNameServer(address, http_token) if "://" in address else RemotingNameServer(address, client)
-
-
-def checked(namesrvs: Sequence[str]) -> list[str]:
-    """NameServers, without repetitions.
-
-    Raises:
-        SetupError: One is no address.
-    """
-    return list(dict.fromkeys(text if "://" in text else host_port(text, "--namesrv") for text in namesrvs))
 
 
 def _now_ms() -> int:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a fleet has done so far, for the screen and for the end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topics of a fleet: encoded once, shared by all its brokers, apart only where a broker differs. No I/O.
 
 A registration of 10,000 topics is about 2 MB of JSON. Three hundred tables of that size would be 600 MB and minutes of

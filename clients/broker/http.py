@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registering over routelake's HTTP door (docs/http-api.md) instead of the remoting protocol.
 
 It has no counterpart of QUERY_DATA_VERSION and REGISTER_TOPIC_IN_NAMESRV: a registration that says what is known
@@ -20,7 +21,7 @@ from clients.broker.config import BrokerConfig
 from clients.broker.nameservers import COMMAND_TIMEOUT_S
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
-from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
+from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
 from schemas.broker import DataVersion
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError
@@ -107,7 +108,7 @@ class HttpNameServer:
             try:
                 connection.connect()
             except OSError as error:
-                raise ConnectError(self.address, f"no connection: {error}") from error
+                raise ConnectError(self.address, f"no connection: {why_not_connected(error)}") from error
             try:
                 connection.request("POST", f"/v1/brokers/{what}", body, self._headers)
                 response = connection.getresponse()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The NameServers that a broker registers with, asked all at a time; each gives a result of its own.
 
 Source (5.5.0): org.apache.rocketmq.broker.out.BrokerOuterAPI.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """topics.json: written as a stock broker reads it, read as a stock broker writes it.
 
 A change is written in four steps, each of which leaves a readable topics.json behind:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps one broker registered: everything or what changed, one registration at a time, one result per NameServer.
 
 Registrations go out one after the other, because a NameServer takes rows in only with a DataVersion that is new to it:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a broker sends to NameServers, as requests of the remoting protocol; and what they answer. No I/O, no clock.
 
 =========================  ====================================================================================

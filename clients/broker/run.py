@@ -1,9 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running a broker agent as a process, until it is told to stop."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import Sequence
 
 import structlog
@@ -11,6 +10,7 @@ import uvloop
 
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
+from deploy.process import StopSignal
 
 log = structlog.get_logger("routelake.broker")
 
@@ -31,11 +31,11 @@ def run_broker(
     """
     if ignored:
         log.info("settings that mean nothing to a broker without messages", keys=", ".join(ignored))
-    return uvloop.run(_run(BrokerAgent(config, namesrvs, http_token=http_token)))
+    return uvloop.run(_run(StopSignal().listen(), BrokerAgent(config, namesrvs, http_token=http_token)))
 
 
-async def _run(agent: BrokerAgent) -> int:
-    stop = stop_signal()
+async def _run(stop_signal: StopSignal, agent: BrokerAgent) -> int:
+    stop = stop_signal.event()
     try:
         await agent.start()
         reached = [result.address for result in agent.last_results if result.error is None]
@@ -52,11 +52,3 @@ async def _run(agent: BrokerAgent) -> int:
         await agent.stop()
     log.info("stopped", broker=agent.config.broker_name)
     return 0
-
-
-def stop_signal() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT from now on."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running a fleet from the command line: progress while it runs, a table at the end."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from clients.broker.fleet import Fleet, FleetSettings
-from clients.broker.run import stop_signal
+from deploy.process import StopSignal
 
 _LINE_EVERY_S = 10.0
 """Between two lines where there is no screen to update."""
@@ -32,12 +33,12 @@ def run_fleet(settings: FleetSettings) -> int:
     Raises:
         SetupError: It cannot run as it is.
     """
-    return uvloop.run(_run(settings))
+    return uvloop.run(_run(StopSignal().listen(), settings))
 
 
-async def _run(settings: FleetSettings) -> int:
+async def _run(stop_signal: StopSignal, settings: FleetSettings) -> int:
     screen = Console(stderr=True)
-    stop = stop_signal()
+    stop = stop_signal.event()
     fleet = Fleet(settings)
     start = time.monotonic()
     try:
@@ -48,8 +49,10 @@ async def _run(settings: FleetSettings) -> int:
         registered = fleet.registered
     finally:
         await fleet.close()
-    result = Console() if Console().is_terminal else Console(width=_WIDTH)
-    result.print(fleet.report.table(registered))
+    result, table = Console(), fleet.report.table(registered)
+    if not result.is_terminal:
+        result, table.box = Console(width=_WIDTH), None
+    result.print(table)
     for message, count in fleet.report.errors.most_common(_ERRORS_SHOWN):
         screen.print(f"{count} times: {message}", highlight=False, markup=False, soft_wrap=True)
     return 0 if registered == settings.brokers else 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What GET_BROKER_RUNTIME_INFO says of a broker that keeps no messages. No I/O.
 
 Source (5.5.0): org.apache.rocketmq.broker.processor.AdminBrokerProcessor.prepareRuntimeInfo.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a broker checks before it takes a message, as far as topics are concerned. No I/O.
 
 The checks come in two parts; between them the topic is looked up and, if it is unknown, perhaps created::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One topic's settings on one broker, the table of them, and its version. No I/O.
 
 The JSON of a table is the content of topics.json, and a part of every registration::

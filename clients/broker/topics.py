@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topics of one broker: which are built in, when one is created, changed or deleted. No I/O, no clock.
 
 Every change moves the DataVersion, and the caller then persists and registers what `TopicConfigManager` says has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which names topics and groups may have, and which topics are the system's own. No I/O.
 
 Source (5.5.0): org.apache.rocketmq.common.topic.TopicValidator.

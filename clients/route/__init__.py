@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The route client: which queues a topic has, and where, kept up to date from a NameServer or from routelake.
 
 Read in this order::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BlockingRouteClient: a `RouteClient` for plain threads, on an event loop in a thread of its own."""
 
 from __future__ import annotations

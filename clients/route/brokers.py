@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a brokerName to an address. Pure.
 
 A broker table is brokerName to {brokerId: address}, gathered from all routes (MQClientInstance.brokerAddrTable).

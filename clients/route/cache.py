@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a client knows, where answers come in and listeners hear of it. No I/O.
 
 Beside the `RouteTable` it keeps for each topic the tag of what a NameServer last said, so that the next one asked can

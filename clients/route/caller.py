@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Caller: chooses queues for one sender, and learns from how its sends went.
 
 Source (5.5.0): DefaultMQProducerImpl.sendDefaultImpl, updateFaultItem, MQFaultStrategy.

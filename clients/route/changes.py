@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a route is another one than before. Pure.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.route.TopicRouteData.topicRouteDataChanged, BrokerData.equals,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake route`: a topic's route from any NameServer, once or with every change."""
 
 from __future__ import annotations
@@ -6,6 +7,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from clients.options import NamesrvOrHttp
 
 
 class Output(StrEnum):
@@ -17,16 +20,7 @@ class Output(StrEnum):
 
 def route(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    namesrv_addr: Annotated[
-        str,
-        typer.Option(
-            "-n",
-            "--namesrv",
-            "--namesrvAddr",
-            envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
-            help="NameServers: host:9876, or http://host:8080 for routelake's HTTP; separated by ';', in quotes.",
-        ),
-    ],
+    namesrv_addr: NamesrvOrHttp = "",
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and show every change.")] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TABLE,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Put before the topic.")] = None,

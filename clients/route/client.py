@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RouteClient: routes of topics, kept up to date, on asyncio.
 
 The first question about a topic fetches its route; from then on the topic is followed. Over remoting, following means

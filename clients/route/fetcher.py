@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asks NameServers in turn until one answers. A thin shell around `NameServers` and the transports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows topics: one task a topic, and one that sweeps.
 
 Each task asks again after a pause, or holds a long poll where the NameServer can. Trouble never ends it: while nobody

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes over HTTP, from routelake (docs/http-api.md).
 
 With an ETag, what is known already is not sent again; with a long poll, the answer comes when the route is another one.
@@ -15,7 +16,7 @@ import httpx
 import msgspec
 
 from api.remoting.frame import RemotingCommand
-from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
+from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
 from clients.route.transport import RouteAnswer, decode_route
 from schemas.codes import ResponseCode
 
@@ -67,7 +68,7 @@ class HttpTransport:
         except httpx.ConnectTimeout:
             raise ConnectError(address, f"no connection within {timeout_s:g} s") from None
         except httpx.ConnectError as error:
-            raise ConnectError(address, f"no connection: {error}") from error
+            raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
         except TimeoutError:
             if peer.closed:
                 raise ConnectionLostError(address, "the connection was closed") from None

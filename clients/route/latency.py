@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which brokers are slow or out of reach, by what happened to sends. Pure: the time is an argument.
 
 A send that took long makes its broker unavailable for a while; a failed one for 10 s::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which NameServer to ask next. Pure: time and randomness are arguments.
 
 One is chosen and stays chosen while it answers, also with an error. When it cannot be reached or does not answer, the

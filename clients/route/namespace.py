@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topics and groups with a namespace in front: ``MQ_INST_1%orders``, ``%RETRY%MQ_INST_1%group``. Pure.
 
 Sources (5.5.0): org.apache.rocketmq.remoting.protocol.NamespaceUtil, org.apache.rocketmq.common.utils

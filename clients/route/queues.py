@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a route to queues: where a topic can be written and read. Pure.
 
 A queue to write to needs its row writable and a master at hand: brokerId 0 in ``brokerAddrs``, which a NameServer also

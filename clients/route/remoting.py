@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes over remoting, from any NameServer: GET_ROUTEINFO_BY_TOPIC (105).
 
 Source (5.5.0): MQClientAPIImpl.getTopicRouteInfoFromNameServer.

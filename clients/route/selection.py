@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choosing a queue: round robin with an index of each caller's own, avoiding a broker if there is another. Pure.
 
 Sources (5.5.0): TopicPublishInfo.selectOneMessageQueue, org.apache.rocketmq.client.common.ThreadLocalIndex,

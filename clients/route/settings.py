@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of the route client, units in names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a client knows of its topics. Pure: answers go in, changes come out.
 
 A topic's publish info and subscribe info are kept only once somebody asked for them, and renewed with the route.

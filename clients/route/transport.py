@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What asks a NameServer for a route, and what comes back."""
 
 from __future__ import annotations

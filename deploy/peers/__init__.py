@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers that tests and benchmarks start: Apache RocketMQ and Apache Kafka from their jars, and routelake itself."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Java processes in tests and benchmarks: waited for by a condition, and gone at the end whatever happens."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Apache Kafka itself: one KRaft process, controller and broker in one, started from its published jars."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every server started from published jars has in common: a folder of its own, and an end."""
 
 from __future__ import annotations

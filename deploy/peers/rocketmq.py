@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Apache RocketMQ's NameServer, started from its published jars."""
 
 from __future__ import annotations

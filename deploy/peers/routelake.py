@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real routelake for tests and benchmarks: `serve` (or one of its parts) as its own process on free ports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fold: what every event means for the route tables.
 
 Pure functions of (state, event): no clock, no I/O, no logging, no Spark. Rules are those of RouteInfoManager and
@@ -8,7 +9,7 @@ KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, do
     liveness.py     heartbeats, unregistration, lost connections, expiry, time without gateways
     topics.py       delete and register topic, write permission
     kvconfig.py     KV configuration
-    step.py         step(state, event): the dispatch
+    step.py         step(state, event): what one record does; apply
     changes.py      what changed between two states, as table rows
     codec.py        a shard's state as bytes and back
     rows.py         state to table rows and back

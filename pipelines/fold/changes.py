@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changed between two states, as table rows.
 
 A `RowChange` is one row of one state table before and after. For brokerLiveTable the columns that every heartbeat
@@ -7,12 +8,12 @@ once, are `TopicChanges` instead: columns, without an object for each row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
-from pipelines.fold.rows import Rows, kv_rows, rows_of
-from pipelines.fold.state import BrokerGroup, KvTable
+from pipelines.fold.rows import Rows, rows_of
+from pipelines.fold.state import BrokerGroup, replace
 from pipelines.fold.step import BROKER_EXPIRED, GroupChange, KvChange
 from schemas.broker import QueueRow
 from schemas.events import (
@@ -107,19 +108,27 @@ def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
     if before.filter_servers is not after.filter_servers:
         yield from _diff(FILTER_SERVER_TABLE, before, after)
     if before.mappings is not after.mappings:
-        yield from _diff(TOPIC_QUEUE_MAPPING_INFO_TABLE, before, after)
+        yield from _diff(TOPIC_QUEUE_MAPPING_INFO_TABLE, *_changed_mappings(before, after))
 
 
-def kv_changes(before: KvTable, after: KvTable) -> Iterator[RowChange]:
-    """Every changed row of kvConfigTable."""
-    if before is not after:
-        yield from _diff_rows(KV_CONFIG_TABLE, kv_rows(before), kv_rows(after))
+def kv_changes(change: KvChange) -> Iterator[RowChange]:
+    """Every changed row of kvConfigTable: the command's own, and one that only kept its namespace in being."""
+    namespace = change.event.namespace
+    nothing: Mapping[str, str | None] = {}
+    old, new = change.before.get(namespace, nothing), change.after.get(namespace, nothing)
+    keys = {change.event.key}
+    if None in old.values():
+        keys.update(key for key, value in old.items() if value is None)
+    for key in sorted(keys):
+        was, now = ((entries[key],) if key in entries else None for entries in (old, new))
+        if was != now:
+            yield RowChange(KV_CONFIG_TABLE, (namespace, key), was, now)
 
 
 def changes_of(change: GroupChange | KvChange) -> Iterator[RowChange]:
     """The row changes of one step but its topics'."""
     if isinstance(change, KvChange):
-        return kv_changes(change.before, change.after)
+        return kv_changes(change)
     return row_changes(change.before, change.after)
 
 
@@ -150,6 +159,17 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
 
 def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[RowChange]:
     return _diff_rows(table, rows_of(table, before), rows_of(table, after))
+
+
+def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGroup, BrokerGroup]:
+    """The groups with only those static mappings that one has and the other has not: rows of mappings are dear."""
+    old, new = before.mappings, after.mappings
+    changed = [key for key, entry in new.items() if old.get(key) is not entry]
+    changed += [key for key in old if key not in new]
+    return (
+        replace(before, mappings={key: old[key] for key in changed if key in old}),
+        replace(after, mappings={key: new[key] for key in changed if key in new}),
+    )
 
 
 def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:

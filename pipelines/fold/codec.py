@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State to bytes, as the state store and a seed hold it.
 
 Everything of a shard but its topics is one small value (`encode_shard`); each group's topics are a value of their own

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is alive: heartbeats, unregistration, lost connections, expiry, and time in which no gateway was listening.
 
 A broker has expired at an instant if and only if that instant is past its ``expire_ms`` (last heartbeat plus its
-timeout). `settle` removes the expired ones; the shell settles a group before it applies the group's next event, and
-again by an event-time timer when the group stays silent. Both use the deadline itself as the time of the expiry, so
-what is written does not depend on when it was noticed.
+timeout). `expire` removes the expired ones: before the group's next event is applied, and by CLOCK or an event-time
+timer when the group stays silent. The deadline itself is the time of the expiry, so what is written does not depend on
+when it was noticed.
 
 Deliberate differences from RocketMQ (docs/known-differences.md): liveness is per group and address; a stale live row
 whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
@@ -84,12 +85,12 @@ def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[Br
     return remove_broker(group, key), APPLIED
 
 
-def settle(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, BrokerKey, At]]:
+def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
     """Expire every member whose deadline lies before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
 
     Returns:
-        One entry per expired member, in deadline order: the group after it, its key, and the expiry's place in
-        history (offset of its last heartbeat, time of its deadline). Empty when nobody expired.
+        One entry per expired member, in deadline order: the group after it, and the expiry's place in history (offset
+        of its last heartbeat, time of its deadline). Empty when nobody expired.
     """
     expired = sorted((live.expire_ms, key) for key, live in group.live.items() if live.expire_ms < now_ms)
     steps = []
@@ -99,7 +100,7 @@ def settle(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, BrokerKey
             continue
         at = At(live.last_update_offset, expire_ms)
         group = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
-        steps.append((group, key, at))
+        steps.append((group, at))
     return steps
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """REGISTER_BROKER: RouteInfoManager.registerBroker (5.5.0), step by step.
 
 The numbers in the comments count its steps. A refusal does not undo the

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stretch of log to the state after it: recovery, audit, and the oracle of the tests.
 
-The state of an epoch is the fold of every record up to its log offset, with every group then settled at its
-watermark.
+The state of an epoch is the fold of every record up to its log offset, less what had expired at its watermark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from urllib.parse import quote
 
 from pipelines.fold.state import At, RouteState
-from pipelines.fold.step import settle_all, step
+from pipelines.fold.step import apply, apply_expiries, expire_due, step
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, broker_key, decode, routing_key
 
@@ -61,17 +61,17 @@ def read_event(record: Record) -> AnyEvent:
 
 
 def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | None = None) -> RouteState:
-    """Fold records in order; what the stream puts aside is passed over here.
+    """Fold records in order; what the stream puts into quarantine is passed over here.
 
     Args:
-        state: state before the first record.
+        state: state before the first record. It is changed, and returned.
         records: log records in offset order.
         watermark_ms: when given, expire what is silent at this time at the end.
     """
     for record in records:
         # Whatever a record or a rule is wrong about: the stream goes on without it, and so must who starts it anew.
         with suppress(Exception):
-            state, _ = step(state, read_event(record), At(record.offset, record.event_time_ms))
+            apply(state, step(state, read_event(record), At(record.offset, record.event_time_ms)))
     if watermark_ms is not None:
-        state, _ = settle_all(state, watermark_ms)
+        apply_expiries(state, expire_due(state, watermark_ms))
     return state

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the fold remembers.
 
 Nearly every NameServer rule reads and writes one broker group, so state is kept per brokerName: `BrokerGroup` holds
 the slice of RouteInfoManager's six tables that belongs to one name. Its topics are by far the largest part and most
 events do not need them, so they sit behind `TopicTable`, which loads them when a rule first asks.
 
-All of it is immutable: a rule returns a new group.
+Groups are immutable: a rule returns a new one. A `RouteState` has one owner, which puts them in place (`step.apply`).
 """
 
 from __future__ import annotations
@@ -143,14 +144,14 @@ KvTable = Mapping[str, Mapping[str, str | None]]
 """namespace -> key -> value. A namespace whose last key was deleted stays, holding that key with None."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RouteState:
     """The whole NameServer, or one shard of it: groups by name, and KV configuration.
 
     ``now_ms`` is the greatest event time seen; ``resumed_ms`` the event time of the last RESUME.
     """
 
-    groups: Mapping[str, BrokerGroup] = field(default_factory=dict)
+    groups: dict[str, BrokerGroup] = field(default_factory=dict)
     kv: KvTable = field(default_factory=dict)
     now_ms: int = 0
     resumed_ms: int = 0

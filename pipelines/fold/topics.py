@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands on topics: delete and register a topic in the NameServer, wipe and add write permission."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event log: one totally ordered, durable sequence of facts per control plane. See `pipelines.log.base`."""
 
 from pipelines.log.base import (

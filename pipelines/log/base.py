@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every event log promises, and what every backend checks before it writes.
 
 A log is one sequence of records. The gateway appends, the fold reads, retention trims the old end::
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from schemas.errors import BadRequestError
+from schemas.errors import BadRequestError, SetupError
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """A registration of 100,000 topics is about 1 MB compressed: anything near this bound is a mistake."""
@@ -31,7 +32,7 @@ MAX_KEY_BYTES: Final = 32 * 1024
 DEFAULT_READ_RECORDS: Final = 10_000
 DEFAULT_READ_BYTES: Final = 16 * 1024 * 1024
 
-LOST_LOG: Final = "Restore the log from a backup, or start over with a new data directory."
+LOST_LOG: Final = "Restore lake and log from a backup (`./routelake restore`), or start over with a new data directory."
 """What is left to an operator whose log lacks what the tables or a stream have read of it."""
 
 Entry = tuple[str, bytes]
@@ -66,6 +67,26 @@ class LogEnd(NamedTuple):
 
     next_offset: int
     last_event_time_ms: int | None
+
+
+def check_end(end: LogEnd, folded_offset: int) -> None:
+    """Refuse a log that ends before the tables do: a write to it would count as folded before the fold has seen it.
+
+    Args:
+        end: Of the log.
+        folded_offset: The last offset that the tables hold; -1 for none.
+
+    Raises:
+        SetupError: It does.
+    """
+    last_offset = end.next_offset - 1
+    if last_offset < folded_offset:
+        raise SetupError(
+            f"the event log ends at offset {last_offset}, but the tables hold what came up to offset {folded_offset}: "
+            f"records were cut off, or it is another log. {LOST_LOG}",
+            last_offset=last_offset,
+            folded_offset=folded_offset,
+        )
 
 
 class EventLog(Protocol):

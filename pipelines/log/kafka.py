@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log in one partition of a Kafka topic, for control planes whose gateways and fold run on several machines.
 
 How it keeps the promises of `EventLog`:
@@ -19,7 +20,6 @@ Python's CRC-32C takes 23 ms per 200 KB; with the ``crc32c`` package installed, 
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -211,7 +211,7 @@ class KafkaLog:
                 )
             polled = consumer.poll(timeout_ms=1000, max_records=max_records - len(records))
             for message in polled.get(self._partition, ()):
-                record = _record(message)
+                record = record_of(message)
                 total_bytes += len(record.payload)
                 if record.offset >= end or (records and total_bytes > max_bytes):
                     return records
@@ -317,25 +317,8 @@ class KafkaLog:
             raise UnavailableError("the event log is closed")
 
 
-def parse_url(url: str) -> tuple[list[str], str]:
-    """``kafka://host:port[,host:port]/topic`` into addresses and topic.
-
-    Raises:
-        SetupError: it has another form.
-    """
-    match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})", url)
-    addresses = match[1].split(",") if match else []
-    if match is None or match[2] in (".", "..") or not all(map(_is_address, addresses)):
-        raise SetupError(f"{url!r}: a Kafka log is named like kafka://host:9092,host:9092/topic")
-    return addresses, match[2]
-
-
-def _is_address(text: str) -> bool:
-    match = re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})", text)
-    return match is not None and 0 < int(match[2]) < 65536
-
-
-def _record(message: Any) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any, too
+def record_of(message: Any) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any, too
+    """A record as the log knows it."""
     key = b"" if message.key is None else message.key
     value = b"" if message.value is None else message.value
     return LogRecord(message.offset, message.timestamp, key.decode(errors="replace"), value)

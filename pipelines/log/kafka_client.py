@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients of kafka-python, made so that a failed attempt leaves nothing behind."""
 
 from __future__ import annotations

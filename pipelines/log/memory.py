@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A log in a list, for tests and demonstrations. Nothing is durable."""
 
 from __future__ import annotations

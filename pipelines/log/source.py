@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event log as a Spark stream: rows in log order, in micro-batches of bounded size.
 
 =========  =========  =============================================================
@@ -9,12 +10,12 @@ key        string     routing key; null only in a record that routelake did not 
 payload    binary     the event; null likewise
 =========  =========  =============================================================
 
-Kafka is read by Spark's own connector. SQLite is read by a Python data source: one long-lived Python process finds out
-where the next micro-batch ends, and a Python worker turns the batch's rows into Arrow.
+The log is read by a Python data source: one long-lived Python process finds out where the next micro-batch ends, and a
+Python worker turns the batch's rows into Arrow. Spark's Kafka connector would read faster, but counts records alone: a
+batch of it has no bound in bytes, and these may inflate a thousandfold.
 
-Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: SQLite's wait for the
-next record that may change something, which the next CLOCK is at the latest. Spark's Kafka connector knows no such
-thing.
+Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: they wait for the next
+record that may change something, which the next CLOCK is at the latest.
 
 A log that is not the one the stream began with, or that lacks records the stream has not read, stops the query with a
 message: a gap that nobody sees would leave brokers in the tables for ever.
@@ -22,13 +23,13 @@ message: a gap that nobody sees would leave brokers in the tables for ever.
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -42,14 +43,17 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pipelines.collector import spare_imports
 from pipelines.log.base import LogRecord
-from pipelines.log.open import open_log, sqlite_path
+from pipelines.log.open import open_log
 from pipelines.log.sqlite import connect_reader, read_records, sqlite_errors
 from pipelines.log.tail import SqliteTail, missing_records
-from schemas.errors import SetupError
+from pipelines.log.urls import parse_url, sqlite_path
+from schemas.errors import SetupError, UnavailableError
 from schemas.events import PATIENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.log.kafka_tail import KafkaRecords
 
 SCHEMA: Final = StructType(
     [
@@ -61,16 +65,13 @@ SCHEMA: Final = StructType(
 )
 
 MAX_RECORDS_PER_BATCH: Final = 20_000
-MAX_BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+MAX_BYTES_PER_BATCH: Final = 32 * 1024 * 1024
 
 POLL_S: Final = 0.005
 """How often a waiting stream looks for new records: 20 microseconds each time."""
 
 WAIT_S: Final = 0.1
 """How long the SQLite source waits for a record before it tells Spark that there is none. Spark asks again at once."""
-
-FETCH_WAIT_MS: Final = 10
-"""How long Kafka holds back an answer that has nothing in it."""
 
 _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64()),
@@ -97,12 +98,12 @@ def read_stream(
     able to import `pipelines` (PYTHONPATH).
 
     Args:
-        spark: for Kafka, with the ``kafka-source`` jars on its class path.
+        spark: a session.
         url: as for `open_log`; ``memory:`` cannot be read by Spark. A missing log is made.
         start_offset: the first record to read; 0 for the whole log.
         max_records_per_batch: bound on the records of a micro-batch.
-        max_bytes_per_batch: bound on the payload bytes of a micro-batch, though a larger record comes alone. SQLite
-            only: Spark's Kafka connector counts records alone.
+        max_bytes_per_batch: bound on what the records of a micro-batch cost (`pipelines.log.cost`), though a larger
+            one comes alone.
 
     Raises:
         SetupError: the log cannot be used; the message says what to do.
@@ -112,12 +113,11 @@ def read_stream(
         raise SetupError("Spark cannot read a memory: log. Use sqlite:// or kafka://.")
     # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
     open_log(url).close()
-    if url.startswith("kafka:"):
-        return _read_kafka(spark, url, start_offset, max_records_per_batch)
-    spark.dataSource.register(SqliteLogSource)
+    source = KafkaLogSource if url.startswith("kafka:") else SqliteLogSource
+    spark.dataSource.register(source)
     return (
-        spark.readStream.format(SqliteLogSource.name())
-        .option("path", str(sqlite_path(url)))
+        spark.readStream.format(source.name())
+        .option("path", url if source is KafkaLogSource else str(sqlite_path(url)))
         .option("startOffset", start_offset)
         .option("maxRecordsPerBatch", max_records_per_batch)
         .option("maxBytesPerBatch", max_bytes_per_batch)
@@ -137,42 +137,68 @@ class OffsetRange(InputPartition):
     end: int
 
 
-class SqliteLogSource(DataSource):
-    """The SQLite log as a Spark data source; `read_stream` sets its options."""
+class Tail(Protocol):
+    """What the planning process needs of a log; see `SqliteTail`."""
+
+    log_id: str
+
+    def check_identity(self, log_id: str | None) -> None:
+        """See `SqliteTail`."""
+
+    def check_readable_from(self, start_offset: int) -> None:
+        """See `SqliteTail`."""
+
+    def next_offset(self) -> int:
+        """See `SqliteTail`."""
+
+    def bounded_end(self, start_offset: int, max_records: int, max_bytes: int, patient: bytes = b"") -> int:
+        """See `SqliteTail`."""
+
+    def wait_for_change(self, deadline: float, poll_s: float) -> bool:
+        """See `SqliteTail`."""
+
+    def close(self) -> None:
+        """See `SqliteTail`."""
+
+
+class LogSource(DataSource):
+    """The event log as a Spark data source; `read_stream` sets its options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self.path = Path(options["path"])
+        self.path = options["path"]
         self.start_offset = int(options["startOffset"])
         self.max_records = int(options["maxRecordsPerBatch"])
         self.max_bytes = int(options["maxBytesPerBatch"])
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name in Spark."""
-        return "routelake-sqlite-log"
 
     def schema(self) -> StructType:
         """See `SCHEMA`."""
         return SCHEMA
 
-    def streamReader(self, schema: StructType) -> SqliteLogStreamReader:
-        """Called by Spark, in the planning process and in each worker."""
-        return SqliteLogStreamReader(self)
 
-
-class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches (in one process for the query's life) and reads them (in Python workers)."""
 
-    def __init__(self, source: SqliteLogSource) -> None:
+    first_offset: ClassVar[int]
+    """Of a new log."""
+
+    def __init__(self, source: LogSource) -> None:
         self._source = source
         # Opened by the planning process alone: this object is pickled for the workers before that.
-        self._tail: SqliteTail | None = None
+        self._tail: Tail | None = None
         self._stop_at: int | None = None
+
+    def open_tail(self) -> Tail:
+        """Open the log, in the planning process."""
+        raise NotImplementedError
+
+    def records(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
+        """The records of a range, in a worker, in pieces of bounded size."""
+        raise NotImplementedError
 
     def initialOffset(self) -> SourceOffset:
         """Where a query without a checkpoint begins."""
         tail = self._open()
-        start = max(self._source.start_offset, 1)
+        start = max(self._source.start_offset, self.first_offset)
         tail.check_readable_from(start)
         return {"offset": start, "log": tail.log_id}
 
@@ -204,14 +230,8 @@ class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a partition, as Arrow. Runs in a worker."""
         assert isinstance(partition, OffsetRange)
-        path = self._source.path
-        with sqlite_errors(path, "read"), closing(connect_reader(path)) as reader:
-            offset = partition.start
-            while offset < partition.end:
-                records = read_records(reader, offset, min(_ARROW_RECORDS, partition.end - offset), _ARROW_BYTES)
-                _check_gapless(path, offset, records)
-                yield _to_arrow(records)
-                offset = records[-1].offset + 1
+        for records in self.records(partition.start, partition.end):
+            yield _to_arrow(records)
         spare_imports()
 
     def stop(self) -> None:
@@ -219,12 +239,12 @@ class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._tail is not None:
             self._tail.close()
 
-    def _open(self) -> SqliteTail:
+    def _open(self) -> Tail:
         if self._tail is None:
-            self._tail = SqliteTail(self._source.path)
+            self._tail = self.open_tail()
         return self._tail
 
-    def _batch_end(self, tail: SqliteTail, start: int, limit: ReadLimit) -> int:
+    def _batch_end(self, tail: Tail, start: int, limit: ReadLimit) -> int:
         if isinstance(limit, ReadAllAvailable):
             end = tail.next_offset()
         else:
@@ -232,6 +252,99 @@ class SqliteLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             patient = PATIENT if self._stop_at is None else b""
             end = tail.bounded_end(start, max_records, self._source.max_bytes, patient)
         return end if self._stop_at is None else max(start, min(end, self._stop_at))
+
+
+class SqliteLogSource(LogSource):
+    """The SQLite log; ``path`` is the file."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in Spark."""
+        return "routelake-sqlite-log"
+
+    def streamReader(self, schema: StructType) -> SqliteLogStreamReader:
+        """Called by Spark, in the planning process and in each worker."""
+        return SqliteLogStreamReader(self)
+
+
+class SqliteLogStreamReader(LogStreamReader):
+    """Reads the file."""
+
+    first_offset = 1
+
+    def open_tail(self) -> Tail:
+        """See `LogStreamReader`."""
+        return SqliteTail(Path(self._source.path))
+
+    def records(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
+        """See `LogStreamReader`."""
+        path = Path(self._source.path)
+        with sqlite_errors(path, "read"), closing(connect_reader(path)) as reader:
+            while start < end:
+                records = read_records(reader, start, min(_ARROW_RECORDS, end - start), _ARROW_BYTES)
+                _check_gapless(path, start, records)
+                yield records
+                start = records[-1].offset + 1
+
+
+class KafkaLogSource(LogSource):
+    """The Kafka log; ``path`` is its URL."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in Spark."""
+        return "routelake-kafka-log"
+
+    def streamReader(self, schema: StructType) -> KafkaLogStreamReader:
+        """Called by Spark, in the planning process and in each worker."""
+        return KafkaLogStreamReader(self)
+
+
+_kafka_records: dict[str, KafkaRecords] = {}
+"""Of a worker, which outlives its tasks: the next one goes on where this one ended."""
+
+
+class KafkaLogStreamReader(LogStreamReader):
+    """Reads the topic."""
+
+    first_offset = 0
+
+    def open_tail(self) -> Tail:
+        """See `LogStreamReader`."""
+        # Not needed, hence not loaded, where SQLite is the log.
+        from pipelines.log.kafka_tail import KafkaTail
+
+        return KafkaTail(*parse_url(self._source.path))
+
+    def latestOffset(self, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
+        """See `LogStreamReader`. While Kafka cannot be reached there is nothing new."""
+        try:
+            return super().latestOffset(start, limit)
+        except UnavailableError as error:
+            print(f"{error}; trying again", file=sys.stderr, flush=True)
+            super().stop()
+            self._tail = None
+            time.sleep(WAIT_S)
+            return start
+
+    def stop(self) -> None:
+        """See `LogStreamReader`."""
+        super().stop()
+        if (known := _kafka_records.pop(self._source.path, None)) is not None:
+            known.close()
+
+    def records(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
+        """See `LogStreamReader`."""
+        from pipelines.log.kafka_tail import KafkaRecords
+
+        url = self._source.path
+        known = _kafka_records.pop(url, None) or KafkaRecords(*parse_url(url))
+        try:
+            yield from known.between(start, end)
+        except BaseException:
+            known.close()
+            raise
+        _kafka_records[url] = known
 
 
 def _check_gapless(path: Path, start: int, records: Sequence[LogRecord]) -> None:
@@ -253,23 +366,4 @@ def _to_arrow(records: Sequence[LogRecord]) -> pa.RecordBatch:
             pa.array(payloads, pa.binary()),
         ],
         schema=_ARROW_SCHEMA,
-    )
-
-
-def _read_kafka(spark: SparkSession, url: str, start_offset: int, max_records: int) -> DataFrame:
-    from pipelines.log.kafka import parse_url
-
-    bootstrap, topic = parse_url(url)
-    return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", ",".join(bootstrap))
-        # One named partition, not "subscribe": should somebody add partitions, the log is still the first one.
-        .option("assign", json.dumps({topic: [0]}))
-        .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", max_records)
-        # Spark's reader seeks while a fetch is waiting for more, and then waits for that fetch: 500 ms by default.
-        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
-        .load()
-        .selectExpr("offset", "timestamp AS eventTime", "CAST(key AS STRING) AS key", "value AS payload")
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded log: one SQLite file in WAL mode. No server to start, and several processes may append at once.
 
 How an append keeps the promises of `EventLog`:
@@ -15,12 +16,13 @@ Readers have connections of their own: in WAL mode they see the last commit and 
 Offsets have no gaps, so a reader that meets one knows that somebody deleted records; `pipelines.log.source` fails then.
 Trimming takes rows from the old end only, a few at a time, and SQLite's AUTOINCREMENT counter outlives the rows. The
 pages of trimmed rows are used again; the file does not shrink.
+
+What is proved before a log is used, and who may use it meanwhile: `pipelines.log.sqlite_start`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 import time
@@ -41,6 +43,7 @@ from pipelines.log.base import (
     check_entries,
     now_ms,
 )
+from pipelines.log.sqlite_start import HeldLog, begin_generation, prove, read_generation, why_not_writable
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 
 FORMAT_VERSION: Final = 1
@@ -78,8 +81,8 @@ class SqliteLog:
         busy_timeout_s: how long to wait for other processes before UnavailableError.
 
     Raises:
-        SetupError: the directory is missing or read-only, the disk is full, the file is no event log, or of a newer
-            format.
+        SetupError: the directory is missing or read-only, the disk is full, the file is no event log, of a newer
+            format, lacks records, or lies beside the WAL of another one.
         UnavailableError: another process held the file for longer than ``busy_timeout_s``.
     """
 
@@ -90,18 +93,26 @@ class SqliteLog:
         self._closed = False
         self._write_lock = threading.Lock()
         self._read_lock = threading.Lock()
-        with sqlite_errors(path, "open", at_start=True):
-            self._writer = _open_for_writing(path, busy_timeout_s)
-            try:
-                self._writer.create_function("stamp", 2, self._stamp)
-                self._reader = connect_reader(path, busy_timeout_s)
-                self.log_id = read_log_id(self._reader)
-            except BaseException:
-                self._writer.close()
-                raise
-        self._identity = file_identity(path)
         self._stamped = 0, 0
         self._refusal: Exception | None = None
+        self._held = HeldLog(path)
+        try:
+            with sqlite_errors(path, "open", at_start=True):
+                if self._held.alone:
+                    prove(path)
+                self._writer = _open_for_writing(path, busy_timeout_s)
+                try:
+                    self._writer.create_function("stamp", 2, self._stamp)
+                    self._reader = connect_reader(path, busy_timeout_s)
+                    self.log_id = read_log_id(self._reader)
+                except BaseException:
+                    self._writer.close()
+                    raise
+            self._identity = file_identity(path)
+            self._held.share()
+        except BaseException:
+            self._held.close()
+            raise
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `EventLog.append`."""
@@ -172,6 +183,7 @@ class SqliteLog:
                 # The writer last: closing the last connection moves the WAL into the file.
                 self._reader.close()
                 self._writer.close()
+                self._held.close()
 
     def _write(self, work: Callable[[sqlite3.Connection], T], doing: str, *, one_statement: bool = False) -> T:
         """Run ``work`` in one durable transaction; ``one_statement`` is one by itself."""
@@ -279,25 +291,37 @@ def _connect(path: Path, mode: str, busy_timeout_s: float) -> sqlite3.Connection
 def _open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
     writer = _connect(path, "rwc", busy_timeout_s)
     try:
-        _check_format(writer, path)  # before anything is written to a file that may be somebody else's
+        # Before anything is written to a file that may be somebody else's.
+        if not (_check_format(writer, path) and read_generation(writer)):
+            _begin(writer, path)
         _use_wal(writer, busy_timeout_s)
         writer.execute("PRAGMA synchronous = FULL")
         writer.execute("PRAGMA secure_delete = OFF")  # Debian's default writes every trimmed page once more
         writer.execute("PRAGMA journal_size_limit = 67108864")
-        # Also proves that the file can be written, before anybody relies on it.
+        # Proves that the file can be written, before anybody relies on it.
         writer.execute("BEGIN IMMEDIATE")
-        try:
-            if not _check_format(writer, path):
-                _make(writer)
-            writer.execute("COMMIT")
-        except BaseException:
-            if writer.in_transaction:
-                writer.execute("ROLLBACK")
-            raise
+        writer.execute("ROLLBACK")
     except BaseException:
         writer.close()
         raise
     return writer
+
+
+def _begin(writer: sqlite3.Connection, path: Path) -> None:
+    """Make the log, if there is none yet, and give it a generation, in rollback mode: so it is in the file alone."""
+    writer.execute("PRAGMA journal_mode = DELETE")
+    writer.execute("PRAGMA synchronous = FULL")
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        if not _check_format(writer, path):
+            _make(writer)
+        if not read_generation(writer):
+            begin_generation(writer)
+        writer.execute("COMMIT")
+    except BaseException:
+        if writer.in_transaction:
+            writer.execute("ROLLBACK")
+        raise
 
 
 def _use_wal(writer: sqlite3.Connection, timeout_s: float) -> None:
@@ -397,22 +421,10 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
     elif code == sqlite3.SQLITE_FULL:
         why = "the disk is full. Free some space on it"
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        why = "there is no such file" if doing == "read" and not path.exists() else _why_not_writable(path)
+        why = "there is no such file" if doing == "read" and not path.exists() else why_not_writable(path)
     elif code == sqlite3.SQLITE_IOERR:
         why = f"{error} ({error.sqlite_errorname}). The disk is full or failing"
     else:
         why = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     in_doubt = code == sqlite3.SQLITE_IOERR and doing == "append to"
     return kind(f"cannot {doing} the event log {path}: {why}", path=str(path), in_doubt=in_doubt)
-
-
-def _why_not_writable(path: Path) -> str:
-    directory = path.parent
-    if not directory.is_dir():
-        return f"the directory {directory} does not exist. Create it"
-    if path.is_dir():
-        return "that is a directory. Name a file in it"
-    if path.exists() and not os.access(path, os.W_OK):
-        return f"this user (uid {os.getuid()}) may not write the file"
-    # SQLite keeps its WAL beside the file, so the directory must be writable as well.
-    return f"the directory {directory} is read-only, or this user (uid {os.getuid()}) may not write to it"

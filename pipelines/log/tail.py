@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Following a SQLite log that others append to: what is new, where a bounded batch ends, whether it is still whole."""
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.log.base import LOST_LOG
+from pipelines.log.cost import SMALL_BYTES, cost_bytes
 from pipelines.log.sqlite import connect_reader, file_identity, read_log_id, sqlite_errors
 from schemas.errors import SetupError
+from schemas.events import HEAD_BYTES
 
 
 @dataclass(slots=True)
-class _Scan:
+class Scan:
     """How far a batch was looked at that is not taken yet: it goes on from there, however often it is asked for."""
 
     asked: tuple[int, int, int, bytes]
@@ -38,7 +41,7 @@ class SqliteTail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._scan: _Scan | None = None
+        self._scan: Scan | None = None
         self._open()
 
     def check_identity(self, log_id: str | None) -> None:
@@ -94,28 +97,29 @@ class SqliteTail:
         Args:
             start_offset: Of the first record.
             max_records: Bound on the records.
-            max_bytes: Bound on their payloads.
+            max_bytes: Bound on what they cost (`cost_bytes`).
             patient: How the payload of a record begins that can wait: while there are only such, and room for more,
                 the batch is empty.
         """
         asked = (start_offset, max_records, max_bytes, patient)
         if self._scan is None or self._scan.asked != asked:
-            self._scan = _Scan(asked, start_offset, urgent=not patient)
+            self._scan = Scan(asked, start_offset, urgent=not patient)
         scan = self._scan
         cursor = self._reader.execute(
-            "SELECT offset, length(payload), substr(payload, 1, ?) FROM event"
+            "SELECT offset, key, length(payload),"
+            " CASE WHEN length(payload) <= ? THEN payload ELSE substr(payload, 1, ?) END FROM event"
             " WHERE offset >= ? ORDER BY offset LIMIT ?",
-            (len(patient), scan.end, max_records - scan.records),
+            (SMALL_BYTES, HEAD_BYTES, scan.end, max_records - scan.records),
         )
         with sqlite_errors(self._path, "read"), closing(cursor):
-            for offset, size, begins in cursor:
-                scan.bytes += size
+            for offset, key, size, head in cursor:
+                scan.bytes += cost_bytes(key, head, size)
                 if scan.records and scan.bytes > max_bytes:
                     self._scan = None
                     return scan.end
                 scan.end = offset + 1
                 scan.records += 1
-                scan.urgent = scan.urgent or begins != patient
+                scan.urgent = scan.urgent or not head.startswith(patient)
         return scan.end if scan.urgent or scan.records >= max_records else start_offset
 
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Delta tables, written by delta-rs from the one fold process and read by everybody.
 
 arrow.py        row changes as Arrow tables

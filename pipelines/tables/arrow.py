@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Row changes as Arrow tables: what the Spark workers hand to the writer.
 
 Changes of topicQueueTable, of which there may be millions, take a shorter way (topic_rows.py). The others have three
@@ -79,24 +80,29 @@ def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ..
     )
 
 
-def net_operations(
-    changes: Iterable[RowChange],
-) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
+class NetChanges:
     """What is left to do per table when several changes of one batch touched the same rows."""
-    first: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}
-    last: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}
-    for change in changes:
-        row = (change.table.name, change.key)
-        first.setdefault(row, change.before)
-        last[row] = change.after
-    net: dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]] = {}
-    for row, after in last.items():
-        before = first[row]
-        if before == after:
-            continue
-        op = INSERT if before is None else DELETE if after is None else UPDATE
-        net.setdefault(row[0], []).append((row[1], after, op))
-    return net
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, tuple[Any, ...]], tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]] = {}
+        """Of each row: what was there first, and what is there now."""
+
+    def add(self, changes: Iterable[RowChange]) -> None:
+        """Take note of changes, in their order."""
+        for change in changes:
+            row = (change.table.name, change.key)
+            known = self._rows.get(row)
+            self._rows[row] = (change.before if known is None else known[0], change.after)
+
+    def operations(self) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
+        """Table name to (key, values or None, op)."""
+        net: dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]] = {}
+        for (table, key), (before, after) in self._rows.items():
+            if before == after:
+                continue
+            op = INSERT if before is None else DELETE if after is None else UPDATE
+            net.setdefault(table, []).append((key, after, op))
+        return net
 
 
 class Cause(msgspec.Struct, frozen=True, array_like=True):
@@ -109,10 +115,15 @@ class Cause(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangeRows:
-    """Rows of routeChangeTable, collected column by column. Those of topicQueueTable come by `topic_rows` instead."""
+    """Rows of routeChangeTable, collected column by column. Those of topicQueueTable come by `topic_rows` instead.
+
+    Attributes:
+        text_bytes: characters of JSON so far, of which nearly all of its memory is.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, list[Any]] = {name: [] for name in CHANGE_SCHEMA.names}
+        self.text_bytes = 0
 
     def __len__(self) -> int:
         return len(self._columns["offset"])
@@ -125,9 +136,14 @@ class ChangeRows:
         count = 0
         for table, key, before, after in changes:
             names = dict(zip(table.key, key, strict=True))
-            keys.append(_json.encode(names).decode())
-            befores.append(None if before is None else values_json(table, before))
-            afters.append(None if after is None else values_json(table, after))
+            texts = (
+                _json.encode(names).decode(),
+                None if before is None else values_json(table, before),
+                None if after is None else values_json(table, after),
+            )
+            for column, text in zip((keys, befores, afters), texts, strict=True):
+                column.append(text)
+                self.text_bytes += len(text or "")
             tables.append(table.name)
             brokers.append(names.get("brokerName"))
             topics.append(names.get("topic"))

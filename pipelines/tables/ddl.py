@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Create a lake, and refuse one that is not ours or newer than this program.
 
 A lake is a folder: ``lake.json`` with its format version, and one Delta table per entry of schemas.tables.
@@ -17,12 +18,15 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
+from pipelines.tables.damage import DamagedTableError, check_commits, explain
 from schemas.deltalog import LOG_FOLDER
-from schemas.errors import SetupError, one_line
+from schemas.errors import SetupError
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 _LAKE_FILE = "lake.json"
-_LOCK_FILE = "fold.lock"
+_PLAIN_TYPES = "plainTypes"
+"""In the lake's file: no data file says types of Arrow's own (`pipelines.tables.arrow_types`)."""
+LOCK_FILE = "fold.lock"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 """delta-rs takes %20 in a path for a space when it looks for the table again."""
 
@@ -50,7 +54,7 @@ def lock_lake(lake_dir: Path) -> IO[str]:
     """
     try:
         lake_dir.mkdir(parents=True, exist_ok=True)
-        lock = (lake_dir / _LOCK_FILE).open("a+", encoding="utf-8")
+        lock = (lake_dir / LOCK_FILE).open("a+", encoding="utf-8")
     except OSError as error:
         raise _cannot_write(lake_dir, error.strerror) from error
     try:
@@ -93,8 +97,20 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     marker = lake_dir / _LAKE_FILE
     if not marker.exists():
         # Last, so that a folder with the marker has every table.
-        write_whole(marker, json.dumps({"format": LAKE_FORMAT_VERSION}) + "\n")
+        new = all(table.version() == 0 for table in tables.values())
+        write_whole(marker, json.dumps({"format": LAKE_FORMAT_VERSION, _PLAIN_TYPES: new}) + "\n")
     return tables
+
+
+def has_plain_types(lake_dir: Path) -> bool:
+    """Whether no data file of any version says types of Arrow's own; older lakes may hold such files."""
+    return bool(json.loads((lake_dir / _LAKE_FILE).read_bytes()).get(_PLAIN_TYPES, False))
+
+
+def declare_plain_types(lake_dir: Path) -> None:
+    """Write down that every data file has been looked at."""
+    marker = lake_dir / _LAKE_FILE
+    write_whole(marker, json.dumps({**json.loads(marker.read_bytes()), _PLAIN_TYPES: True}) + "\n")
 
 
 def check_format(lake_dir: Path) -> None:
@@ -133,13 +149,17 @@ def delta_schema(table: Table) -> Schema:
 
 def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
     try:
-        opened = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else _create(path, table, retention_days)
+        if DeltaTable.is_deltatable(str(path)):
+            check_commits(path)
+            opened = DeltaTable(str(path))
+        else:
+            opened = _create(path, table, retention_days)
         _check_columns(path, opened, table)
         _keep_for(opened, retention_days)
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, DamagedTableError) as error:
         raise SetupError(
-            f"the table {path} cannot be opened: {one_line(error)}. If the disk is full, free some space on it; if the "
-            "table is damaged, restore the lake from a backup."
+            f"the table {path} cannot be opened: {explain(path, error)}. If the disk is full, free some space on it; "
+            "if the table is damaged, restore the lake from a backup."
         ) from error
     return opened
 

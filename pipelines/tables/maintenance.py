@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Housekeeping of the tables, by the one writer, in small steps between batches.
 
 At most one piece of work after a batch, each well under a second: a checkpoint of one table, compaction of one
-partition, vacuum or log clean-up of one table, a trim of the event log. What is due is decided by counters and by the
-clock; nothing here changes what a reader sees at an epoch that is still kept.
+partition, vacuum or log clean-up of one table, a trim of the event log, or some hundred data files of a lake that an
+older routelake wrote (`pipelines.tables.arrow_types`). What is due is decided by counters and by the clock; nothing
+here changes what a reader sees at an epoch that is still kept.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
+from pathlib import Path
 
 import structlog
 from deltalake import DeltaTable
 
 from pipelines.log.base import EventLog
+from pipelines.tables.arrow_types import data_files, drop_arrow_types
+from pipelines.tables.ddl import declare_plain_types, has_plain_types
 from pipelines.tables.staging import StagedTable
 from pipelines.tables.writer import PROPERTIES, LakeWriter
 from schemas.tables import ALL_TABLES, Table
@@ -35,6 +40,8 @@ SWEEP_INTERVAL_S = 3600.0
 FIRST_SWEEP_S = 300.0
 """After the start: a fold that often starts anew must get there, too."""
 TRIM_INTERVAL_S = 60.0
+FILES_AT_A_TIME = 500
+"""Of a lake whose files are looked at for types of Arrow's own: 50 ms, or as long as a disk takes for so many reads."""
 
 Work = Callable[[], object]
 
@@ -54,6 +61,8 @@ class Maintenance:
         self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
         self._trimmed_at = time.monotonic()
         self._folded_before = -1
+        self._refused_files = 0
+        self._older_files: Iterator[tuple[str, Work]] = self._older_files_work()
 
     def step(self, writer: LakeWriter) -> None:
         """Do the next due piece of work, if any. A failure is logged and tried again later: it loses nothing."""
@@ -86,7 +95,7 @@ class Maintenance:
         if now - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = now
             self._sweep = self._sweep_work()
-        return next(self._sweep, None)
+        return next(self._sweep, None) or next(self._older_files, None)
 
     def _trim(self, before_offset: int) -> int:
         """Drop old records that every committed epoch has folded.
@@ -103,6 +112,32 @@ class Maintenance:
             yield from self._compaction(declared)
             yield f"vacuum {name}", partial(table.maintain, self._vacuum)
             yield f"clean up log of {name}", partial(table.maintain, DeltaTable.cleanup_metadata)
+
+    def _older_files_work(self) -> Iterator[tuple[str, Work]]:
+        """Files of earlier versions, and of change feeds; those of the newest versions are mended at the start."""
+        lake_dir = next(iter(self._tables.values())).path.parent
+        if has_plain_types(lake_dir) and not any(table.had_arrow_types for table in self._tables.values()):
+            return
+        for name, table in self._tables.items():
+            files = data_files(table.path)
+            while some := list(islice(files, FILES_AT_A_TIME)):
+                yield f"types of {len(some)} files of {name}", partial(self._drop_arrow_types, some)
+        if not self._refused_files:
+            yield "types of all files", partial(declare_plain_types, lake_dir)
+
+    def _drop_arrow_types(self, files: list[Path]) -> None:
+        """Raises OSError for files that cannot be written, after all others."""
+        refused: list[OSError] = []
+        for file in files:
+            try:
+                drop_arrow_types(file)
+            except FileNotFoundError:
+                pass  # vacuum was there first
+            except OSError as error:
+                refused.append(error)
+        self._refused_files += len(refused)
+        if refused:
+            raise OSError(f"{len(refused)} of {len(files)} files, such as {refused[0]}")
 
     def _compaction(self, declared: Table) -> Iterator[tuple[str, Work]]:
         for partition in self._crowded(self._tables[declared.name].delta, declared.partition_by):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fold's state back from the tables, for a query whose checkpoint is lost.
 
 The state at the last epoch is what its table versions hold. Only the times in brokerLiveTable may be older there than
@@ -17,13 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LOST_LOG, EventLog
 from pipelines.tables.commits import commit_where, last_commit, native_dataset, to_ms
-from schemas.errors import SetupError
+from schemas.errors import SetupError, one_line
 from schemas.events import Resume
 from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
 
@@ -43,8 +45,18 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
     """State of the last epoch, from the tables and a few seconds of log; an empty state for an empty lake.
 
     Raises:
-        SetupError: the log lacks records that are needed for it.
+        SetupError: a table cannot be read, or the log lacks records that are needed for it.
     """
+    try:
+        return _read_seed(lake_dir, log)
+    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        raise SetupError(
+            f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this does not pass, "
+            "restore the lake from a backup."
+        ) from error
+
+
+def _read_seed(lake_dir: Path, log: EventLog) -> Seed:
     commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name))
     last = last_commit(commits)
     if last is None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A table's staging folder: where delta-rs commits, on a log that stays short.
 
 For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipelines.tables.arrow_types import drop_arrow_types
 from schemas.deltalog import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, entry_name, read_actions
 from schemas.errors import SetupError, one_line
 
@@ -44,6 +46,7 @@ class StagedTable:
         version: the newest version that has been published.
         checkpointed: the version of the last checkpoint; 0 if there is none.
         checkpoint_actions: how many actions it holds: files, and files removed within the retention.
+        had_arrow_types: whether a file of the newest version said types of Arrow's own; none does any more.
     """
 
     def __init__(self, table: DeltaTable, path: Path, staging: Path) -> None:
@@ -65,7 +68,9 @@ class StagedTable:
             if staging.exists():
                 shutil.rmtree(staging)
             (staging / LOG_FOLDER).mkdir(parents=True)
+            self.had_arrow_types = False
             for file in table.get_add_actions()["path"].to_pylist():
+                self.had_arrow_types |= self._drop_arrow_types(path / unquote(file))
                 self._link(unquote(file), path, staging)
             for version in range(self.checkpointed, self.version + 1):
                 self._link(entry_name(version), path, staging)
@@ -160,6 +165,8 @@ class StagedTable:
         for action in actions:
             for file in (action.add, action.cdc):
                 if file is not None:
+                    if target == self.path:
+                        drop_arrow_types(source / unquote(file.path))
                     self._link(unquote(file.path), source, target)
         self._link(entry, source, target)
         self.version += 1
@@ -168,6 +175,13 @@ class StagedTable:
             for file in (action.cdc, action.remove):
                 if file is not None:
                     (self._staging / unquote(file.path)).unlink(missing_ok=True)
+
+    @staticmethod
+    def _drop_arrow_types(file: Path) -> bool:
+        try:
+            return drop_arrow_types(file)
+        except PermissionError:
+            return False  # of the user who restored the lake: it stays readable as far as it was
 
     def _link(self, name: str, source: Path, target: Path) -> None:
         """Raises FileExistsError where another file stands in the place."""

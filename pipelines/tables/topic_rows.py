@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changed rows of topicQueueTable on their way from a shard to the writer, column by column.
 
 A broker that registers for the first time brings ten thousand of them, and a storm hundreds of brokers. So no Python
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -54,14 +55,14 @@ _encoder = msgspec.msgpack.Encoder()
 class Entry(msgspec.Struct, array_like=True):
     """Consecutive rows of a part: one group's changes by one cause.
 
-    With a ``cause`` they are history; ``net`` says that they are what the whole batch did to these rows, so that the
-    table is to be changed by them. Rows without a cause are only that.
+    With a ``cause`` they are history, and unless the group was changed by several, also what the whole batch did to
+    these rows, so that the table is to be changed by them. Rows without a cause are only that. ``kinds``: i, u, d.
     """
 
     broker_name: str
     count: int
     cause: Cause | None
-    net: bool
+    kinds: str
 
 
 class _Part(msgspec.Struct, array_like=True):
@@ -77,12 +78,17 @@ _decoder = msgspec.msgpack.Decoder(_Part)
 
 
 class TopicRows:
-    """Collects the topic changes of one shard's micro-batch."""
+    """Collects the topic changes of one shard's micro-batch.
 
-    def __init__(self, rows_per_part: int = ROWS_PER_PART) -> None:
+    Args:
+        take: is given each part, ready to travel, as soon as it is full.
+        rows_per_part: makes a part full.
+    """
+
+    def __init__(self, take: Callable[[bytes], None], rows_per_part: int = ROWS_PER_PART) -> None:
+        self._take = take
         self._rows_per_part = rows_per_part
         self._causes: Counter[str] = Counter()
-        self._closed: list[_Part] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -105,21 +111,29 @@ class TopicRows:
         """Append what all causes together did to a group of `changed_again`."""
         self._append(changes, None)
 
-    def parts(self) -> Iterator[bytes]:
-        """Everything, ready to travel; called once, at the end."""
-        self._close()
-        for part in self._closed:
-            for entry in part.entries:
-                entry.net = entry.cause is None or self._causes[entry.broker_name] == 1
-            yield _encoder.encode(part)
+    def close(self) -> None:
+        """Hand on what is left, at the end."""
+        if not self._entries:
+            return
+        before, after = (
+            pa.Array.from_buffers(pa.int32(), len(column), [None, pa.py_buffer(column)])
+            for column in (self._before, self._after)
+        )
+        columns = pa.Table.from_arrays([pa.array(self._topics, _STRING), before, after], schema=_COLUMNS)
+        plain = b"\\" not in _json.encode(self._topics)
+        self._take(_encoder.encode(_Part(self._entries, list(self._places), plain, to_ipc(columns))))
+        self._begin()
 
     def _append(self, changes: TopicChanges, cause: Cause | None) -> None:
-        self._entries.append(Entry(changes.broker_name, len(changes.topics), cause, net=False))
+        count = len(changes.topics)
+        inserted, deleted = changes.before.count(None), changes.after.count(None)
+        kinds = INSERT * bool(inserted) + DELETE * bool(deleted) + UPDATE * (inserted + deleted < count)
+        self._entries.append(Entry(changes.broker_name, count, cause, kinds))
         self._topics += changes.topics
         self._before.extend(self._place(changes.before))
         self._after.extend(self._place(changes.after))
         if len(self._topics) >= self._rows_per_part:
-            self._close()
+            self.close()
 
     def _place(self, rows: Sequence[QueueRow | None]) -> Iterable[int]:
         places = self._places
@@ -130,52 +144,37 @@ class TopicRows:
                 places.setdefault(row, len(places))
         return map(places.__getitem__, rows)
 
-    def _close(self) -> None:
-        if not self._entries:
-            return
-        before, after = (
-            pa.Array.from_buffers(pa.int32(), len(column), [None, pa.py_buffer(column)])
-            for column in (self._before, self._after)
-        )
-        columns = pa.Table.from_arrays([pa.array(self._topics, _STRING), before, after], schema=_COLUMNS)
-        plain = b"\\" not in _json.encode(self._topics)
-        self._closed.append(_Part(self._entries, list(self._places), plain, to_ipc(columns)))
-        self._begin()
-
 
 class TopicPart:
-    """A part as the writer gets it."""
+    """A part as the writer gets it. Its rows are read each time they are asked for, and not kept.
 
-    def __init__(self, payload: bytes) -> None:
-        """Decode what `TopicRows.parts` gave."""
-        part = _decoder.decode(payload)
-        self._entries = part.entries
-        self._rows = part.rows
-        self._plain = part.plain
-        counts = [entry.count for entry in part.entries]
-        ends = list(accumulate(counts))
-        places = pa.array(range(len(counts)), pa.int32())
-        entry = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), places))
-        starts = pa.array([end - count for end, count in zip(ends, counts, strict=True)], pa.int32())
-        seq = pc.subtract(pa.arange(0, len(entry)).cast(pa.int32()), starts.take(entry))
-        columns = from_ipc(part.columns).combine_chunks()
-        # Which entry a row belongs to, and its place within it.
-        self._columns = columns.append_column("entry", entry).append_column("seq", seq)
+    Args:
+        read: gives what `TopicRows` handed on.
+    """
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self._read = read
+        self._entries = _decoder.decode(read()).entries
+        self._net = [True] * len(self._entries)
+
+    def leave_net(self, changed_again: Collection[str]) -> None:
+        """Say which groups several causes changed (`TopicRows.changed_again`)."""
+        self._net = [entry.cause is None or entry.broker_name not in changed_again for entry in self._entries]
 
     def kinds(self) -> set[str]:
         """The kinds of its operations: i, u, d."""
-        columns = self._of([entry.net for entry in self._entries])
-        return set(_kinds(columns).unique().to_pylist())
+        return {kind for entry, net in zip(self._entries, self._net, strict=True) if net for kind in entry.kinds}
 
     def operations(self) -> pa.Table | None:
         """Operations on topicQueueTable; None if none is left of its changes, or another part tells them."""
-        columns = self._of([entry.net for entry in self._entries])
-        if not len(columns):
+        if not any(self._net):
             return None
-        values = [pa.array([row and row[at] for row in self._rows], pa.int32()) for at in range(len(QueueRow._fields))]
+        part = _decoder.decode(self._read())
+        columns = _columns(part, self._net)
+        values = [pa.array([row and row[at] for row in part.rows], pa.int32()) for at in range(len(QueueRow._fields))]
         return pa.Table.from_arrays(
             [
-                self._each(columns, _STRING, [entry.broker_name for entry in self._entries]),
+                _each(columns, _STRING, [entry.broker_name for entry in part.entries]),
                 columns["topic"],
                 *(column.take(columns["after"]) for column in values),
                 _kinds(columns),
@@ -185,48 +184,57 @@ class TopicPart:
 
     def history(self) -> pa.Table | None:
         """Rows of routeChangeTable without ``epoch``; None if it only has operations."""
-        columns = self._of([entry.cause is not None for entry in self._entries])
-        count = len(columns)
-        if not count:
-            return None
         causes = [entry.cause for entry in self._entries]
-        texts = pa.array([row and values_json(TOPIC_QUEUE_TABLE, row) for row in self._rows], _STRING)
+        told = [cause is not None for cause in causes]
+        if not any(told):
+            return None
+        part = _decoder.decode(self._read())
+        columns = _columns(part, told)
+        count = len(columns)
+        texts = pa.array([row and values_json(TOPIC_QUEUE_TABLE, row) for row in part.rows], _STRING)
         made = {
-            "offset": self._each(columns, pa.int64(), [cause and cause.offset for cause in causes]),
+            "offset": _each(columns, pa.int64(), [cause and cause.offset for cause in causes]),
             "seq": columns["seq"],
-            "eventTime": self._each(columns, _TIME, [cause and cause.event_time_ms * 1000 for cause in causes]),
-            "command": self._each(columns, _STRING, [cause and cause.command for cause in causes]),
+            "eventTime": _each(columns, _TIME, [cause and cause.event_time_ms * 1000 for cause in causes]),
+            "command": _each(columns, _STRING, [cause and cause.command for cause in causes]),
             "outcome": pa.repeat(pa.scalar("applied", _STRING), count),
             "reason": pa.nulls(count, _STRING),
-            "actor": self._each(columns, _STRING, [cause and cause.actor for cause in causes]),
+            "actor": _each(columns, _STRING, [cause and cause.actor for cause in causes]),
             "tableName": pa.repeat(pa.scalar(TOPIC_QUEUE_TABLE.name, _STRING), count),
-            "brokerName": self._each(columns, _STRING, [entry.broker_name for entry in self._entries]),
+            "brokerName": _each(columns, _STRING, [entry.broker_name for entry in part.entries]),
             "topic": columns["topic"],
-            "key": self._keys(columns),
+            "key": _keys(part, columns),
             "before": texts.take(columns["before"]),
             "after": texts.take(columns["after"]),
         }
         return pa.Table.from_arrays([made[name] for name in CHANGE_SCHEMA.names], schema=CHANGE_SCHEMA)
 
-    def _of(self, wanted: Sequence[bool]) -> pa.Table:
-        """The columns of some entries."""
-        if all(wanted):
-            return self._columns
-        return self._columns.filter(pa.array(wanted, pa.bool_()).take(self._columns["entry"]))
 
-    @staticmethod
-    def _each(columns: pa.Table, type_: pa.DataType, values: Sequence[object]) -> pa.ChunkedArray:
-        """A column of what is the same for all rows of an entry."""
-        return pa.array(values, type_).take(columns["entry"])
+def _columns(part: _Part, wanted: Sequence[bool]) -> pa.Table:
+    """The rows of some entries; with columns ``entry``, which one a row belongs to, and ``seq``, its place in that."""
+    counts = [entry.count for entry in part.entries]
+    ends = list(accumulate(counts))
+    places = pa.array(range(len(counts)), pa.int32())
+    entry = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), places))
+    starts = pa.array([end - count for end, count in zip(ends, counts, strict=True)], pa.int32())
+    seq = pc.subtract(pa.arange(0, len(entry)).cast(pa.int32()), starts.take(entry))
+    columns = from_ipc(part.columns).combine_chunks().append_column("entry", entry).append_column("seq", seq)
+    return columns if all(wanted) else columns.filter(pa.array(wanted, pa.bool_()).take(entry))
 
-    def _keys(self, columns: pa.Table) -> pa.ChunkedArray:
-        """Column ``key``: the same JSON as of any other table's key."""
-        quote, topics = '"', columns["topic"]
-        if not self._plain:
-            quote, topics = "", pa.array([_json.encode(topic).decode() for topic in topics.to_pylist()], _STRING)
-        names = [_json.encode(entry.broker_name).decode() for entry in self._entries]
-        before = self._each(columns, _STRING, [f'{{"brokerName":{name},"topic":{quote}' for name in names])
-        return pc.binary_join_element_wise(before, topics, quote + "}", "")
+
+def _each(columns: pa.Table, type_: pa.DataType, values: Sequence[object]) -> pa.ChunkedArray:
+    """A column of what is the same for all rows of an entry."""
+    return pa.array(values, type_).take(columns["entry"])
+
+
+def _keys(part: _Part, columns: pa.Table) -> pa.ChunkedArray:
+    """Column ``key``: the same JSON as of any other table's key."""
+    quote, topics = '"', columns["topic"]
+    if not part.plain:
+        quote, topics = "", pa.array([_json.encode(topic).decode() for topic in topics.to_pylist()], _STRING)
+    names = [_json.encode(entry.broker_name).decode() for entry in part.entries]
+    before = _each(columns, _STRING, [f'{{"brokerName":{name},"topic":{quote}' for name in names])
+    return pc.binary_join_element_wise(before, topics, quote + "}", "")
 
 
 def _kinds(columns: pa.Table) -> pa.Array:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One micro-batch to one epoch.
 
 The order of a commit, written down because recovery depends on it:
@@ -47,7 +48,7 @@ from pipelines.tables.arrow import DELETE, HEARD, INSERT, OP, UPDATE, arrow_sche
 from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.ddl import open_lake
 from pipelines.tables.staging import StagedTable, stage
-from schemas.errors import SetupError
+from schemas.errors import SetupError, one_line
 from schemas.tables import (
     ALL_TABLES,
     BROKER_LIVE_TABLE,
@@ -72,13 +73,17 @@ PROPERTIES = {
     table.name: WriterProperties(
         compression="ZSTD",
         compression_level=1,
+        statistics_truncate_length=256,
         column_properties={_NO_TWO_ALIKE[table.name]: ColumnProperties(dictionary_enabled=False)}
         if table.name in _NO_TWO_ALIKE
         else None,
     )
     for table in ALL_TABLES
 }
-"""How Parquet files are written: with Snappy they are three times as large, in the same time."""
+"""How Parquet files are written: with Snappy they are three times as large, in the same time.
+
+Statistics are cut, which keeps them true: the smallest and greatest text of each column goes into the file's end and
+the Delta log, and from there into the memory of whoever has the table open, the writer above all."""
 
 _SCHEMAS = {table.name: arrow_schema(table) for table in ALL_TABLES}
 _COMMIT_SCHEMA = _SCHEMAS[ROUTE_COMMIT_TABLE.name]
@@ -112,7 +117,7 @@ class LakeWriter:
         check_versions(lake_dir, opened, commit)
         self.tables: Mapping[str, StagedTable] = stage(lake_dir, opened)
         # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
-        self._whole: set[int] = set() if commit else set(shard_keys(shards))
+        self._full: set[int] = set() if commit else set(shard_keys(shards))
         self.epoch = commit["epoch"] if commit else 0
         self._offset = commit["logOffset"] if commit else -1
         self._liveness_offset = commit["livenessOffset"] if commit else -1
@@ -120,7 +125,7 @@ class LakeWriter:
         self._watermark_ms = to_ms(commit["watermark"]) if commit else 0
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
-        """Commit a batch; None when it was quiet and liveness is not due yet, or already committed.
+        """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
 
         Args:
             query_id: id in the checkpoint of the streaming query (a new checkpoint is a new writer).
@@ -130,7 +135,7 @@ class LakeWriter:
         Raises:
             deltalake.exceptions.DeltaError, OSError: storage failed; the batch will be repeated.
         """
-        self._take_cuts(batch)
+        self._take_progress(batch)
         self._take_live(batch)
         for staged in self.tables.values():
             staged.publish()  # what a batch that failed may have left
@@ -138,7 +143,7 @@ class LakeWriter:
             return None
         now_s = time.monotonic()
         live_is_due = now_s - self._flushed_at >= self._liveness_interval_s
-        if batch.quiet and not (self._pending_live and live_is_due):
+        if batch.is_empty and not (self._pending_live and live_is_due):
             return None
 
         mark = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
@@ -154,7 +159,7 @@ class LakeWriter:
         if written_live:
             live = self._live_operations(written_live)
             steps.append(partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], mark))
-        if batch.tells and not self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
+        if batch.has_history and not self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             history = (_with_epoch(rows, epoch) for rows in batch.history())
             steps.append(partial(self._append, ROUTE_CHANGE_TABLE, history, mark))
         if batch.quarantine and not self._has(QUARANTINE_TABLE, query_id, batch_id):
@@ -166,7 +171,7 @@ class LakeWriter:
         if not self._pending_live:
             self._flushed_at = now_s
 
-        if len(self._whole) == self._shards and not self._pending_live:
+        if len(self._full) == self._shards and not self._pending_live:
             self._liveness_offset = self._offset
         versions = {name: table.version for name, table in self.tables.items() if name != ROUTE_COMMIT_TABLE.name}
         row = {
@@ -177,7 +182,7 @@ class LakeWriter:
             "watermark": self._watermark_ms * 1000,
             "commitTime": time.time_ns() // 1000,
             "versions": list(versions.items()),
-            "outcomes": _json.encode(batch.outcomes).decode() if batch.outcomes else None,
+            "outcomes": _json.encode(list(map(_short, batch.outcomes))).decode() if batch.outcomes else None,
             "queryId": query_id,
             "batchId": batch_id,
         }
@@ -187,7 +192,7 @@ class LakeWriter:
 
     @property
     def log_offset(self) -> int:
-        """Everything up to and including this log offset has been folded, quiet batches included."""
+        """Everything up to and including this log offset has been folded, empty batches included."""
         return self._offset
 
     @property
@@ -195,13 +200,13 @@ class LakeWriter:
         """A seed needs no log record at or below this one."""
         return self._liveness_offset
 
-    def _take_cuts(self, batch: Batch) -> None:
-        for cut in batch.cuts:
-            self._offset = max(self._offset, cut.offset)
-            self._event_time_ms = max(self._event_time_ms, cut.event_time_ms)
-            self._watermark_ms = max(self._watermark_ms, cut.watermark_ms)
-            if cut.whole:
-                self._whole.add(cut.shard)
+    def _take_progress(self, batch: Batch) -> None:
+        for shard in batch.progress:
+            self._offset = max(self._offset, shard.offset)
+            self._event_time_ms = max(self._event_time_ms, shard.event_time_ms)
+            self._watermark_ms = max(self._watermark_ms, shard.watermark_ms)
+            if shard.full:
+                self._full.add(shard.shard)
 
     def _take_live(self, batch: Batch) -> None:
         for part in batch.live:
@@ -273,6 +278,11 @@ class LakeWriter:
         staged.publish()
 
 
+def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What routeCommitTable says of a command: what its answer needs. The rest is in routeChangeTable."""
+    return {name: entry[name] for name in ("offset", "outcome", "reason", "result")}
+
+
 def _with_epoch(rows: pa.Table, epoch: int) -> pa.Table:
     return rows.add_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
 
@@ -322,5 +332,5 @@ def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
             except Exception as error:
                 raise SetupError(
                     f"{lake_dir / name} cannot be put back to version {committed} of epoch "
-                    f"{commit['epoch'] if commit else 0}: {error}"
+                    f"{commit['epoch'] if commit else 0}: {one_line(error)}"
                 ) from error

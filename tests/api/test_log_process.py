@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that writes the event log: a real one, over a real log; it may die, hang, and outlive nobody."""
 
 from __future__ import annotations

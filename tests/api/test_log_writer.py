@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events go down in groups: what comes together, the log's time kept honest, nothing lost that was accepted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A command that a rule fails on was acknowledged, is kept in quarantineTable, and no door says OK to it."""
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import batch
 from pipelines.fold import step
 from schemas.codes import ResponseCode
-from schemas.events import AnyEvent, DeleteTopic, PutKvConfig, RegisterTopic, WipeWritePerm
+from schemas.events import DeleteTopic, PutKvConfig, RegisterTopic, WipeWritePerm
 from tests.api.http.doors import Door, problem
 from tests.examples.parts import ADDR1, T1, A, register, row
 from tests.model import codes
@@ -34,16 +34,12 @@ COMMANDS = {
 def defect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules that fail on everything but registrations."""
 
-    def fail(rule: Any) -> Any:
-        def failing(state: Any, event: AnyEvent, at: Any, **more: Any) -> Any:
-            if isinstance(event, PutKvConfig | DeleteTopic | WipeWritePerm | RegisterTopic):
-                raise OverflowError("a defect")
-            return rule(state, event, at, **more)
+    def failing(*_: Any) -> Any:
+        raise OverflowError("a defect")
 
-        return failing
-
-    monkeypatch.setattr(step, "step_group", fail(step.step_group))
-    monkeypatch.setattr(batch, "step_kv", fail(batch.step_kv))
+    monkeypatch.setitem(step._KV_RULES, PutKvConfig, failing)
+    for command in (DeleteTopic, WipeWritePerm, RegisterTopic):
+        monkeypatch.setitem(step._GROUP_RULES, command, failing)
 
 
 @pytest.mark.usefixtures("defect")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several gateways over one log and one lake: the same answers, one set of tables, and no way back in time.
 
 The gateways are real and are asked over TCP; the fold and the Delta writer are real, too, without Spark (`MiniFold`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A command is answered as visible only when everything before it on the log is folded, whoever it names.
 
 It is tempting to answer at once what the view says can change nothing. But rules reach further than names: a master

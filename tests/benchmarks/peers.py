@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers that misbehave in one way, to see whether the load generator notices."""
 
 from __future__ import annotations

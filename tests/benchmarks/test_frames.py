@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections that the benches hold open."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The load generator tells the truth: what it counts, what it refuses, what it calls a latency."""
 
 from __future__ import annotations

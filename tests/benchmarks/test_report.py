@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures, verdicts and what is kept of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bench from end to end, on a real gateway over a real lake, without a JVM."""
 
 from __future__ import annotations

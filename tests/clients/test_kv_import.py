@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake import-kv`: the file of a stock NameServer comes over whole."""
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pytest
 from clients import cli
 from clients.kv_import import read_kv_config
 from schemas.errors import SetupError
+from schemas.limits import MAX_KV_BYTES, MAX_KV_VALUE_BYTES
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
@@ -71,3 +73,19 @@ def test_what_a_stock_nameserver_wrote_is_answered_here(tmp_path: Path, monkeypa
             for (namespace, key), value in entries.items():
                 answer = client.call(Request(codes.GET_KV_CONFIG, {"namespace": namespace, "key": key}))
                 assert answer.ext == {"value": value}
+
+
+@pytest.mark.parametrize(
+    ("tables", "limit"),
+    [
+        ({"n": {"k": "\N{SNOWMAN}" * 100_000}}, MAX_KV_VALUE_BYTES),
+        ({"n": {f"k{number}": "v" * 250_000 for number in range(68)}}, MAX_KV_BYTES),
+    ],
+)
+def test_what_would_not_go_in_whole_is_refused_before_anything_is_put(
+    tmp_path: Path, tables: dict[str, dict[str, str]], limit: int
+) -> None:
+    file = tmp_path / "kvConfig.json"
+    file.write_text(json.dumps({"configTable": tables}))
+    with pytest.raises(SetupError, match=f"{limit}. Nothing was put"):
+        read_kv_config(file)

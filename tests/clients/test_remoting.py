@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The asking side: answers find their requests, and every way of not answering has its name."""
 
 from __future__ import annotations
@@ -7,17 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from api.remoting.answers import response
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
-from api.remoting.reply import ReplyTemplate
+from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery
 from api.remoting.server import RemotingServer
-from clients.addresses import namesrv_addresses
 from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from clients.remoting import RemotingClient
 from schemas.codes import LanguageCode, RequestCode
-from schemas.errors import SetupError
 from tests.support.java import free_port
 
 ECHO, LATE, CLOSE, ASK_BACK, REFUSE = 1, 2, 3, 4, 5
@@ -145,23 +143,3 @@ def test_closing_ends_what_waits_for_a_connection(turns: int) -> None:
         assert {type(other) for other in others} == {ConnectionLostError}
 
     with_peer(work)
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("a:1", ["a:1"]),
-        (" a:1 ; b:2;", ["a:1", "b:2"]),
-        ("a:1,b:2", ["a:1", "b:2"]),
-        ("a:1;a:01", ["a:1"]),
-        ("[::1]:9876", ["[::1]:9876"]),
-    ],
-)
-def test_address_lists(text: str, addresses: list[str]) -> None:
-    assert namesrv_addresses(text) == addresses
-
-
-@pytest.mark.parametrize("text", ["", ";", "a", "a:", "a:0", "a:65536", ":1", "a b:1", "a:1x", "a:٣"])
-def test_bad_addresses(text: str) -> None:
-    with pytest.raises(SetupError, match="-n"):
-        namesrv_addresses(text)

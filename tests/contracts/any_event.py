@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any event at all: every field takes every value its type allows, and some beyond.
 
 `any_events` holds what a payload may say; `absurd_events` also numbers that no table column and no Java field can hold,
@@ -7,6 +8,7 @@ which a payload written by hand or by a broken gateway may contain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ABSURD = st.sampled_from((2**31, 2**63, 2**64, 10**30, -(2**31) - 1, -(2**63) - 1))
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sampled_from(
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ("b", "b", "broker-a", "", "é☃", "a'b", 'a"b', "a/b", "%2F", "..", "\x00", "\n", "𝔘")
 )
 
@@ -40,9 +42,8 @@ def _events(int32: st.SearchStrategy[int], int64: st.SearchStrategy[int]) -> st.
         dirty=st.booleans(),
         curr_id_map=st.none() | st.dictionaries(int32, int32, max_size=2),
     )
-    kinds: list[Callable[..., events.AnyEvent]] = []
     strategies = []
-    for kind, fields in {
+    fields_of: dict[Callable[..., events.AnyEvent], dict[str, st.SearchStrategy[Any]]] = {
         events.RegisterBroker: {
             "cluster_name": texts,
             "broker_name": texts,
@@ -84,8 +85,8 @@ def _events(int32: st.SearchStrategy[int], int64: st.SearchStrategy[int]) -> st.
         events.DeleteKvConfig: {"namespace": texts, "key": texts},
         events.Clock: {},
         events.Resume: {"previous_event_time_ms": st.none() | int64},
-    }.items():
-        kinds.append(kind)
+    }
+    for kind, fields in fields_of.items():
         strategies.append(st.builds(kind, actor=actors, **fields))
     return st.one_of(strategies)
 

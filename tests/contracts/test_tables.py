@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables are a format: readers of any age, Spark SQL and DuckDB queries of analysts, depend on names and types.
 
 `tables.txt` is what LAKE_FORMAT_VERSION 1 stands for. Adding a column that may be null keeps it; all else needs a new one.

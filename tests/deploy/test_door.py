@@ -1,8 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """./routelake, with stand-ins for Python, uv and Java that write down how they were called."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +27,7 @@ esac
 """
 UV = """#!/bin/sh
 echo "uv $*" >>"$CALLS"
+[ -z "${UV_SAYS:-}" ] || printf "$UV_SAYS" >&2
 sleep "${UV_TAKES:-0}"
 [ -z "${UV_FAILS:-}" ] || { echo "no route to the registry" && exit 1; }
 """
@@ -112,8 +117,9 @@ def test_java_is_looked_for_once_and_only_where_it_is_needed(machine: Machine) -
     assert not [call for call in machine.calls() if call.startswith("java")]
     assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start("--verbose", "serve")
     assert [call.split()[0] for call in machine.calls()] == ["java", "java", "python"]
-    machine.start("fold")
-    assert machine.calls() == ["python -m clients.cli"]
+    for command in ("fold", "spark-sql"):
+        assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start(command)
+        assert machine.calls() == ["python -m clients.cli"]
 
 
 @pytest.mark.parametrize("version", ["1.8", "11"])
@@ -199,3 +205,51 @@ def test_without_a_usable_python_one_sentence_says_what_to_install(machine: Mach
     output = machine.start("gateway", expect=1)
     assert output.startswith("routelake: Python 3.11 or newer with its venv module is needed: install it")
     assert output.count("\n") == 1
+
+
+def test_completion_installs_nothing(machine: Machine) -> None:
+    """A shell asks for it behind the back of somebody who only pressed Tab."""
+    assert machine.start(_ROUTELAKE_COMPLETE="complete_bash") == ""
+    assert machine.calls() == []
+    machine.start("gateway")
+    assert "handed over" in machine.start(_ROUTELAKE_COMPLETE="complete_bash")
+
+
+@pytest.mark.parametrize(
+    ("says", "shown"),
+    [
+        (
+            "Resolved 49 packages in 785ms\\nDownloading pandas (12.2MiB)\\nDownloading numpy (16.1MiB)\\n Downloaded pandas\\n",
+            "downloading 49 packages: 1 of 2 large ones are here (43 % of 28 MiB)",
+        ),
+        ("Resolved 49 packages in 1s\\n   Building pyspark==4.2.0\\n", "building pyspark==4.2.0"),
+        ("Resolved 49 packages in 1s\\nPrepared 49 packages in 9s\\n", "unpacking 49 packages"),
+        ("Resolved 49 packages in 1s\\nInstalled 49 packages in 9s\\n", "compiling byte code of 49 packages"),
+    ],
+)
+def test_an_installation_says_what_it_does_and_how_far_it_is(machine: Machine, says: str, shown: str) -> None:
+    output = machine.start("gateway", UV_SAYS=says, UV_TAKES="2", ROUTELAKE_SETUP_LINE_S="1")
+    assert f"Python packages, about 600 MB: {shown}, 0 MB received, 1 s" in re.sub(r"\d+ MB r", "0 MB r", output)
+    assert "routelake: this machine is prepared; starting gateway ...\n" in output
+
+
+def test_a_terminal_gets_the_progress_of_the_installer_itself(machine: Machine) -> None:
+    """uv draws bars where standard error is a terminal; what it writes there is not put away into a file."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [machine.root / "routelake", "gateway"],
+        env={**machine.environ, "UV_SAYS": "the bars"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    os.close(ours)
+    assert process.wait(60) == 0
+    assert b"the bars" in seen
+    assert b"done in" in seen

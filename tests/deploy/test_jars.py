@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deploy.jars against a small Maven repository on this machine that can be made to misbehave."""
 
 from __future__ import annotations

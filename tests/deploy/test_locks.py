@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The committed lock files keep what the set-up relies on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One server and the model, side by side: the same steps to both, every answer compared.
 
 The server is reached over the wire only, so the same duel judges the stock NameServer and routelake. It may serve

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gateway, the fold and the view in one process without log, files or threads: every append is visible at once.
 
 What the product does to an event is all here: it is encoded, decoded and folded as in a Spark worker, its row changes
@@ -24,11 +25,10 @@ from api.view.answers import RouteAnswers
 from api.view.columns import GONE
 from api.view.loader import changes_from
 from api.view.rows import EPOCH_START, Cut, Outcome
-from pipelines.batch import Batch, Record, ShardFold
-from pipelines.fold.codec import Shard
+from benchmarks.harness.shard import OneShard
+from pipelines.batch import Batch, Record
 from pipelines.log.base import Appended
 from pipelines.log.memory import MemoryLog
-from pipelines.shard_topics import TopicStore
 from pipelines.tables.arrow import DELETE, OP
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
@@ -48,8 +48,7 @@ class InstantGateway(Gateway):
         super().__init__(settings, HereAppender(MemoryLog(), settings))
         self._loop = asyncio.get_running_loop()
         self.now_ms = 1_000_000
-        self._topics: dict[str, bytes] = {}
-        self._shard = Shard()
+        self._shard = OneShard()
         self._offset = 0
         self._watermark_ms = 0
 
@@ -57,13 +56,8 @@ class InstantGateway(Gateway):
         """Fold it now."""
         self._offset += 1
         record = Record(self._offset, self.now_ms, key, payload)
-        store = TopicStore(self._topics.get, self._topics.__setitem__, lambda name: void(self._topics.pop(name, None)))
-        fold = ShardFold(0, self._shard, store, "run", self._watermark_ms)
-        fold.apply(record)
-        fold.settle(self.now_ms)
-        self._shard = fold.finish()
-        self._watermark_ms = self.now_ms
-        self._show(Batch.merge(fold.emit()))
+        before_ms, self._watermark_ms = self._watermark_ms, self.now_ms
+        self._show(self._shard.batch([record], before_ms, expire_ms=self.now_ms))
         return Appended(self._offset, self.now_ms)
 
     def _show(self, batch: Batch) -> None:
@@ -157,7 +151,3 @@ class InMemoryNameServer:
                 id=f"{channel}#{self._serial}", peer="10.9.9.9:1234", closed=False, proxied_peer=None
             )
         return self._connections[channel]
-
-
-def void(_: object) -> None:
-    """Drop a value."""

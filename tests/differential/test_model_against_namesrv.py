@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model and Apache RocketMQ's own NameServer 5.5.0 answer alike, whatever is asked of them.
 
 This is what entitles the model to judge the product. One real NameServer serves all examples; see `duel`.

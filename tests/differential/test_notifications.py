@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NOTIFY_MIN_BROKER_ID_CHANGE: the model says who is told what, and the real NameServer tells just that."""
 
 from __future__ import annotations

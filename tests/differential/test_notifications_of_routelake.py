@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NOTIFY_MIN_BROKER_ID_CHANGE: routelake tells whom the model of the NameServer tells, and tells it over the wire.
 
 The model is judged against the real NameServer in test_notifications.py.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """routelake and the model of the NameServer answer alike, over the wire.
 
 The model agrees with Apache RocketMQ's own NameServer 5.5.0 (test_model_against_namesrv.py), so by the same duel it

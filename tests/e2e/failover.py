@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two masters and a slave with enableSlaveActingMaster, as a NameServer shows them while one group fails over.
 
 `play` knows nothing of who listens at the address. Each broker registers an address at which a proxy records what it is

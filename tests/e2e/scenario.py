@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main scenario: a stock RocketMQ broker and the stock mqadmin against whatever listens at an address.
 
 Every function takes the address of a NameServer and knows nothing of who made it. `test_scenario_on_stock_namesrv`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What cannot start says so in one sentence, changes nothing, and ends with exit code 2."""
 
 from __future__ import annotations
@@ -80,12 +81,30 @@ def test_a_lake_of_a_newer_format(tmp_path: Path, command: str) -> None:
     refused(result, "999", "pgrade")
 
 
-def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
-    """An empty NameServer would tell every client that its topics are gone. It may pass, so the exit code is 1."""
+@pytest.mark.parametrize("command", ["gateway", "fold"])
+@pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"time', None], ids=["empty", "torn", "missing"])
+def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> None:
+    """An empty NameServer would tell every client that its topics are gone."""
     lake_dir = tmp_path / "data" / "lake"
-    open_lake(lake_dir, retention_days=30)
-    for commit in (lake_dir / "routeCommitTable" / "_delta_log").iterdir():
-        commit.write_text("torn")
+    drive(lake_dir, [[record] for record in written([(0, make.register()), (0, make.put("n", "k"))])])
+    log = lake_dir / "routeCommitTable" / "_delta_log"
+    if left is None:
+        damaged = log / f"{1:020d}.json"
+        damaged.unlink()
+    else:
+        damaged = log / f"{2:020d}.json"
+        damaged.unlink()  # it has another name, in the staging folder
+        damaged.write_bytes(left)
+    result = start(command, "--data-dir", str(tmp_path / "data")) if command == "fold" else gateway(tmp_path / "data")
+    refused(result, str(damaged), "estore the lake from a backup")
+
+
+def test_data_that_cannot_be_read(tmp_path: Path) -> None:
+    """It may pass, as where the lake is mounted, so the exit code is 1."""
+    lake_dir = tmp_path / "data" / "lake"
+    drive(lake_dir, [written([(0, make.register())])])
+    for file in (lake_dir / "routeCommitTable").glob("*.parquet"):
+        file.unlink()
     code, printed = gateway(tmp_path / "data")
     assert code == 1, printed
     assert "cannot be read" in printed

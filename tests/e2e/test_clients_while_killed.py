@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A 4.9.7 and a 5.5.0 broker in one cluster, RocketMQ's own producer and consumer, and routes that only routelake has.
 
 The fold and one of two gateways are killed with SIGKILL and started again meanwhile. No send may fail, no broker may be

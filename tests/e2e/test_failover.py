@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stock cluster fails over behind routelake as it does behind the real NameServer: answers and notifications."""
 
 from __future__ import annotations

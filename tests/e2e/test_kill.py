@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGKILL at random moments under load: every acknowledged event is applied exactly once.
 
 The judge is the log itself: what the tables hold at the end must be the pure fold of every record in it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """routelake in place of the NameServer: stock broker, stock mqadmin, the real fold, real Delta tables.
 
 The scenario is the one the stock NameServer passes (test_scenario_on_stock_namesrv.py), to the letter; only its

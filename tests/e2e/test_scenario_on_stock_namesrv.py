@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scenario proves itself: Apache RocketMQ's own NameServer 5.5.0 passes it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The story of the articles (docs/story.md) from one end to the other, with nothing of it in Java.
 
 updateTopic by cluster -> the broker's memory, version and file -> incremental registration -> NameServer -> the route a

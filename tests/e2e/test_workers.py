@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`gateway --workers N`: processes on the same two ports, with one log and one lake behind them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every example, by name."""
 
 from __future__ import annotations

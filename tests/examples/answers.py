@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examples of routes, topic lists and KV configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examples of registration bodies, and of what no stock peer sends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examples of registration and unregistration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Short histories that each show one rule, with the answers that show it.
 
 Some are rules of the reference that generated histories rarely reach, others are shrunk histories on which the model

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model with routelake's deliberate differences, and nothing else changed.
 
 Each is a numbered row of docs/known-differences.md. A history compared with this model agrees in everything else.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Short ways to write events, and a state that is driven by them: for tests that spell a history out."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from typing import Any
 
 from pipelines.fold.changes import RowChange
 from pipelines.fold.state import At, BrokerGroup, Outcome, RouteState
-from pipelines.fold.step import GroupChange, KvChange, step
+from pipelines.fold.step import GroupChange, KvChange, apply, step
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.events import (
     Actor,
@@ -141,12 +142,13 @@ class Fold:
         self.changes: list[GroupChange | KvChange] = []
 
     def __call__(self, event: AnyEvent, *, after_ms: int = 0) -> Outcome:
-        """Fold one event, ``after_ms`` after the one before; returns its outcome (the last one, if it has several)."""
+        """Fold one event, ``after_ms`` after the one before; returns its outcome."""
         self.offset += 1
         self.now_ms += after_ms
-        self.state, self.changes = step(self.state, event, At(self.offset, self.now_ms))
-        own = [change.outcome for change in self.changes if change.event is not None]
-        return own[-1] if own else Outcome("unchanged")
+        done = step(self.state, event, At(self.offset, self.now_ms))
+        apply(self.state, done)
+        self.changes = done.changes
+        return done.outcome
 
     def group(self, name: str = "b") -> BrokerGroup:
         """A group, empty when unknown."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tables must hold after a log: computed from the pure fold alone, record by record."""
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from typing import Any
 from pipelines.fold.changes import command_name, command_of, is_audited
 from pipelines.fold.rows import kv_rows, rows_of
 from pipelines.fold.state import At, RouteState
-from pipelines.fold.step import GroupChange, KvChange, resume_gap_ms, settle_all, step
+from pipelines.fold.step import GroupChange, KvChange, apply, apply_expiries, expire_due, step
 from pipelines.log.base import LogRecord
 from pipelines.tables.arrow import Cause, ChangeRows
 from schemas.errors import EventDecodeError
-from schemas.events import AnyEvent, Resume, decode, routing_key
+from schemas.events import AnyEvent, decode, routing_key
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 from tests.fold.microbatches import Tables, ordered
 from tests.fold.naive import all_changes_of
@@ -23,7 +24,7 @@ class Expected:
     """The pure fold over a log.
 
     Attributes:
-        state: after the last record; `settle` brings it to a watermark.
+        state: after the last record; `expire_due` brings it to a watermark.
         outcomes: (offset, command, outcome, reason, result as JSON) of what is audited.
         unreadable: offsets that must be in quarantine.
     """
@@ -45,10 +46,11 @@ class Expected:
                 continue
             self._fold(event, At(record.offset, record.event_time_ms))
 
-    def settle(self, watermark_ms: int | None = None) -> Expected:
+    def expire_due(self, watermark_ms: int | None = None) -> Expected:
         """Expire everyone who is silent at a watermark (the last event time unless given)."""
-        self.state, changes = settle_all(self.state, self._last_ms if watermark_ms is None else watermark_ms)
-        for change in changes:
+        expiries = expire_due(self.state, self._last_ms if watermark_ms is None else watermark_ms)
+        apply_expiries(self.state, expiries)
+        for change in expiries:
             self._note(change)
         return self
 
@@ -61,19 +63,11 @@ class Expected:
         return ordered(self._changes)
 
     def _fold(self, event: AnyEvent, at: At) -> None:
-        result: Any = None
-        if isinstance(event, Resume):
-            result = {"gapMillis": resume_gap_ms(self.state.resumed_ms, event, at)}
-        self.state, changes = step(self.state, event, at)
-        verdicts = []
-        reason = None
-        for change in changes:
+        done = step(self.state, event, at)
+        apply(self.state, done)
+        for change in done.changes:
             self._note(change)
-            if change.event is not None:
-                verdicts.append(change.outcome.verdict)
-                reason = change.outcome.reason
-                result = change.outcome.result if result is None else result
-        verdict = "applied" if isinstance(event, Resume) or "applied" in verdicts else next(iter(verdicts), "unchanged")
+        verdict, reason, result = done.outcome.verdict, done.outcome.reason, done.outcome.result
         if is_audited(event, verdict):
             self.outcomes.append((at.offset, command_name(event), verdict, reason, json.dumps(result)))
 

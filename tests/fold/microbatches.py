@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The streaming query without Spark: the real processor on state in dictionaries, batch after batch.
 
 What Spark does is written down here as simply as possible: state and timers per grouping key, a watermark that is the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changed between two states, looked at row by row: the plain reading of what pipelines.fold.changes does by columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A NameServer made of the pure fold, for comparison with the model: requests in, answers out.
 
 Requests become events as in the gateway (`api.remoting.commands`). Answers that only read are the model's own functions
@@ -12,10 +13,17 @@ from typing import Any
 
 import msgspec
 
-from api.remoting.commands import EVENT_CODES, Circumstances, RefusedError, read_topic_registration, to_event
+from api.remoting.commands import (
+    EVENT_CODES,
+    Circumstances,
+    RefusedError,
+    read_topic_registration,
+    rows_to_register,
+    to_event,
+)
 from api.remoting.frame import RemotingCommand
-from pipelines.fold.state import At, Outcome, RouteState
-from pipelines.fold.step import settle_all, step
+from pipelines.fold.state import At, Outcome, RouteState, replace
+from pipelines.fold.step import apply, apply_expiries, expire_due, step
 from schemas.broker import DataVersion
 from schemas.events import (
     Actor,
@@ -24,7 +32,6 @@ from schemas.events import (
     ChannelClosed,
     RegisterBroker,
     RegisterTopic,
-    RegisterTopicQueue,
     decode,
     encode,
 )
@@ -46,7 +53,7 @@ class FoldNameServer:
     """The fold behind the request codes.
 
     Attributes:
-        state: everything folded; silent groups are not settled in it.
+        state: everything folded; what is silent stays in it until its group's next event.
         settings: shared with whoever compares; 318 changes it through this object.
         slim: leave the topics out of registrations that the gateway would believe known.
         slim_refused: how many of those the fold refused.
@@ -78,9 +85,8 @@ class FoldNameServer:
         if isinstance(event, RegisterBroker):
             self._bound[channel].add((event.cluster_name, event.broker_name, event.broker_addr))
             return self._register(event, now_ms)
-        before = self._settled(now_ms)
-        (outcome,) = self._fold(event, now_ms)[-1:] or [Outcome("unchanged")]
-        return self._answer(request, outcome, before)
+        before = self._at(now_ms)
+        return self._answer(request, self._fold(event, now_ms), before)
 
     def close_channel(self, channel: str, now_ms: int) -> None:
         """What a gateway writes when a connection ends: one event per broker bound to it."""
@@ -94,30 +100,33 @@ class FoldNameServer:
 
     def tables(self, now_ms: int) -> route_tables.RouteTables:
         """The state at a time, as RocketMQ lays it out."""
-        return tables_of(self._settled(now_ms), self.settings)
+        return tables_of(self._at(now_ms), self.settings)
 
     def kv(self) -> dict[str, dict[str, str]]:
         """Namespaces with the keys that can be found in them."""
         return {ns: {key: value for key, value in kv.items() if value is not None} for ns, kv in self.state.kv.items()}
 
-    def _settled(self, now_ms: int) -> RouteState:
-        return settle_all(self.state, now_ms)[0]
+    def _at(self, now_ms: int) -> RouteState:
+        state = replace(self.state, groups=dict(self.state.groups))
+        apply_expiries(state, expire_due(state, now_ms))
+        return state
 
-    def _fold(self, event: AnyEvent, now_ms: int) -> list[Outcome]:
+    def _fold(self, event: AnyEvent, now_ms: int) -> Outcome:
         self._offset += 1
-        self.state, changes = step(self.state, decode(encode(event)), At(self._offset, now_ms))
-        return [change.outcome for change in changes if change.event is not None]
+        done = step(self.state, decode(encode(event)), At(self._offset, now_ms))
+        apply(self.state, done)
+        return done.outcome
 
     def _register(self, event: RegisterBroker, now_ms: int) -> Response:
         if self.settings.delete_topic_with_broker_registration:
             event = msgspec.structs.replace(event, delete_absent_topics=True)
         if self.slim:
-            (outcome,) = self._fold(msgspec.structs.replace(event, topic_config_table=None), now_ms)
+            outcome = self._fold(msgspec.structs.replace(event, topic_config_table=None), now_ms)
             if outcome.reason == TOPICS_REQUIRED:
                 self.slim_refused += 1
-                (outcome,) = self._fold(event, now_ms)
+                outcome = self._fold(event, now_ms)
         else:
-            (outcome,) = self._fold(event, now_ms)
+            outcome = self._fold(event, now_ms)
         if outcome.reason == SINGLE_TOPIC_REFUSED:
             return Response(codes.SYSTEM_ERROR, {})
         ext = {}
@@ -135,23 +144,16 @@ class FoldNameServer:
         return Response(codes.SUCCESS, ext, body)  # type: ignore[arg-type]
 
     def _register_topic(self, request: Request, now_ms: int) -> Response:
-        """As the gateway does: rows up to the first unknown broker, or all or nothing for a new topic."""
         found = read_topic_registration(
             RemotingCommand(request.code, request.ext, request.body, version=request.version)
         )
         if found is not None:
             topic, rows = found
-            state = self._settled(now_ms)
-            accepted: list[RegisterTopicQueue] = []
-            for row in rows:
-                group = state.groups.get(row.broker_name)
-                if group is None or not group.known:
-                    if not any(topic in group.topics.rows for group in state.groups.values()):
-                        accepted = []
-                    break
-                accepted.append(row)
-            for row in accepted:
-                (outcome,) = self._fold(RegisterTopic(actor=ACTOR, topic=topic, queue_data=row), now_ms)
+            groups = self._at(now_ms).groups
+            known = {name for name, group in groups.items() if group.known}
+            exists = any(topic in group.topics.rows for group in groups.values())
+            for row in rows_to_register(rows, known, topic_exists=exists):
+                outcome = self._fold(RegisterTopic(actor=ACTOR, topic=topic, queue_data=row), now_ms)
                 assert outcome.verdict != "rejected"
         return Response(codes.SUCCESS)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Properties of the fold as the stream runs it: cut into micro-batches, spread over shards, repeated, resumed."""
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def test_any_split_gives_the_same_tables(records: list[LogRecord], sizes: list[i
     for batch in batches(records, sizes):
         query.run(batch)
     query.run([])  # the watermark reaches the last record, timers fire
-    agree(query.lake, Expected(records).settle())
+    agree(query.lake, Expected(records).expire_due())
 
 
 @given(records=logs, sizes=cuts, shards=SHARDS, idle=st.lists(st.booleans(), min_size=1, max_size=5))
@@ -56,7 +57,7 @@ def test_expiry_does_not_depend_on_when_timers_are_looked_at(
         if idle[turn % len(idle)]:
             query.run([])
     query.run([])
-    agree(query.lake, Expected(records).settle())
+    agree(query.lake, Expected(records).expire_due())
 
 
 @given(
@@ -69,11 +70,11 @@ def test_a_batch_that_is_repeated_changes_nothing(
     for turn, batch in enumerate(batches(records, sizes)):
         query.run(batch, failures=failures[turn % len(failures)])
     query.run([])
-    agree(query.lake, Expected(records).settle())
+    agree(query.lake, Expected(records).expire_due())
 
 
 @given(records=logs, sizes=cuts, shards=SHARDS, held=st.integers(0, 6))
-def test_topics_may_be_put_away_at_any_time(records: list[LogRecord], sizes: list[int], shards: int, held: int) -> None:
+def test_topics_may_be_spilled_at_any_time(records: list[LogRecord], sizes: list[int], shards: int, held: int) -> None:
     """Between any two records of a batch: what changed before and after is still told apart."""
     query = Query(shards)
     with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +82,7 @@ def test_topics_may_be_put_away_at_any_time(records: list[LogRecord], sizes: lis
         for batch in batches(records, sizes):
             query.run(batch)
         query.run([])
-    agree(query.lake, Expected(records).settle())
+    agree(query.lake, Expected(records).expire_due())
 
 
 def in_another_order(state: RouteState) -> RouteState:
@@ -105,7 +106,7 @@ def test_going_on_from_a_seed_is_as_good_as_never_having_stopped(
         query.run(batch)
     query.max_ms = max(query.max_ms, records[-1].event_time_ms)
     query.run([])
-    whole = Expected(records).settle()
+    whole = Expected(records).expire_due()
     assert query.lake.tables == whole.tables()
     changed = Counter(row for row in query.lake.history() if row[3] >= 0)
     assert changed == Counter(whole.history()) - Counter(seed.history())
@@ -161,5 +162,5 @@ def test_two_gateways_that_start_together_in_different_batches() -> None:
         for batch in batches(records, sizes):
             query.run(batch)
             query.run([])
-        agree(query.lake, Expected(records).settle())
+        agree(query.lake, Expected(records).expire_due())
         assert len(query.lake.tables["brokerLiveTable"]) == 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fold and the model of RocketMQ's NameServer agree on every answer and every table, whatever happens.
 
 The model is judged against the real NameServer in tests/differential. Both sides get the same generated requests; after
@@ -81,6 +82,7 @@ def play_many(
 ) -> None:
     """So many histories drawn by Hypothesis, ten times as many put together from them; with --deep so many steps."""
     deep = request.config.getoption("--deep")
+    few = max(1, few // 10) if request.config.getoption("--fast") else few
     started = time.monotonic()
     drawn: list[tuple[list[Step], Settings]] = []
 

@@ -1,4 +1,5 @@
-"""No record stops the stream: whatever is on the log is folded or put aside."""
+# SPDX-License-Identifier: Apache-2.0
+"""No record stops the stream: whatever is on the log is folded or quarantined."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def log_of(events: list[AnyEvent], step_ms: int = 1) -> list[LogRecord]:
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=min(300, 3 * settings().max_examples))
 @given(
     events=st.lists(any_events, min_size=1, max_size=8),
     size=st.integers(1, 8),
@@ -39,11 +40,11 @@ def test_any_event_is_folded(events: list[AnyEvent], size: int, step_ms: int) ->
     for start in range(0, len(records), size):
         query.run(records[start : start + size])
     query.run([])
-    agree(query.lake, Expected(records).settle())
+    agree(query.lake, Expected(records).expire_due())
     assert all(key == "b:" for _, key in query.lake.quarantine)
 
 
-@settings(max_examples=300)
+@settings(max_examples=min(300, 3 * settings().max_examples))
 @given(events=st.lists(absurd_events, min_size=1, max_size=8))
 def test_an_absurd_event_stops_nothing(events: list[AnyEvent]) -> None:
     records = log_of([*events, make.register()])
@@ -51,7 +52,7 @@ def test_an_absurd_event_stops_nothing(events: list[AnyEvent]) -> None:
     for record in records:
         query.run([record])
     query.run([])
-    agree(query.lake, Expected(records).settle())
+    agree(query.lake, Expected(records).expire_due())
     assert ("b", "c", "a0:1") in query.lake.tables["brokerLiveTable"]
 
 
@@ -65,7 +66,7 @@ def test_an_absurd_event_stops_nothing(events: list[AnyEvent]) -> None:
         make.register(heartbeat_timeout_millis=2**63),
     ],
 )
-def test_a_number_that_no_column_holds_is_put_aside(event: AnyEvent) -> None:
+def test_a_number_that_no_column_holds_is_quarantined(event: AnyEvent) -> None:
     query = Query(2)
     query.run(written([(0, make.register("x:1", name="b")), (0, event), (0, make.register("y:1", name="y"))]))
     assert [offset for offset, _ in query.lake.quarantine] == [2]
@@ -73,7 +74,7 @@ def test_a_number_that_no_column_holds_is_put_aside(event: AnyEvent) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 241, "%" * 81, "é" * 41])
-def test_a_broker_name_that_no_directory_can_bear_is_put_aside(name: str) -> None:
+def test_a_broker_name_that_no_directory_can_bear_is_quarantined(name: str) -> None:
     query = Query(2)
     records = written([(0, make.register(name=name)), (0, make.wipe(name)), (0, make.register("y:1", name="y"))])
     query.run(records)
@@ -104,7 +105,7 @@ def test_a_rule_that_fails_for_one_group_changes_none(monkeypatch: pytest.Monkey
     query.run(records)
     query.run([])
     assert [offset for offset, _ in query.lake.quarantine] == [3]
-    assert query.lake.tables == Expected(records[:2]).settle().tables()
+    assert query.lake.tables == Expected(records[:2]).expire_due().tables()
     assert replay(RouteState(), records).groups == replay(RouteState(), records[:2]).groups
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """REGISTER_BROKER, rule by rule. Numbers are the steps of the behaviour reference, chapter 3.2."""
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def test_step_7_steps_1_to_5_are_not_undone(fold: Fold) -> None:
     group = fold.group()
     assert group.known
     assert group.broker_addrs == {}
-    assert (group.cluster, group.clusters, group.zone_name) == ("c", {"c"}, "HZ")
+    assert (group.cluster, group.clusters, group.zone_name) == ("c", frozenset({"c"}), "HZ")
 
 
 @pytest.mark.parametrize("names", [(), ("T", "U"), ("T", "U", "W")])

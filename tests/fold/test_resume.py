@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """RESUME: time in which no gateway ran counts against no broker (known difference 7)."""
 
 from __future__ import annotations
 
 import pytest
 
+from pipelines.fold.step import GroupChange
 from tests.fold.events import Fold, clock, heartbeat, register, resume
 
 
@@ -44,7 +46,8 @@ def test_who_was_silent_too_long_before_the_gap_expires_at_its_deadline(fold: Fo
     fold(register("x0:1", name="x"), after_ms=5_000)
     fold(resume(fold.now_ms), after_ms=3_600_000)
     assert set(fold.state.groups) == {"x"}
-    (expiry,) = fold.changes
+    expiry, moved = fold.changes
+    assert isinstance(moved, GroupChange) and moved.after.broker_name == "x"
     assert expiry.at.now_ms == deadline
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State to rows and back, state to bytes and back: nothing is lost on the way to the tables or the state store."""
 
 from __future__ import annotations
@@ -86,4 +87,4 @@ def test_replay_in_pieces(records: list[LogRecord], sizes: list[int]) -> None:
 @given(records=logs)
 def test_replay_up_to_a_watermark(records: list[LogRecord]) -> None:
     watermark_ms = records[-1].event_time_ms
-    assert replay(RouteState(), records, watermark_ms=watermark_ms) == Expected(records).settle().state
+    assert replay(RouteState(), records, watermark_ms=watermark_ms) == Expected(records).expire_due().state

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topic changes by columns are those that are found row by row: history, operations, whatever the names, however cut."""
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from pipelines.batch import Batch
 from pipelines.fold.changes import RowChange, topic_changes
-from pipelines.fold.state import APPLIED, At, BrokerGroup, TopicTable, each_row
+from pipelines.fold.state import At, BrokerGroup, TopicTable, each_row
 from pipelines.fold.step import GroupChange
-from pipelines.tables.arrow import CHANGE_SCHEMA, Cause, ChangeRows, net_operations, operation_schema, operations
+from pipelines.tables.arrow import CHANGE_SCHEMA, Cause, ChangeRows, NetChanges, operation_schema, operations
 from pipelines.tables.topic_rows import TopicPart, TopicRows
 from schemas.broker import QueueRow
 from schemas.tables import TOPIC_QUEUE_TABLE
@@ -32,7 +33,8 @@ steps = st.lists(st.tuples(st.sampled_from(("b", 'o"dd\\', "ü")), tables), min_
 
 def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[TopicPart], list[RowChange], ChangeRows]:
     """The same steps of some groups both ways."""
-    collected, changes, rows = TopicRows(rows_per_part), list[RowChange](), ChangeRows()
+    payloads: list[bytes] = []
+    collected, changes, rows = TopicRows(payloads.append, rows_per_part), list[RowChange](), ChangeRows()
     start: dict[str, BrokerGroup] = {}
     now: dict[str, BrokerGroup] = {}
     for offset, (name, table) in enumerate(history):
@@ -43,14 +45,18 @@ def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[To
         moved = topic_changes(before, after)
         if moved is not None:
             collected.add(moved, cause)
-        naive = all_changes_of(GroupChange(before, after, At(offset, 0), None, APPLIED))
+        naive = all_changes_of(GroupChange(before, after, At(offset, 0), None))
         changes += naive
         rows.add(naive, cause)
     for name in collected.changed_again():
         left = topic_changes(start[name], now[name])
         if left is not None:
             collected.add_net(left)
-    return [TopicPart(part) for part in collected.parts()], changes, rows
+    collected.close()
+    parts = [TopicPart(lambda payload=payload: payload) for payload in payloads]
+    for part in parts:
+        part.leave_net(collected.changed_again())
+    return parts, changes, rows
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,13 +74,15 @@ def test_by_columns_as_row_by_row(history: list[tuple[str, Tables]], rows_per_pa
     # To the letter and in the same order.
     assert [row for made in by_columns for row in made.to_pylist()] == rows.table().to_pylist()
 
-    net = operations(TOPIC_QUEUE_TABLE, net_operations(changes).get(TOPIC_QUEUE_TABLE.name, [])).to_pylist()
+    whole = NetChanges()
+    whole.add(changes)
+    net = operations(TOPIC_QUEUE_TABLE, whole.operations().get(TOPIC_QUEUE_TABLE.name, [])).to_pylist()
     made = [made for part in parts if (made := part.operations()) is not None]
     assert all(table.schema == operation_schema(TOPIC_QUEUE_TABLE) for table in made)
     assert in_order([row for table in made for row in table.to_pylist()]) == in_order(net)
     batch = Batch(topics=parts)
     assert batch.kinds_of(TOPIC_QUEUE_TABLE) == {row["op"] for row in net}
-    assert batch.tells == bool(len(rows))
+    assert batch.has_history == bool(len(rows))
 
 
 @given(topic=names)

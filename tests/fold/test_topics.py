@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topic commands: 205, 327 (reference 2.6), 216, 217 (2.8)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many histories at little cost: drawn by Hypothesis once, then shuffled together again and again.
 
 Drawing a history costs a hundred times what playing it does. So Hypothesis draws a few hundred (and shrinks what

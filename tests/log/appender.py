@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that appends to a log and says what was acknowledged.
 
     python -m tests.log.appender URL NAME COUNT [PAYLOAD_BYTES]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a contract test gets to open its log with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same log in several shapes: every contract test runs over each of them."""
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def spark() -> Iterator[SparkSession]:
     """A session with every jar: a process has one JVM, and its class path cannot grow later."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the Python workers
-    session = spark_session("tests", kafka=True, delta=True)
+    session = spark_session("tests", delta=True)
     yield session
     session.stop()
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `EventLog` promises, over every backend."""
 
 from __future__ import annotations

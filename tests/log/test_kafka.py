@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What only the Kafka log can get wrong: its topic, its limits, and brokers that do not answer."""
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from pipelines.log import LogRecord, open_log
 from pipelines.log import kafka as kafka_log
-from pipelines.log.kafka import TOPIC_CONFIG, KafkaLog, parse_url
+from pipelines.log.kafka import TOPIC_CONFIG, KafkaLog
+from pipelines.log.urls import parse_url
 from schemas.errors import BadRequestError, SetupError, UnavailableError
 from tests.support.java import free_port
 from tests.support.kafka import Kafka

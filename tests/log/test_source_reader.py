@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SQLite source without Spark: where batches end, how it waits, and what it refuses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What only the SQLite log can get wrong: its file, its lock, its clock, and being killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registration bodies: DataVersion, TopicConfig, TopicQueueMappingInfo, and RegisterBrokerBody in its three forms."""
 
 from __future__ import annotations

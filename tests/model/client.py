@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain blocking client of the remoting protocol, part of the oracle.
 
 A frame is: int32 length of what follows; uint8 header type (0 JSON, 1 ROCKETMQ); uint24 header length; header; body.

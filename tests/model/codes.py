@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request and response codes the NameServer knows (RequestCode, ResponseCode, RemotingSysResponseCode)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request headers as RemotingCommand.decodeCommandCustomHeader reads them, and the errors Java code ends in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fastjson as the NameServer uses it: nulls omitted, keys sorted, numeric map keys bare or quoted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KVConfigManager: namespaces of key-value pairs."""
 
 from __future__ import annotations

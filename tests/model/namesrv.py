@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The oracle: a deliberately naive transliteration of the NameServer (RocketMQ 5.5.0), one method per request code.
 
 It is written from the reference and the Java, imports nothing from the product and is never optimised. Time is an

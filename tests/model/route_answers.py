@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RouteInfoManager's reading side, and the zone hook: what GET_ROUTEINFO_BY_TOPIC and the topic lists are made of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RouteInfoManager's six tables, transliterated: writing side.
 
 Every method does what the Java method of the same name does at that point of its code, in the same order, null pointers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NamesrvConfig: the switches that change behaviour, and how 318 sets them."""
 
 from __future__ import annotations

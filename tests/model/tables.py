@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the NameServer's six tables are made of: their keys, their values, and ConcurrentHashMap's dislike of null."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model gives the answers that the examples expect. The real NameServer is asked in tests/differential."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The oracle's own tools: the canonical form hides what is unspecified and nothing else; frames mean what they say."""
 
 from __future__ import annotations

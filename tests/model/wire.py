@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests and answers of the remoting protocol, and the form in which two answers are compared.
 
 This module belongs to the oracle: it knows the wire, not the product. Nothing here imports from `api`, `schemas` or

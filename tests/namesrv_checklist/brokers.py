@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The brokers of RocketMQ's own NameServer tests (RouteInfoManagerNewTest.BrokerBasicInfo), and a NameServer to ask.
 
 Every request goes over the wire to a gateway in this process, with the real fold and the real Delta writer behind it.
@@ -51,7 +52,7 @@ class Broker:
         return {"stateVersion": 0, "timestamp": self.timestamp, "counter": self.counter}
 
     @property
-    def header(self) -> dict[str, str]:
+    def header(self) -> dict[str, Any]:
         return {
             "clusterName": self.cluster,
             "brokerName": self.name,
@@ -121,7 +122,7 @@ class NameServer:
         """One request over the shared connection."""
         return self.client.call(Request(code, ext, body))
 
-    def json(self, code: int, **ext: str) -> Any:
+    def json(self, code: int, **ext: Any) -> Any:
         """The body of an answer that must be OK."""
         answer = self.call(code, **ext)
         assert answer.code == codes.SUCCESS, answer
@@ -168,7 +169,7 @@ class NameServer:
 
     # --- reading ---
 
-    def route(self, topic: str, **ext: str) -> dict[str, Any] | None:
+    def route(self, topic: str, **ext: Any) -> dict[str, Any] | None:
         """The route; None for TOPIC_NOT_EXIST."""
         answer = self.call(codes.GET_ROUTEINFO_BY_TOPIC, topic=topic, **ext)
         if answer.code == codes.TOPIC_NOT_EXIST:

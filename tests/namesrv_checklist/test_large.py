@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """100,000 topics in one registration, which closes the connection of a stock NameServer, and the frame limit itself."""
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ def test_100_000_topics_in_one_registration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("limit_mib", "is_taken"), [(64, True), (16, False)])
 def test_the_frame_limit_is_a_setting(tmp_path: Path, limit_mib: int, is_taken: bool) -> None:
-    """A body of 20 MiB that means nothing: the frame alone decides."""
-    request = Request(codes.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"}, bytes(20 * MIB))
+    """A registration of 20 MiB that means nothing: the frame alone decides whether it is looked at."""
+    request = Request(codes.REGISTER_BROKER, {"bodyCrc32": "1"}, bytes(20 * MIB))
     with nameserver(tmp_path, RemotingSettings(frame_limit_bytes=limit_mib * MIB)) as ns:
         if is_taken:
-            assert ns.client.call(request, timeout_s=20).code == codes.SUCCESS
+            assert ns.client.call(request, timeout_s=20).remark == "crc32 not match"
         else:
             with pytest.raises((ConnectionClosed, ConnectionError)):
                 ns.client.call(request, timeout_s=20)

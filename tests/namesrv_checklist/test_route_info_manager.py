@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What RouteInfoManagerNewTest asserts of RouteInfoManager, asserted of routelake over the wire.
 
 Each test is named after the Java test whose assertions it makes (docs/rocketmq-tests.md).

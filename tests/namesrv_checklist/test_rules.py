@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules that RocketMQ's unit tests leave out: order topics, static topics, split registration, lost connections."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What RouteInfoManagerTest, ...StaticRegisterTest, ...BrokerRegisterTest and ...BrokerPermTest assert.
 
 Their cluster: three broker names of three members each, ten topics, every member registering all of them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/rocketmq-tests.md and docs/known-differences.md name tests that exist, and the former every Java test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ZoneRouteRPCHookTest and ZoneRouteRPCHookMoreTest assert of the zone filter, and where those assert nothing."""
 
 from __future__ import annotations
@@ -70,5 +71,5 @@ def test_other_answers_are_not_filtered(ns: NameServer) -> None:
     """No response, no body, another code, an error: the hook does nothing."""
     info = ns.json(codes.GET_BROKER_CLUSTER_INFO, **{MODE: "true", NAME: "ZoneA"})
     assert set(info["brokerAddrTable"]) == {"BrokerA", "BrokerB"}
-    answer = ns.call(codes.GET_ROUTEINFO_BY_TOPIC, topic="none", **{MODE: "true", NAME: "ZoneA"})
+    answer = ns.call(codes.GET_ROUTEINFO_BY_TOPIC, b"", topic="none", **{MODE: "true", NAME: "ZoneA"})
     assert (answer.code, answer.body) == (codes.TOPIC_NOT_EXIST, b"")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record what stock peers send to a stock NameServer and what it answers, frame by frame.
 
     python -m tests.remoting.record_golden [file]

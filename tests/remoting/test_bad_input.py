@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad input over a real socket, one case after the other of the list of bad inputs for the remoting door.
 
 Where the opaque could be read the peer gets an error, else the connection is closed; either way at once, and the next
@@ -61,7 +62,6 @@ CLOSED_AT_ONCE = {
     "7 header that is not UTF-8": frame(b'{"code":105,"extFields":{"topic":"\xff"}}'),
     "8 JSON 10,000 deep": frame(b'{"code":105,"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}"),
     "8 JSON 10,000 deep in extFields": frame(b'{"code":105,"extFields":{"x":' + b'{"y":' * 10_000),
-    "21 HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "21 TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     "21 SSH": b"SSH-2.0-OpenSSH_9.6\r\n",
 }
@@ -79,6 +79,34 @@ def test_the_connection_is_closed_at_once(data: bytes) -> None:
             assert handler.reasons[0].startswith("protocol error")
             async with connected(server) as client:
                 assert await serves(client)
+
+    run(main)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_21_http_is_told_where_it_belongs(method: str) -> None:
+    async def main() -> None:
+        handler = Registry()
+        async with serving(handler) as server, connected(server) as client:
+            client.writer.write(f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            assert f"Content-Length: {len(body)}".encode() in head
+            assert b"this is the remoting port" in body
+            await eventually(lambda: bool(handler.closed))
+            assert "an HTTP request" in handler.reasons[0]
+
+    run(main)
+
+
+def test_21_tls_is_named() -> None:
+    async def main() -> None:
+        handler = Registry()
+        async with serving(handler) as server, connected(server) as client:
+            client.writer.write(CLOSED_AT_ONCE["21 TLS"])
+            assert await client.rest() == b""
+            await eventually(lambda: bool(handler.closed))
+            assert "a TLS ClientHello" in handler.reasons[0]
 
     run(main)
 

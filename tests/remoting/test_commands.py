@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to events: what is asked for, what silently does nothing, and what is refused with which remark."""
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from api.remoting.commands import (
     read_int,
     read_long,
     read_topic_registration,
+    rows_to_register,
     to_event,
 )
 from api.remoting.frame import RemotingCommand
@@ -293,6 +295,16 @@ def test_a_topic_registration() -> None:
     for ext, data in (({"topic": "t\n"}, body), ({"topic": "t"}, b"x")):
         with pytest.raises(RefusedError):
             read(ext, data)
+
+
+@pytest.mark.parametrize(
+    ("rows", "topic_exists", "written"),
+    [("ab", False, "ab"), ("axb", False, ""), ("axb", True, "a"), ("xab", True, ""), ("", True, "")],
+)
+def test_which_rows_of_a_topic_registration_are_written(rows: str, topic_exists: bool, written: str) -> None:
+    sent = [RegisterTopicQueue(name, 8, 8, 6, 0) for name in rows]
+    found = rows_to_register(sent, {"a": 1, "b": 2}, topic_exists=topic_exists)
+    assert [row.broker_name for row in found] == list(written)
 
 
 def test_every_code_with_an_event_has_a_name() -> None:

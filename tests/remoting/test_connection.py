@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A connection's bytes to frames, however they are cut."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.remoting.connection import Received, RemotingConnection
+from api.remoting.connection import PLAIN_FRAME_LIMIT_BYTES, Received, RemotingConnection
 from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
 from api.remoting.route_query import RouteQueryCache
 from schemas.codes import SerializeType
@@ -255,3 +256,23 @@ def test_a_preamble_comes_first_or_not_at_all() -> None:
         feed(encode_frame(REGISTER) + V1 + encode_frame(REGISTER))
     with pytest.raises(ProtocolError):
         feed(V1 + V1)
+
+
+@pytest.mark.parametrize("piece", [64 * 1024, 1 << 30])
+@pytest.mark.parametrize("kind", SerializeType)
+def test_only_a_registration_may_be_large(kind: SerializeType, piece: int) -> None:
+    """It is the very first frame of a stock broker's connection. Others are refused before they have come."""
+    body = bytes(PLAIN_FRAME_LIMIT_BYTES)
+    registration = encode_frame(RemotingCommand(103, {"brokerName": "a"}, body), kind)
+    connection = RemotingConnection()
+    pieces = (registration[at : at + piece] for at in range(0, len(registration), piece))
+    found = [command for data in pieces for command in connection.receive_data(data)]
+    assert [command.body for command in found if isinstance(command, RemotingCommand)] == [body]
+    for code, field in ((100, "x"), (318, "x"), (103, "x" * PLAIN_FRAME_LIMIT_BYTES)):
+        other = encode_frame(RemotingCommand(code, {"brokerName": field}, body), kind)
+        with pytest.raises(ProtocolError, match="REGISTER_BROKER|header of"):
+            RemotingConnection().receive_data(other[:piece])
+    small = encode_frame(RemotingCommand(100, {"value": "x" * (PLAIN_FRAME_LIMIT_BYTES - 1024)}), kind)
+    assert len(RemotingConnection().receive_data(small)) == 1
+    answer = encode_frame(RemotingCommand(0, None, body, flag=FLAG_RESPONSE))
+    assert len(RemotingConnection(keep_responses=True).receive_data(answer)) == 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames byte by byte: what is written, what is read, and what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of stock peers, as recorded (golden/README.md): each is read in full, and written again byte by byte."""
 
 from __future__ import annotations

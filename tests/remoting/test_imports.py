@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec does no I/O: none of its modules imports, directly or through another of ours, what could."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large registrations are read in a process of their own: they say the same, and nobody waits for one that is gone."""
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def test_no_answer_is_left_for_the_next_one(registrations: LargeRegistrations, m
 
     registrations.read(command(large()), SAID)
     with monkeypatch.context() as patch:
-        patch.setattr(module.Connection, "recv", no_memory)
+        patch.setattr("multiprocessing.connection.Connection.recv", no_memory)
         with pytest.raises(MemoryError):
             registrations.read(command(large(counter=2)), SAID)
     read = registrations.read(command(large(counter=3)), SAID)
@@ -250,7 +251,7 @@ def test_through_a_gateway(tmp_path: Path) -> None:
         assert say(large()) == 4
         assert say(large()) == 4
         assert say(large(queues=8, counter=2)) == 8
-        process = process_of(handler_of(gateway)._large)
+        process = process_of(handler_of(gateway)._registrations._large)
         on_log = [decode(record.payload) for record in lake.log.read(0, max_records=100)]
         registered = [event for event in on_log if isinstance(event, RegisterBroker)]
         brought = [None if event.topic_config_table is None else len(event.topic_config_table) for event in registered]

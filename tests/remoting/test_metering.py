@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What came over remoting shows in /metrics, and a peer cannot make labels of its own."""
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def test_remoting_shows_in_the_metrics(tmp_path: Path) -> None:
             assert found["rocketmq_namesrv_kv_persist_latency_count",] == 1
             assert found["rocketmq_namesrv_active_connections", "remoting"] == 1
         with socket.create_connection(("127.0.0.1", local.port)) as noise:
-            noise.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            noise.sendall(b"SSH-2.0-noise\r\n")
             assert noise.recv(1) == b""
         assert scraped(local)["rocketmq_namesrv_security_events_total", "protocol-error"] == 1
         gone = ("rocketmq_namesrv_active_connections", "remoting")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The body of REGISTER_BROKER in all its forms, and what is wrong with the ones that are refused."""
 
 from __future__ import annotations

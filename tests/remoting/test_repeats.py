@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What comes again word for word is not decoded again, and never taken for something else.
 
 A gateway with a real fold; what went down to the log is looked at.
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from api.remoting import commands
+from api.remoting.registration import decode_registration
 from schemas.events import Clock, RegisterBroker, Resume, decode
-from tests.examples.parts import ADDR1, T1, T2, A, config, mapping, register, route, unregister, version
+from tests.examples.parts import ADDR1, T1, T2, A, config, mapping, put, register, route, unregister, version
 from tests.histories import Send
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -44,7 +46,7 @@ def client(gateway: LocalGateway) -> Iterator[RemotingClient]:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes of each body that was decoded."""
     sizes: list[int] = []
-    real = commands.decode_registration
+    real = decode_registration
 
     def counted(body: bytes, *args: object, **kwargs: object) -> object:
         sizes.append(len(body))
@@ -157,7 +159,7 @@ def test_a_version_without_a_time_is_another_each_time(
 
 
 def test_deleting_what_is_left_out_needs_every_one_in_full(tmp_path: Path, decoded: list[int]) -> None:
-    settings = {"delete_topic_with_broker_registration": True, "clock_interval_s": 3600.0}
+    settings: dict[str, Any] = {"delete_topic_with_broker_registration": True, "clock_interval_s": 3600.0}
     with LocalLake(tmp_path) as lake, lake.gateway(**settings) as gateway, gateway.connect() as client:
         for _ in range(3):
             say(client, register(A, ADDR1, topics=[config(T1), config(T2)]))
@@ -189,11 +191,53 @@ def test_what_is_too_large_is_not_kept(gateway: LocalGateway, client: RemotingCl
     """Topic queue mappings go down with every registration."""
     mappings = [mapping(f"static-{number}-{number**9}", f"other-{number**8}") for number in range(2_000)]
     say(client, register(A, ADDR1, topics=[config(T1), config(T2)]))
-    assert handler_of(gateway)._registrations._kept
+    assert last_of(gateway).request is not None
     say(client, register(A, ADDR1, mappings=mappings))
-    assert not handler_of(gateway)._registrations._kept
+    assert last_of(gateway).request is last_of(gateway).repeat is None
+
+
+@pytest.mark.parametrize("sent", ["a header field", "a field of the event"])
+def test_long_fields_are_not_kept_however_well_they_compress(
+    gateway: LocalGateway, client: RemotingClient, sent: str
+) -> None:
+    mine = register(A, ADDR1)
+    name = "junk" if sent == "a header field" else "zoneName"
+    long = Send(mine.code, {**mine.ext, name: "x" * 20_000}, mine.body, mine.version)
+    for _ in range(2):
+        client.call(long.request())
+        client.call(Send(codes.BROKER_HEARTBEAT, {**mine.ext, "junk": "x" * 20_000}).request())
+    assert last_of(gateway).request is last_of(gateway).repeat is None
+    handler = handler_of(gateway)
+    assert handler._registrations._last.bytes < 1_000
+    assert handler._heartbeats._kept.bytes == 0
+
+
+def test_a_large_answer_is_the_same_object_for_all(gateway: LocalGateway, client: RemotingClient) -> None:
+    """ORDER_TOPIC_CONFIG, which is in the answer to every registration, and a KV list."""
+    handler = handler_of(gateway)
+
+    def order_topic_config() -> bytes:
+        body: bytes = handler._kv_body("ORDER_TOPIC_CONFIG", gateway.gateway.view.kv_table("ORDER_TOPIC_CONFIG"))
+        return body
+
+    for key in ("a", "b"):
+        say(client, put("ORDER_TOPIC_CONFIG", key, "v" * 50_000))
+    say(client, put("other", "a", "small"))
+    first = order_topic_config()
+    assert order_topic_config() is first
+    assert json.loads(client.call(register(A, ADDR1).request()).body)["table"].keys() == {"a", "b"}
+    say(client, put("other", "b", "x"))
+    assert order_topic_config() is first
+    say(client, put("ORDER_TOPIC_CONFIG", "c", "x"))
+    assert json.loads(order_topic_config())["table"].keys() == {"a", "b", "c"}
 
 
 def handler_of(gateway: LocalGateway) -> Any:
     (view_moved,) = gateway.gateway._view_followers
     return view_moved.__self__  # type: ignore[attr-defined]
+
+
+def last_of(gateway: LocalGateway) -> Any:
+    """What is kept of the only broker's last registration."""
+    ((last, _size),) = handler_of(gateway)._registrations._last._entries.values()
+    return last

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replies: their opaque, their header type, and templates that give the same bytes as encoding each time."""
 
 from __future__ import annotations

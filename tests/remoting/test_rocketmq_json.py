@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both JSON dialects, both ways."""
 
 from __future__ import annotations

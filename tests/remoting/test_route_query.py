@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Route requests recognised without parsing: what is found is what decoding would have found."""
 
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -131,16 +133,50 @@ def test_a_long_header_is_not_remembered() -> None:
 
 def test_a_request_with_a_body_is_not_remembered() -> None:
     cache = RouteQueryCache()
-    ((query, digits),) = RemotingConnection(queries=cache).receive_data(frame(stock(1), b"body"))  # type: ignore[misc]
+    ((query, digits),) = RemotingConnection(queries=cache).receive_data(frame(stock(1), b"body"))
     assert query.command(digits).body == b"body"
     assert len(cache) == 0
 
 
-def test_a_full_cache_forgets_everything_and_goes_on() -> None:
-    cache = RouteQueryCache(max_entries=10)
-    for number in range(25):
+def test_a_full_cache_forgets_and_goes_on() -> None:
+    cache = RouteQueryCache(max_bytes=10_000)
+    for number in range(100):
         assert received(stock(number, f"topic-{number}"), cache)[0].topic == f"topic-{number}"
-        assert len(cache) <= 10
+        assert len(cache) <= 20
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+def test_nobody_drives_out_what_another_uses(kind: SerializeType) -> None:
+    """Any number of headers, of topics that exist or not, leaves the kinds in use the very same objects."""
+    cache = RouteQueryCache(max_bytes=100_000)
+
+    def ask(topic: str, opaque: int) -> RouteQuery:
+        data = encode_frame(RemotingCommand(105, {"topic": topic}, opaque=opaque), kind)
+        ((query, _),) = RemotingConnection(queries=cache).receive_data(data)
+        return query
+
+    used = [ask(f"used-{number}", number) for number in range(10)]
+    for number in range(2_000):
+        assert ask(f"junk-{number}", number).is_kept
+        if number % 40 == 0:
+            assert [ask(f"used-{index}", number) for index in range(10)] == used
+
+
+def test_what_is_remembered_is_bounded_by_what_it_really_takes() -> None:
+    """Headers, and whole frames with every number of digits."""
+    limit = 2_000_000
+    cache = RouteQueryCache(max_bytes=limit)
+    RemotingConnection(queries=cache).receive_data(frame(stock(1)))
+    frames = [frame(stock(10**digits, f"topic-{number}" * 20)) for number in range(1_000) for digits in range(9)]
+    tracemalloc.start()
+    try:
+        for data in frames:
+            RemotingConnection(queries=cache).receive_data(data)
+            RemotingConnection(queries=cache).receive_data(data)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert limit / 2 < held < 2 * limit
 
 
 def test_other_codes_and_oneway_requests_are_no_queries() -> None:
@@ -158,7 +194,7 @@ def test_a_binary_header_is_recognised_by_all_but_its_opaque() -> None:
     seen = set()
     for opaque in (0, 1, -1, 2_147_483_647, -2_147_483_648, 0x22222222):
         command = RemotingCommand(105, {"topic": "a"}, opaque=opaque, serialize_type=SerializeType.ROCKETMQ)
-        ((query, digits),) = RemotingConnection(queries=cache).receive_data(encode_frame(command))  # type: ignore[misc]
+        ((query, digits),) = RemotingConnection(queries=cache).receive_data(encode_frame(command))
         assert query.command(digits) == command
         seen.add(id(query))
     assert len(seen) == len(cache) == 1
@@ -198,7 +234,7 @@ topics = st.text(max_size=10) | st.sampled_from(('"opaque":1,', "a", 'x","opaque
     st.lists(st.tuples(topics, st.integers(-10, 1 << 31), st.sampled_from((0, 399, 513)), st.booleans()), max_size=8)
 )
 def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tuple[str, int, int, bool]]) -> None:
-    cache = RouteQueryCache(max_entries=5)
+    cache = RouteQueryCache(max_bytes=5_000)
     for topic, opaque, version, opaque_first in headers:
         fields: dict[str, object] = {"extFields": {"topic": topic}, "opaque": opaque, "version": version, "code": 105}
         if opaque_first:
@@ -210,5 +246,5 @@ def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tupl
             with pytest.raises(ProtocolError):
                 RemotingConnection(queries=cache).receive_data(data)
             continue
-        ((query, digits),) = RemotingConnection(queries=cache).receive_data(data)  # type: ignore[misc]
+        ((query, digits),) = RemotingConnection(queries=cache).receive_data(data)
         assert query.command(digits) == expected

@@ -1,16 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
 """The asyncio shell over real sockets: answers, order, bounds, and closing."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
+import os
+import resource
 import socket
+import tracemalloc
 from typing import cast
 
 import pytest
 
 from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
-from api.remoting.reply import ReplyHeader, ReplyTemplate
+from api.remoting.reply import ReplyHeader, ReplyTemplate, response
 from api.remoting.route_query import RouteQuery
 from api.remoting.server import Connection, RemotingServer, RemotingSettings
 from schemas.codes import SerializeType
@@ -260,21 +266,104 @@ def test_a_callback_that_raises_takes_nothing_down(caplog: pytest.LogCaptureFixt
 
 
 @both_loops
-def test_connections_over_the_limit_are_turned_away(loop: str) -> None:
+def test_over_the_limit_the_idlest_connection_gives_way(loop: str) -> None:
+    """First who never said anything, then who said nothing for longest; never one with a request under way."""
+
+    async def main() -> None:
+        handler = Handler()
+        async with (
+            serving(handler, RemotingSettings(max_connections=3)) as server,
+            connected(server) as busy,
+            connected(server) as spoken,
+            connected(server) as silent,
+        ):
+            busy.send(RemotingCommand(WAIT, opaque=1))
+            await spoken.ask(RemotingCommand(ECHO))
+            await eventually(lambda: len(server.connections) == 3 and handler.running == 1)
+            async with connected(server) as third:
+                await third.ask(RemotingCommand(ECHO))
+                assert await silent.rest() == b""
+                async with connected(server) as fourth:
+                    await fourth.ask(RemotingCommand(ECHO))
+                    assert await spoken.rest() == b""
+                    await third.ask(RemotingCommand(ECHO))
+                    assert len(server.connections) == 3
+            handler.gate.set()
+            assert (await busy.receive()).opaque == 1
+            assert server.refusals.counts == {"evicted-idle": 2}
+
+    run(main, loop)
+
+
+@both_loops
+def test_connections_over_the_limit_are_turned_away_while_nobody_is_idle(loop: str) -> None:
     async def main() -> None:
         handler = Handler()
         async with serving(handler, RemotingSettings(max_connections=2)) as server:
             async with connected(server) as first, connected(server) as second:
                 for client in (first, second):
-                    await client.ask(RemotingCommand(ECHO))
+                    client.send(RemotingCommand(WAIT))
+                await eventually(lambda: handler.running == 2)
                 async with connected(server) as third:
                     assert await third.rest() == b""
                 assert (server.accepted, server.rejected) == (2, 1)
-                await first.ask(RemotingCommand(ECHO))
+                handler.gate.set()
+                for client in (first, second):
+                    await client.receive()
             await eventually(lambda: not server.connections)
             async with connected(server) as client:
                 await client.ask(RemotingCommand(ECHO))
             assert len(handler.connected) == 3
+
+    run(main, loop)
+
+
+def test_a_broker_s_connection_gives_way_to_nobody_of_its_own_address() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with (
+            serving(handler, RemotingSettings(max_connections=2)) as server,
+            connected(server) as broker,
+            connected(server) as other,
+        ):
+            await broker.ask(RemotingCommand(ECHO))
+            handler.connected[0].has_registered = True
+            await other.ask(RemotingCommand(ECHO))
+            async with connected(server) as third:
+                await third.ask(RemotingCommand(ECHO))
+                assert await other.rest() == b""
+            await broker.ask(RemotingCommand(ECHO))
+
+    run(main)
+
+
+@both_loops
+def test_without_a_file_descriptor_an_idle_connection_gives_way(loop: str) -> None:
+    """The newcomer is let in, and it is said; nothing hangs in the backlog."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, contextlib.AsyncExitStack() as stack:
+            idle = [await stack.enter_async_context(connected(server)) for _ in range(5)]
+            await eventually(lambda: len(server.connections) == 5)
+            newcomers = [socket.socket() for _ in range(2)]
+            spare = [os.dup(0) for _ in range(64)]  # each takes the lowest number that is free
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (spare[-1] + 1, hard))
+                for newcomer in newcomers:
+                    newcomer.connect(("127.0.0.1", server.port))
+                    newcomer.sendall(encode_frame(RemotingCommand(ECHO)))
+                await eventually(lambda: len(handler.handled) == 2)
+                assert server.refusals.counts["accept-failed"] > 0
+                assert 1 <= server.refusals.counts["evicted-idle"] <= 5
+                assert await idle[0].rest() == b""
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                for number in spare:
+                    os.close(number)
+                for newcomer in newcomers:
+                    newcomer.close()
 
     run(main, loop)
 
@@ -439,7 +528,7 @@ class Clock:
 def test_a_slow_but_steady_upload_is_let_through() -> None:
     async def main() -> None:
         clock = Clock(RemotingSettings(frame_deadline_s=60, frame_min_bytes_per_s=64 * 1024))
-        data = encode_frame(RemotingCommand(SILENT, None, bytes(20 * MIB)))
+        data = encode_frame(RemotingCommand(103, None, bytes(20 * MIB)))
         now = 1000.0
         for at in range(0, len(data), 128 * 1024):  # 128 KiB a second: 160 s
             now += 1
@@ -456,7 +545,7 @@ def test_a_slow_but_steady_upload_is_let_through() -> None:
 @pytest.mark.parametrize("piece", [1, 30_000])
 def test_an_upload_that_is_too_slow_is_closed(piece: int) -> None:
     clock = Clock(RemotingSettings(frame_deadline_s=60, frame_min_bytes_per_s=64 * 1024))
-    start = encode_frame(RemotingCommand(103, None, bytes(10 * MIB)))[:100]
+    start = encode_frame(RemotingCommand(103, None, bytes(10 * MIB)))[:200]
     clock.connection.data_received(start)
 
     async def main() -> float:
@@ -478,7 +567,7 @@ def test_time_in_which_the_server_did_not_read_does_not_count() -> None:
     clock.connection.stop_reading()
     clock.at(5000.0)
     assert not clock.closed
-    clock.connection._go_on()
+    clock.connection.go_on()
     clock.at(5050.0)
     assert not clock.closed
     clock.at(5070.0)
@@ -505,20 +594,154 @@ def test_a_connection_that_does_not_flush_is_dropped() -> None:
     assert clock.closed
 
 
-def test_unfinished_frames_of_all_connections_are_bounded() -> None:
+def test_of_unfinished_frames_the_one_that_holds_most_for_longest_goes_first() -> None:
+    """It is not the one who crosses the limit."""
+
     async def main() -> None:
         handler = Handler()
-        async with serving(handler, RemotingSettings(max_unfinished_bytes=1_000_000)) as server:
-            part = encode_frame(RemotingCommand(103, None, bytes(700_000)))[:600_000]
-            async with connected(server) as first, connected(server) as second:
-                first.writer.write(part)
-                await eventually(lambda: server.unfinished_bytes == len(part))
-                second.writer.write(part)
-                assert await second.rest() == b""
-                await eventually(lambda: server.unfinished_bytes == len(part))
-                first.writer.write(encode_frame(RemotingCommand(103, None, bytes(700_000)))[600_000:])
-                assert (await first.receive()).code == 3
-                assert server.unfinished_bytes == 0
+        async with serving(handler, RemotingSettings(max_received_bytes=1_000_000, give_way_after_s=0.0)) as server:
+            whole = encode_frame(RemotingCommand(103, None, bytes(700_000)))
+            async with connected(server) as hoarder, connected(server) as honest:
+                hoarder.writer.write(whole[:600_000])
+                await eventually(lambda: server.unfinished_bytes == 600_000)
+                honest.writer.write(whole[:500_000])
+                assert await hoarder.rest() == b""
+                await eventually(lambda: server.unfinished_bytes == 500_000)
+                honest.writer.write(whole[500_000:])
+                assert (await honest.receive()).code == 3
+                assert server.unfinished_bytes == server.backlog_bytes == server.in_flight_bytes == 0
+                assert server.refusals.counts == {"evicted-unfinished": 1}
+
+    run(main)
+
+
+def test_while_memory_is_short_large_frames_become_whole_one_after_the_other() -> None:
+    """Forty at once are five times what may be held, and nobody is dropped."""
+
+    async def main() -> None:
+        handler = Handler()
+        most = 0
+        async with serving(handler, RemotingSettings(max_received_bytes=8 * MIB)) as server:
+            whole = encode_frame(RemotingCommand(103, None, bytes(MIB)))
+
+            async def upload() -> None:
+                nonlocal most
+                async with connected(server) as client:
+                    for at in range(0, len(whole), 50_000):
+                        client.writer.write(whole[at : at + 50_000])
+                        await client.writer.drain()
+                        most = max(most, server.received_bytes)
+                    assert (await client.receive()).code == 3
+
+            await asyncio.gather(*(upload() for _ in range(40)))
+            assert not server.refusals.counts
+            assert most <= 12 * MIB
+            assert server.received_bytes == 0
+
+    run(main)
+
+
+def test_a_starving_frame_holds_up_nobody_while_memory_is_short() -> None:
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, RemotingSettings(max_received_bytes=4 * MIB)) as server:
+            whole = encode_frame(RemotingCommand(103, None, bytes(MIB)))
+            async with contextlib.AsyncExitStack() as stack:
+                for _ in range(12):
+                    starving = await stack.enter_async_context(connected(server))
+                    starving.writer.write(whole[:200_000])
+                await eventually(server.is_short)
+                honest = await stack.enter_async_context(connected(server))
+                began = asyncio.get_running_loop().time()
+                for at in range(0, len(whole), 50_000):
+                    honest.writer.write(whole[at : at + 50_000])
+                    await asyncio.sleep(0.001)
+                assert (await honest.receive()).code == 3
+                assert asyncio.get_running_loop().time() - began < 10
+                assert not server.refusals.counts
+
+    run(main)
+
+
+@both_loops
+def test_who_does_not_read_holds_up_no_answer_and_gets_no_second_one(loop: str) -> None:
+    """Answers of any size are prepared when the one before it is read."""
+
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server, connected(server, limit=1024) as client:
+
+            async def handle(command: RemotingCommand, connection: Connection) -> RemotingCommand:
+                handler.handled.append(command)
+                return response(body=bytes(8 * MIB))
+
+            handler.handle = handle  # type: ignore[method-assign]
+            client.stop_reading()
+            client.send(*(RemotingCommand(ECHO, opaque=number) for number in range(30)))
+            await eventually(lambda: bool(handler.connected) and not handler.connected[0]._writing)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(handler.handled) == 1
+            client.read_on()
+            assert sorted([(await client.receive()).opaque for _ in range(30)]) == list(range(30))
+
+    run(main, loop)
+
+
+def test_of_those_who_do_not_read_the_one_that_holds_most_is_dropped() -> None:
+    async def main() -> None:
+        handler = Handler({str(number): bytes(number) for number in (16 * MIB, 20 * MIB)})
+        settings = RemotingSettings(max_unread_bytes=24 * MIB)
+        async with (
+            serving(handler, settings) as server,
+            connected(server, limit=1024) as large,
+            connected(server, limit=1024) as small,
+        ):
+            for client, size in ((large, 20 * MIB), (small, 16 * MIB)):
+                client.stop_reading()
+                client.send(*(route(str(size), number) for number in range(3)))
+                await eventually(lambda: len(server._unread) == 1)
+            await eventually(lambda: bool(handler.closed))
+            assert server.refusals.counts == {"evicted-unread": 1}
+            small.read_on()
+            assert [(await small.receive()).opaque for _ in range(3)] == [0, 1, 2]
+
+    run(main)
+
+
+def test_a_refused_connection_leaves_nothing_behind() -> None:
+    """The error has a traceback, that has the bytes; it must not wait for the garbage collector."""
+
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler) as server:
+            start = encode_frame(RemotingCommand(106, {"x": "y" * 5_000_000}))[:100_000]
+            for _ in range(2):
+                async with connected(server) as client:
+                    client.writer.write(start)
+                    await client.rest()
+            handler.connected.clear()
+            handler.closed.clear()
+            gc.collect()
+            gc.disable()
+            tracemalloc.start()
+            try:
+                for _ in range(20):
+                    async with connected(server) as client:
+                        client.writer.write(start)
+                        assert await client.rest() == b""
+                        del client
+                    handler.connected.clear()
+                    handler.closed.clear()
+                held = [
+                    trace.size
+                    for trace in tracemalloc.take_snapshot().traces
+                    if trace.size > 30_000 and "channel.py" not in str(trace.traceback)
+                ]
+            finally:
+                tracemalloc.stop()
+                gc.enable()
+            assert sum(held) < 500_000
 
     run(main)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large frames are read a piece at a time, a few of them in each turn of the event loop."""
 
 from __future__ import annotations
@@ -97,13 +98,26 @@ def test_whose_turn_comes_may_have_gone_or_must_not_read() -> None:
     asyncio.run(main())
 
 
+class Reader:
+    """A peer that notes when it is read."""
+
+    def __init__(self, order: list[Reader], missing_bytes: int = 1) -> None:
+        self.order, self.missing_bytes = order, missing_bytes
+
+    def read_on(self) -> None:
+        self.order.append(self)
+
+    def read_later(self) -> None: ...
+
+
 def test_the_first_who_waits_is_the_first_who_reads() -> None:
     async def main() -> None:
-        turns, order = Turns(), list[int]()
-        for number in range(30):
-            turns.wait(lambda number=number: order.append(number))
+        turns, order = Turns(), list[Reader]()
+        readers = [Reader(order) for _ in range(30)]
+        for reader in readers:
+            turns.wait(reader)
         while len(order) < 30:
             await asyncio.sleep(0)
-        assert order == list(range(30))
+        assert order == readers
 
     asyncio.run(main())

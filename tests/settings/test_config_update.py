@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GET_NAMESRV_CONFIG and UPDATE_NAMESRV_CONFIG over the wire: off unless allowed, an allow-list, audited, shared."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """namesrv.properties as a whole: what takes effect, what is warned of, what is refused, and the command line's answer."""
 
 from __future__ import annotations
@@ -275,3 +276,18 @@ def test_every_key_that_takes_effect_is_in_the_docs() -> None:
         for key in line.split("|")[1].replace(",", " ").split()
     }
     assert {key.name for key in KEYS.values() if key.use is not Use.IGNORED} <= rows
+
+
+def test_what_peers_may_hold_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = checked("")
+    assert remoting_settings(nothing, 64).max_received_bytes == 128 * 1024 * 1024
+    assert remoting_settings(nothing, 200).max_received_bytes == 400 * 1024 * 1024
+    monkeypatch.setenv("ROUTELAKE_REMOTING_MEMORY_MIB", "512")
+    monkeypatch.setenv("ROUTELAKE_REMOTING_CONNECTIONS", "77")
+    bounds = remoting_settings(nothing, 64)
+    assert (bounds.max_received_bytes, bounds.max_unread_bytes) == (512 * 1024 * 1024, 256 * 1024 * 1024)
+    assert bounds.max_connections == 77
+    for text in ("many", "0", "-5", "1.5"):
+        monkeypatch.setenv("ROUTELAKE_REMOTING_CONNECTIONS", text)
+        with pytest.raises(SetupError, match="ROUTELAKE_REMOTING_CONNECTIONS=.*without it, it is 10000"):
+            remoting_settings(nothing, 64)

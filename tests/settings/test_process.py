@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real gateway process started with a namesrv.properties: no Spark, no fold, its own port."""
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def test_a_gateway_with_the_file_of_a_stock_nameserver(tmp_path: Path) -> None:
         other = tmp_path / "two.log"
         second = gateway(tmp_path / "second", file, other)
         assert second.wait(30) == 2, other.read_text()
-        assert f"cannot listen for remoting on 127.0.0.1:{port}" in other.read_text()
+        assert f"--remoting 127.0.0.1:{port} cannot be listened on" in other.read_text()
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0, log.read_text()

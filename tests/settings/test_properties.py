@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """java.util.Properties.load, case by case, and judged by Java itself: a stock NameServer shows its file's keys in 319."""
 
 from __future__ import annotations

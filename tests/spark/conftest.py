@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One Spark session for all tests that need one."""
 
 from __future__ import annotations

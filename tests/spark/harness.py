@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real query in this process: a SQLite log with a clock of its own, one Spark session, waiting without sleeping."""
 
 from __future__ import annotations

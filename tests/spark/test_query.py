@@ -1,16 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
 """The streaming query: events from the log become tables, exactly as the pure fold says, through stops and losses."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from deploy.procfs import threads_below
 from pipelines.log.base import LogRecord
 from schemas.errors import SetupError
 from schemas.events import encode, routing_key
@@ -34,7 +39,7 @@ def tables_are_right(lake_dir: Path, records: list[LogRecord]) -> None:
     """Every table at the last epoch is what the pure fold makes of the log; nothing is there twice, nothing missing."""
     last = lakes.commits(lake_dir)[-1]
     folded = [record for record in records if record.offset <= last["logOffset"]]
-    expected = Expected(folded).settle(round(last["watermark"].timestamp() * 1000))
+    expected = Expected(folded).expire_due(round(last["watermark"].timestamp() * 1000))
     assert lakes.last_epoch_tables(lake_dir) == expected.tables()
     history = lakes.history(lake_dir)
     assert ordered(row for row in history if row["seq"] >= 0) == expected.history()
@@ -224,7 +229,7 @@ def test_timeouts_at_the_ends_of_their_type(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
 
 
-def test_records_nobody_can_read_are_put_aside(stage: Stage) -> None:
+def test_records_nobody_can_read_are_quarantined(stage: Stage) -> None:
     stage.start()
     stage.log.append([("b:b", b"garbage"), ("*", b""), ("kv", b"\x01torn"), ("", b"\x02"), ("b:☃", b"\xff")])
     offset = stage.append(make.register())
@@ -232,3 +237,32 @@ def test_records_nobody_can_read_are_put_aside(stage: Stage) -> None:
     assert [row["offset"] for row in lakes.quarantine(stage.lake_dir)] == [1, 2, 3, 4, 5]
     assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b"}
     tables_are_right(stage.lake_dir, stage.records())
+
+
+def workers() -> list[int]:
+    """Spark's Python workers that fold or read, each a fork of a daemon."""
+    found = []
+    for pid in threads_below(os.getpid()):
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_text()
+            if "pyspark.worker" in command and "pyspark.daemon" in command:
+                found.append(pid)
+    return found
+
+
+def test_a_worker_that_is_killed_in_mid_batch_costs_no_event(stage: Stage) -> None:
+    """By the kernel, say, which was out of memory (its task is tried again, in this JVM, and so is a query)."""
+    records = random_log(7, 240)
+    stage.start()
+    stage.wait(stage.write(records[:20]))
+    killed = 0
+    for start in range(20, 240, 20):
+        last = stage.write(records[start : start + 20])
+        if killed < 3 and (found := workers()):
+            os.kill(max(found), signal.SIGKILL)
+            killed += 1
+        stage.wait(last)
+    stage.wait_idle()
+    assert killed == 3
+    tables_are_right(stage.lake_dir, stage.records())
+    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Spark itself reads from the tables is what the fold says: another reader, another Delta implementation."""
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from schemas.tables import ROUTE_CHANGE_TABLE, STATE_TABLES, Table
+from schemas.tables import ALL_TABLES, ROUTE_CHANGE_TABLE, STATE_TABLES, Table
 from tests.fold.expected import Expected
 from tests.fold.logs import batches
 from tests.fold.microbatches import Tables
 from tests.spark.test_query import random_log
 from tests.support import lakes
+from tests.tables import any_lake
 from tests.tables.drive import drive
 
 pytestmark = pytest.mark.jvm
@@ -28,6 +30,26 @@ def lake_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("lake")
     drive(directory, list(batches(RECORDS, [20])))
     return directory
+
+
+@pytest.mark.parametrize("how", ["written", "compacted"])
+def test_every_column_can_be_filtered(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """Whether appends, merges, deletes or a compaction wrote the files; tests/tables/test_arrow_types.py has others' turn."""
+    lake = any_lake.write(tmp_path)
+    if how == "compacted":
+        any_lake.compact(lake)
+    for table in ALL_TABLES:
+        found, rows = read(spark, tmp_path, table), lakes.rows(tmp_path, table.name)
+        counts, expected = [], []
+        for column in table.column_names:
+            value = next((row[column] for row in rows if row[column] is not None), None)
+            nested = value is None or isinstance(value, list)
+            wanted = F.col(column).isNotNull() if nested else F.col(column) == F.lit(value)
+            counts.append(F.count(F.when(wanted, 1)).alias(column))
+            expected.append(sum(row[column] is not None if nested else row[column] == value for row in rows))
+            if not nested and column in table.key:  # a filter on files, too
+                assert found.where(wanted).count() == expected[-1], (table.name, column)
+        assert list(found.agg(*counts).collect()[0]) == expected, table.name
 
 
 def read(spark: SparkSession, lake_dir: Path, table: Table, **options: Any) -> DataFrame:
@@ -56,7 +78,7 @@ def _cell(type_: str, value: Any) -> Any:
 @pytest.mark.parametrize("table", STATE_TABLES, ids=lambda table: table.name)
 def test_state_tables(spark: SparkSession, lake_dir: Path, table: Table) -> None:
     last = lakes.commits(lake_dir)[-1]
-    expected = Expected(RECORDS).settle(round(last["watermark"].timestamp() * 1000)).tables()
+    expected = Expected(RECORDS).expire_due(round(last["watermark"].timestamp() * 1000)).tables()
     found = read(spark, lake_dir, table, versionAsOf=dict(last["versions"])[table.name])
     keys = list(table.key)
     # Maps cannot be compared by Spark, so as sorted arrays.
@@ -71,7 +93,7 @@ def test_state_tables(spark: SparkSession, lake_dir: Path, table: Table) -> None
 def test_an_earlier_epoch(spark: SparkSession, lake_dir: Path) -> None:
     commit = lakes.commits(lake_dir)[3]
     records = [record for record in RECORDS if record.offset <= commit["logOffset"]]
-    expected = Expected(records).settle(round(commit["watermark"].timestamp() * 1000)).tables()
+    expected = Expected(records).expire_due(round(commit["watermark"].timestamp() * 1000)).tables()
     for table in STATE_TABLES[:3]:
         found = read(spark, lake_dir, table, versionAsOf=dict(commit["versions"])[table.name])
         assert {tuple(row[name] for name in table.key) for row in found.collect()} == expected[table.name].keys()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shards by Spark's own functions: one per partition, and every record where the seed put its group."""
 
 from __future__ import annotations

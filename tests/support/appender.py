@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event log of a gateway in a test: in this process, without the one of its own that `serve` gives it."""
 
 from __future__ import annotations

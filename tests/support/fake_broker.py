@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A broker that only listens: it takes what a NameServer sends it, such as NOTIFY_MIN_BROKER_ID_CHANGE."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Java processes in tests; see `deploy.peers.java`."""
 
 from deploy.peers.java import (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RocketMQ's own Java producer and consumer, each in a JVM of its own, driven from here through Py4J.
 
 No compiler is needed: Py4J's gateway server runs beside the client's jars, and PySpark brings it along.
@@ -11,7 +12,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
+from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from deploy.jars import pyspark_jars
 from deploy.peers.rocketmq import Stock

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Apache Kafka in tests; see `deploy.peers.kafka`."""
 
 from deploy.peers.kafka import QUICK_KAFKA, Kafka

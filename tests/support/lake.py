@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small writer of lakes, for tests of the reading side: state in dicts, one Delta commit per changed table and epoch.
 
 It writes what `pipelines.tables` promises to its readers and nothing more: append when every changed row is new, MERGE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a lake as plain Python data, in one canonical form, to compare it with what the pure fold says.
 
 Everything is read anew from disk with delta-rs, as any other reader would: nothing of the writer is believed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """routelake in this process: gateways with the remoting door, the real fold and the real Delta writer, no Spark.
 
 One control plane per `LocalLake`; as many gateways over it as a test wants, each on an event loop of its own::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real fold and the real writer without Spark: a thread that reads a log, folds one shard, writes epochs.
 
 What Spark adds (checkpoints, two shards, its own batching) is not here; rules, row changes, tables, commits and the
@@ -14,17 +15,17 @@ It goes on from where the lake ends, so a test may stop one and start another ov
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipelines.batch import Batch, Record, ShardFold
-from pipelines.fold.codec import Shard, decode_shard
+from benchmarks.harness.shard import OneShard
+from pipelines.batch import Record
 from pipelines.log.base import EventLog
-from pipelines.shard_topics import TopicStore
-from pipelines.shards import SHARD_KEYS, seed_rows
 from pipelines.tables.ddl import open_lake, write_whole
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter
@@ -51,13 +52,10 @@ class MiniFold:
         self._log = log
         open_lake(lake_dir, retention_days=retention_days)
         seed = read_seed(lake_dir, log)
-        (self._key,) = SHARD_KEYS[1]
-        ((_, state, names, topics),) = seed_rows(seed.state, 1)
-        self._shard: Shard = decode_shard(state)
-        self._topics: dict[str, bytes] = dict(zip(names, topics, strict=True))
         self._next_offset = seed.next_offset
         self._watermark_ms = 0
         self._run_id = f"mini-{time.monotonic_ns()}"
+        self._shard = OneShard(self._run_id, seed.state)
         self._batch_id = 0
         self.writer = LakeWriter(
             lake_dir, retention_days=retention_days, liveness_interval_s=liveness_interval_s, shards=1
@@ -91,13 +89,14 @@ class MiniFold:
         self._running.set()
         if self._thread.is_alive():
             self._thread.join(30)
-        if self.error is not None:
-            raise self.error
+        self._raise_error()
+        assert not self._thread.is_alive(), f"the fold does not stop; it is at\n{self._where()}"
 
     def pause(self) -> None:
         """Let events pile up. When this returns, no batch is under way."""
         self._running.clear()
-        assert self._quiet.wait(30)
+        assert self._quiet.wait(30), f"the fold does not pause; it is at\n{self._where()}"
+        self._raise_error()
 
     def resume(self) -> None:
         """Go on."""
@@ -107,9 +106,19 @@ class MiniFold:
         """Wait until everything up to a log offset is folded and, if it changed anything, committed."""
         with self._moved:
             done = self._moved.wait_for(lambda: self._folded >= offset or self.error is not None, timeout_s)
+        self._raise_error()
+        assert done, (
+            f"offset {offset} was not folded within {timeout_s} s; at {self._folded}, which is\n{self._where()}"
+        )
+
+    def _raise_error(self) -> None:
         if self.error is not None:
             raise self.error
-        assert done, f"offset {offset} was not folded within {timeout_s} s; at {self._folded}"
+
+    def _where(self) -> str:
+        """What the thread is doing."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else "no thread"
 
     # --- the loop ---
 
@@ -124,7 +133,9 @@ class MiniFold:
                 if not self._batch():
                     self._stop.wait(_IDLE_S)
         except BaseException as error:
+            # A test that waits for what this thread will not do any more must say why, whatever it waits by.
             self.error = error
+            traceback.print_exc()
         finally:
             self._quiet.set()
             with self._moved:
@@ -134,14 +145,9 @@ class MiniFold:
         records = self._log.read(self._next_offset)
         if not records:
             return False
-        store = TopicStore(self._topics.get, self._topics.__setitem__, self._forget)
-        fold = ShardFold(self._key, self._shard, store, self._run_id, self._watermark_ms)
-        for record in records:
-            fold.apply(Record(*record))
-        self._watermark_ms = max(self._watermark_ms, records[-1].event_time_ms)
-        fold.settle(self._watermark_ms)  # the event-time timers, which Spark fires a batch later
-        self._shard = fold.finish()
-        self.writer.write(self._run_id, self._batch_id, Batch.merge(fold.emit()))
+        before_ms, self._watermark_ms = self._watermark_ms, max(self._watermark_ms, records[-1].event_time_ms)
+        folded = self._shard.batch((Record(*record) for record in records), before_ms, expire_ms=self._watermark_ms)
+        self.writer.write(self._run_id, self._batch_id, folded)
         self._batch_id += 1
         self._next_offset = records[-1].offset + 1
         self._write_status()
@@ -149,9 +155,6 @@ class MiniFold:
             self._folded = records[-1].offset
             self._moved.notify_all()
         return True
-
-    def _forget(self, name: str) -> None:
-        self._topics.pop(name, None)
 
     def _write_status(self) -> None:
         status = {

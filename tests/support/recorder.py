@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one side asks of several servers, request by request, in the order in which it arrives.
 
 A server is scripted (a function answers) or a proxy (another server answers). All of them live on one event loop in one

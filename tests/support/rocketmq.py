@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stock RocketMQ peers in tests: NameServer, broker and mqadmin, started from their published jars."""
 
 from __future__ import annotations

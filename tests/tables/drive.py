@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fold's micro-batches into a real lake: the query without Spark, the writer with delta-rs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An event log that holds given records, for what only reads."""
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from pipelines.log.base import Appended, LogEnd, LogRecord
 
 class FixedLog:
     """See `pipelines.log.base.EventLog`; ``read_from`` collects the offsets that were asked for."""
+
+    log_id = "fixed"
 
     def __init__(self, records: Sequence[LogRecord]) -> None:
         self.records = list(records)

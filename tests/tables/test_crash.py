@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Killed between any two steps of a commit: the repeated batch ends where an undisturbed one would have ended."""
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _comparable_commits(lake_dir: Path) -> list[dict[str, Any]]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake_dir = tmp_path_factory.mktemp("undisturbed")
     fold_all(lake_dir, BATCHES)
-    expected = Expected(RECORDS).settle()
+    expected = Expected(RECORDS).expire_due()
     assert lakes.last_epoch_tables(lake_dir) == expected.tables()
     return lake_dir
 
@@ -221,7 +222,7 @@ def test_the_checkpoint_is_lost_as_well(tmp_path: Path, dies_in: int, writes: in
     again.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
     again.run([record for record in RECORDS if record.offset >= seed.next_offset])
     again.run([])
-    expected = Expected(RECORDS).settle()
+    expected = Expected(RECORDS).expire_due()
     assert lakes.last_epoch_tables(tmp_path) == lakes.state_tables(tmp_path) == expected.tables()
     assert ordered(row for row in lakes.history(tmp_path) if row["seq"] >= 0) == expected.history()
     assert lakes.history(tmp_path) == lakes.rows(tmp_path, ROUTE_CHANGE_TABLE.name)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Housekeeping changes nothing that can be read, takes little time at once, and leaves no garbage behind."""
 
 from __future__ import annotations

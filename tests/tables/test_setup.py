@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lake that cannot be used is refused with a sentence that helps; one that is ours is opened, or completed."""
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def test_a_new_lake_has_every_table_and_then_its_format(tmp_path: Path) -> None:
         "lake.json",
         *(table.name for table in ALL_TABLES),
     }
-    assert json.loads((tmp_path / "deep" / "lake" / "lake.json").read_text()) == {"format": LAKE_FORMAT_VERSION}
+    assert json.loads((tmp_path / "deep" / "lake" / "lake.json").read_text()) == {
+        "format": LAKE_FORMAT_VERSION,
+        "plainTypes": True,
+    }
 
 
 def test_opening_it_again_changes_nothing(tmp_path: Path) -> None:

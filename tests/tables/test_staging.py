@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """delta-rs commits on a short log; the table has every commit whole, or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LakeWriter on real Delta tables: what an epoch holds, and how it is written."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 
 from pipelines.batch import Batch
 from pipelines.log.base import LogRecord
-from schemas.events import AnyEvent, encode, routing_key
+from schemas.events import AnyEvent, Event, encode, routing_key
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
 from tests.fold import events as make
 from tests.fold.expected import Expected
@@ -23,7 +24,7 @@ from tests.support import lakes
 from tests.tables.drive import DeltaLake, drive, open_writer
 
 
-def one_by_one(*events: AnyEvent, after_ms: int = 0) -> list[list[LogRecord]]:
+def one_by_one(*events: Event, after_ms: int = 0) -> list[list[LogRecord]]:
     """Each event a micro-batch of its own."""
     return [[record] for record in written([(after_ms, event) for event in events])]
 
@@ -45,7 +46,7 @@ def test_the_tables_are_what_the_fold_says(
 ) -> None:
     lake_dir = tmp_path_factory.mktemp("lake")
     drive(lake_dir, [*batches(records, sizes), []])
-    expected = Expected(records).settle()
+    expected = Expected(records).expire_due()
     assert lakes.last_epoch_tables(lake_dir) == lakes.state_tables(lake_dir) == expected.tables()
     history = [row for row in lakes.history(lake_dir) if row["seq"] >= 0]
     assert ordered(history) == expected.history()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Doors for the tests of the HTTP door."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A running door for tests: gateway, application and the real fold, on an event loop in a thread of its own.
 
 Tests are plain functions: `Door.get` and its like run the request on that loop and return the answer.

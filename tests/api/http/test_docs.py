@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every example of docs/http-api.md is run, in order, and answers what the page says."""
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ EXAMPLES = re.findall(r"```http\n(.*?)```\n```http\n(.*?)```", PAGE, re.DOTALL)
 
 VOLATILE = {
     *("offset", "eventTime", "epoch", "lastUpdateTimestamp", "expireTimestamp", "logOffset", "watermark"),
-    *("commitTime", "versions", "cursor", "peer", "oldestTime", "newestEpoch", "gateway"),
+    *("commitTime", "versions", "cursor", "peer", "oldestTime", "firstTime", "newestEpoch", "gateway"),
 }
 """Members of which only the type must agree."""
 

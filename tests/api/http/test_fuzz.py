@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever is sent: an answer below 500, problem+json when refused, and nothing on the log then."""
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """Liveness and readiness: every reason has a name, and routes are served all the same."""
 
 from __future__ import annotations
 
 import json
 import time
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +32,9 @@ def reasons(found: ReadyShape) -> dict[str, str | None]:
 
 
 def test_alive(still: Door) -> None:
-    HealthShape.model_validate(still.get("/healthz").json())
+    found = HealthShape.model_validate(still.get("/healthz").json())
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert found.version == still.get("/openapi.json").json()["info"]["version"] == project["version"]
 
 
 def test_ready_when_everything_is_there(make_door: Any) -> None:
@@ -62,9 +67,25 @@ def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_door: Any)
     assert door.fold is not None
     door.fold.stop()
     write_status(door, timeMillis=_ms() - 31_000)
-    until(lambda: door.gateway.fold_status is not None and door.gateway.fold_status.time_ms < _ms() - 30_000)
+    until(lambda: door.gateway.fold.status is not None and door.gateway.fold.status.time_ms < _ms() - 30_000)
     assert "the fold was last heard of" in str(reasons(ready(door, 503))["fold"])
     assert door.get("/v1/topics/orders/route").status_code == 200
+
+
+def test_a_fold_that_failed_says_why(make_door: Any) -> None:
+    door: Door = make_door()
+    door.register(broker())
+    assert door.fold is not None
+    door.fold.stop()
+    write_status(door, timeMillis=_ms() - 60_000)
+    failure = {"timeMillis": _ms() - 5_000, "error": "Python worker failed to connect back.", "details": "..."}
+    (door.lake_dir / "fold-failure.json").write_text(json.dumps(failure))
+    until(lambda: door.gateway.fold.failure is not None)
+    said = str(reasons(ready(door, 503))["fold"])
+    assert "it failed 5 s ago: Python worker failed to connect back." in said or "it failed 6 s ago" in said
+    write_status(door, timeMillis=_ms())  # it has gone on since
+    until(lambda: door.gateway.fold.failure is None)
+    until(lambda: door.get("/readyz").status_code == 200)
 
 
 def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_door: Any) -> None:
@@ -96,7 +117,7 @@ def test_not_ready_when_the_view_lags(make_door: Any, monkeypatch: pytest.Monkey
     assert door.fold is not None
     door.fold.pause()
     write_status(door, epoch=1000, timeMillis=_ms())
-    until(lambda: door.gateway.fold_status is not None and door.gateway.fold_status.epoch == 1000)
+    until(lambda: door.gateway.fold.status is not None and door.gateway.fold.status.epoch == 1000)
     assert "the fold at 1000" in str(reasons(ready(door, 503))["view"])
     door.fold.resume()
 

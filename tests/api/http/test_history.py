@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The past over HTTP: as_of, changes, epochs."""
 
 from __future__ import annotations
@@ -75,8 +76,12 @@ def test_what_cannot_be_read(past: Door) -> None:
     found = problem(past.get(f"{route}{newest + 100}"), 404, "future-epoch")
     assert found["newestEpoch"] >= newest
     for before in ("0", "1999-01-01T00:00:00Z"):
-        found = problem(past.get(route + before), 410, "vacuumed")
-        assert (found["oldestEpoch"], found["oldestTime"][-1]) == (1, "Z")
+        found = problem(past.get(route + before), 404, "before-history")
+        assert (found["firstEpoch"], found["firstTime"][-1]) == (1, "Z")
+    for path in (route, "/v1/topics/orders/changes?since="):
+        assert problem(past.get(f"{path}2999-01-01T00:00:00Z"), 404, "future-time")["now"].startswith("20")
+        found = problem(past.get(f"{path}1767225601000"), 400, "bad-parameter")
+        assert "=2026-01-01T00:00:01Z" in found["detail"]
     for nonsense in ("", "-1", "yesterday", "2026-01-01T00:00:00", "2026-01-01", "2026-13-01T00:00:00Z", "1.5", "NaN"):
         found = problem(past.get(route + nonsense), 400, "bad-parameter")
         assert found["errors"][0]["field"] == "as_of"
@@ -118,7 +123,10 @@ def test_pages_of_changes(past: Door) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=0", "limit=1001", "before=nonsense", "after=%00", "since=now", "until=2026-01-01T00:00:00", "x="],
+    [
+        *("limit=0", "limit=1001", "before=nonsense", "after=%00", "since=now", "until=2026-01-01T00:00:00", "x="),
+        *("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until=1767225601"),
+    ],
 )
 def test_parameters_of_changes(past: Door, query: str) -> None:
     problem(past.get(f"/v1/topics/orders/changes?{query}"), 400, "bad-parameter")
@@ -134,7 +142,7 @@ def test_epochs(past: Door) -> None:
     second = epochs(past, f"?limit=2&before={first.next_before}")
     assert [cut.epoch for cut in second.epochs] == numbers[2:4]
     assert epochs(past, "?before=1").epochs == []
-    for query in ("limit=0", "before=-1", "before=x"):
+    for query in ("limit=0", "before=-1", "before=x", "before=1767225601"):
         problem(past.get(f"/v1/epochs?{query}"), 400, "bad-parameter")
 
 
@@ -161,5 +169,8 @@ def test_a_gateway_without_history(still: Door) -> None:
 
 def test_too_many_questions_at_once(past: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past.app.door.past, "_free", 0)
-    problem(past.get("/v1/epochs"), 503, "system-busy")
+    monkeypatch.setattr(past.app.door.past, "_max_waiting", 0)
+    answer = past.get("/v1/epochs")
+    problem(answer, 503, "system-busy")
+    assert answer.headers["retry-after"] == "1"
     assert past.get("/v1/clusters").status_code == 200

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ingest endpoint: what brokers say, what becomes of it, and read-your-writes."""
 
 from __future__ import annotations

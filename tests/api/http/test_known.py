@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory of known requests: what may become known, and that it neither grows nor is emptied by strangers."""
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def test_strangers_drive_nobody_out() -> None:
     known.learn(request(5), Question(b"/", None), 700.0)
     assert known.get(request(5)) is not None
     assert len(known) == 5
-    assert known.bytes == sum(len(each) + 400 for each in [*mine, request(5)])
+    assert known.bytes == sum(len(each) + 400 + len(b"/") for each in [*mine, request(5)])
 
 
 def test_room_is_looked_for_once_in_a_while() -> None:

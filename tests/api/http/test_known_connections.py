@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Known requests when something moves: the view, the date, the connection; who may read, and what is counted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request that came before is answered as if it were the first of its kind: every byte, whatever comes around it.
 
 Two servers over one gateway: one knows requests, one never learns any. Connections are in memory, so that segments are
@@ -19,7 +20,7 @@ from tests.api.http.wire import PATH, Wire, get, tag, told, wires
 LEARNT: dict[str, bytes] = {
     "plain": get(),
     "no headers": b"GET %b HTTP/1.1\r\n\r\n" % PATH,
-    "other host": get(PATH, b"Host: elsewhere.example:99"),
+    "other host": get(PATH, b"Host: 10.9.8.7:99"),
     "accept": get(PATH, b"Accept: text/html", b"Accept-Encoding: gzip", b"User-Agent: x"),
     "keep-alive": get(PATH, b"Connection: Keep-Alive"),
     "another's tag": get(PATH, b'If-None-Match: "1-0000"'),
@@ -117,7 +118,7 @@ def test_two_in_one_segment(quiet: Door) -> None:
 def test_what_looks_known_inside_another_request_is_not(quiet: Door) -> None:
     """The head of one request, its body, or the tail of a segment: none is a request because it reads like one."""
     for around in (
-        b"GET /v1/topics HTTP/1.1\r\nHost: a\r\nX: ",
+        b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nX: ",
         get(b"/v1/nothing", b"Content-Length: %d" % len(get())),
         get() + b"GET /v1/topics HTTP/1.1\r\nX: ",
         get() + get(b"/v1/nothing", b"Content-Length: %d" % len(get())),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches set by UPDATE_NAMESRV_CONFIG hold at the HTTP door, too; their namespace is closed to KV requests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long polls: answered when this topic's route is another one, and only then."""
 
 from __future__ import annotations

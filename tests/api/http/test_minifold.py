@@ -1,9 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """The test helper itself: it folds what Spark folds, and goes on where it stopped."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from pipelines.fold.replay import replay
@@ -64,3 +68,23 @@ def test_it_stands_still_while_paused(tmp_path: Path) -> None:
         fold.resume()
         fold.wait_for(appended.offset)
         assert fold.writer.epoch == 1
+
+
+def test_its_error_is_shown_and_fails_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = MemoryLog()
+    fold = MiniFold(log, tmp_path)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("torn")
+
+    monkeypatch.setattr(fold.writer, "write", fail)
+    fold.start()
+    event = registration("a", "t1", "t2")
+    (appended,) = log.append([(routing_key(event), encode(event))])
+    waits: list[Callable[[], None]] = [partial(fold.wait_for, appended.offset), fold.pause, fold.stop]
+    for wait in waits:
+        with pytest.raises(RuntimeError, match="torn"):
+            wait()
+    assert "RuntimeError: torn" in capsys.readouterr().err

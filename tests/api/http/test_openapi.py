@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API description is valid, complete, and true; /docs needs nothing from elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads: shapes, entity tags, paging, and the two ways to a route answer."""
 
 from __future__ import annotations

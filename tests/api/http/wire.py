@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A connection to the HTTP door in memory: what arrives in which segments is decided by the test, byte by byte."""
 
 from __future__ import annotations
@@ -139,7 +140,12 @@ def told(door: Door, wire: Wire, segments: Sequence[bytes], *, waiting: bool = T
 
 def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
     """A request without a body."""
-    return b"%b %b HTTP/%b\r\n%b\r\n" % (method, path, version, b"".join(h + b"\r\n" for h in (b"Host: a", *headers)))
+    return b"%b %b HTTP/%b\r\n%b\r\n" % (
+        method,
+        path,
+        version,
+        b"".join(h + b"\r\n" for h in (b"Host: localhost", *headers)),
+    )
 
 
 def wires(door: Door, **settings: Any) -> tuple[Wire, Wire]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table changes as the change data feed gives them, without a lake: for tests of the steps from view to view."""
 
 from __future__ import annotations

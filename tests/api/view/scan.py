@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The oracle of view tests: a view dumped as table rows, to be compared with a full scan, and random table changes."""
 
 from __future__ import annotations

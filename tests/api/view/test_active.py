@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a table, told from its log, are those that deltalake tells."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Route answers: rules of the reference's chapter 4, golden bytes, and the cache against the plain encoder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log reader: what each kind of commit changed, and lakes that are not on a local disk."""
 
 from __future__ import annotations

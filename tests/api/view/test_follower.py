@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loader and follower on real Delta tables: growing, maintained, broken, replaced."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """History: which cut a time means, routes of the past, errors that name what can be read, and who changed what."""
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from api.view.loader import load_view, read_commits
 from api.view.pickup import pick_up_topic_route
 from schemas.errors import (
     BadRequestError,
+    BeforeHistoryError,
     FutureEpochError,
+    FutureTimeError,
     NotFoundError,
     SetupError,
     UnavailableError,
@@ -115,13 +118,72 @@ def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
     commit_row(writer, 1)
     commit_row(writer, 2)
     for early in ("0", at(0.5), "1999-01-01T00:00:00Z"):
-        with pytest.raises(VacuumedError, match=r"epoch 1 of 2026-01-01T00:00:01Z") as gone:
+        with pytest.raises(BeforeHistoryError, match=r"epoch 1 of 2026-01-01T00:00:01Z") as before:
             history.resolve(early)
-        assert gone.value.fields["oldest_epoch"] == 1
-        assert gone.value.fields["oldest_time"] == "2026-01-01T00:00:01Z"
+        assert before.value.fields == {"as_of": early, "first_epoch": 1, "first_time": "2026-01-01T00:00:01Z"}
     with pytest.raises(FutureEpochError) as future:
         history.resolve("3")
     assert future.value.fields == {"epoch": 3, "newest_epoch": 2}
+
+
+def test_a_time_that_has_not_come_is_refused(writer: LakeWriter) -> None:
+    history = History(writer.path)
+    now = datetime.now(UTC)
+    for nothing_yet in (True, False):
+        for ahead in (timedelta(minutes=2), timedelta(days=36_500)):
+            with pytest.raises(FutureTimeError, match="has not come yet; it is 20"):
+                history.resolve(iso(now + ahead))
+            with pytest.raises(FutureTimeError, match="since=.* has not come yet"):
+                history.changes("orders", since=iso(now + ahead))
+        if nothing_yet:
+            commit_row(writer, 1)
+    assert history.resolve(iso(now + timedelta(seconds=20))).epoch == 1  # whose clock is ahead
+    assert history.changes("orders", until=iso(now + timedelta(days=1))).changes == []
+    commit_row(writer, 2, event_time=now + timedelta(hours=1))  # the log's clock is ahead of this machine's
+    assert history.resolve(iso(now + timedelta(hours=1))).epoch == 2
+    with pytest.raises(FutureTimeError):
+        history.resolve(iso(now + timedelta(hours=1, minutes=2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("1767225601", "seconds"),
+        ("1767225601.25", "seconds"),
+        ("1767225601000", "milliseconds"),
+        ("1767225601000000", "microseconds"),
+        ("1767225601000000000", "nanoseconds"),
+    ],
+)
+def test_a_unix_time_is_refused_with_what_to_write(writer: LakeWriter, text: str, unit: str) -> None:
+    history = History(writer.path)
+    commit_row(writer, 1)
+    for name, ask in (
+        ("as_of", lambda: history.resolve(text)),
+        ("since", lambda: history.changes("orders", since=text)),
+        ("until", lambda: history.changes("orders", until=text)),
+    ):
+        with pytest.raises(
+            BadRequestError, match=rf"in {unit}: write {name}=2026-01-01T00:00:01Z for {text}"
+        ) as refused:
+            ask()
+        assert refused.value.fields["field"] == name
+
+
+def test_an_epoch_that_looks_like_a_unix_time_is_an_epoch(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(writer.path)
+    commit_row(writer, 1)
+    history.resolve("1")
+    monkeypatch.setattr(type(history._epochs), "newest", 1_767_225_602)
+    with pytest.raises(VacuumedError):  # no such epoch here, but there might be
+        history.resolve("1767225601")
+
+
+def test_since_must_be_before_until(writer: LakeWriter) -> None:
+    commit_row(writer, 1)
+    for until in (at(1), at(2)):
+        with pytest.raises(BadRequestError, match="since must be before until"):
+            History(writer.path).changes("orders", since=at(2), until=until)
 
 
 def test_epochs_newest_first(writer: LakeWriter) -> None:
@@ -135,6 +197,9 @@ def test_epochs_newest_first(writer: LakeWriter) -> None:
     assert [cut.epoch for cut in history.epochs(2)] == [6, 5]
     with pytest.raises(BadRequestError):
         history.epochs(0)
+    assert [cut.epoch for cut in history.epochs(2, before=100)] == [6, 5]
+    with pytest.raises(BadRequestError, match="looks like a Unix time"):
+        history.epochs(2, before=1_767_225_601)
 
 
 def test_no_lake_yet(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A gateway starts without pandas."""
 
 from __future__ import annotations

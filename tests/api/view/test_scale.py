@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Full size: 10,000 topics on 300 broker groups. Runs with --deep; `benchmarks.view_load` prints the same figures."""
 
 from __future__ import annotations

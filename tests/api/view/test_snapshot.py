@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RouteView: view = full scan, old views never change, and the queries one by one."""
 
 from __future__ import annotations

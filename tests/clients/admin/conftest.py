@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scripted world, once for all tests of a module."""
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """A NameServer and any number of brokers of one cluster, on free ports, that answer or fail as a test says."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from api.remoting.frame import RemotingCommand
@@ -15,7 +16,7 @@ from tests.support.recorder import Recorder
 CLUSTER = "fleet"
 TOPIC = "orders"
 
-Behaviour = Callable[[RemotingCommand], "RemotingCommand | None"]
+Behaviour = Callable[[RemotingCommand], "RemotingCommand | Awaitable[RemotingCommand] | None"]
 
 
 class Fleet(NamedTuple):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The requests recorded from stock mqadmin, and what of them can be compared."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record what stock mqadmin 5.5.0 asks of scripted NameServers and brokers, command by command.
 
     python -m tests.clients.admin.record_golden [file]
@@ -12,6 +13,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.clients.admin.commands import CASES, TOPIC_LIST_FILE, command
 from tests.clients.admin.world import start_world
@@ -28,7 +30,7 @@ def belongs_to_command(request: Recorded) -> bool:
     return request.code not in (HEART_BEAT, UNREGISTER_CLIENT)
 
 
-def record(cases: list[str]) -> dict[str, list[dict[str, object]]]:
+def record(cases: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Run stock mqadmin on each case against the scripted world."""
     recorded = {}
     with Recorder() as recorder, tempfile.TemporaryDirectory() as directory:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake admin ...` in this process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stock brokers and NameServers 5.5.0, and a routelake beside them, managed and compared by `routelake admin`."""
 
 from __future__ import annotations

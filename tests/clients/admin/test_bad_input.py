@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad input: one line that says what is wrong, exit code 2, and nothing is sent."""
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ def test_refused_before_anything_is_sent(world: Recorder, line: str, says: str) 
 @pytest.mark.parametrize(
     ("name_servers", "says"),
     [
-        ("127.0.0.1:9876; 127.0.0.1:9877", "has a space in it: separate addresses by ';' alone"),
-        ("127.0.0.1:9876 127.0.0.1:9877", "has a space in it"),
-        ("127.0.0.1", "is no address: expected HOST:PORT"),
+        ("127.0.0.1:9876 127.0.0.1:9877", "separate addresses by ';'"),
+        ("http://127.0.0.1:8080", "is an HTTP address"),
+        ("9876", "is no address: expected HOST:PORT"),
         ("127.0.0.1:99999", "is no address"),
-        (";", "names no address"),
+        (";", "names no NameServer"),
         ("", "which NameServer?"),
     ],
 )
@@ -145,6 +146,7 @@ def test_topic_files(world: Recorder, tmp_path: Path, content: str, says: str) -
         (("clusterList", "-c", "nowhere"), "no cluster 'nowhere'"),
         (("updateTopicPerm", "-b", SLAVE_OF_A, "-t", "orders", "-p", "6"), "is no master"),
         (("topicRoute", "-t", "nowhere"), "CODE: 17"),
+        (("topicRoute", "-t", "nowhere"), "/changes over HTTP says what became of it"),
         (("topicStatus", "-t", "nowhere"), "CODE: 17"),
         (("updateOrderConf", "-t", "new", "-m", "get"), "new has no order configuration"),
     ],

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One of many servers fails: the others are done, the summary says so server by server, and the exit code is 1."""
 
 from __future__ import annotations

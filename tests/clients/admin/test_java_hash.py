@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys come back as from Java's HashMap and HashSet."""
 
 from __future__ import annotations

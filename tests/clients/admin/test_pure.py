@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers, requests and shares, without a server."""
 
 from __future__ import annotations

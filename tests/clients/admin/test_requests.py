@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake admin` sends what stock mqadmin 5.5.0 sends: codes, headers, bodies, servers and order."""
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ FAILING = {
 }
 """What cannot succeed in this world: exit code 1. Stock mqadmin ends with 0."""
 
+LOOKS = {
+    "deleteTopic": 105,
+    "deleteTopic without master": 105,
+    "updateOrderConf delete": 101,
+    "deleteKvConfig": 101,
+    "updateNamesrvConfig": 319,
+}
+"""What every NameServer is asked first, beyond what mqadmin asks: whether there is something to change."""
+
 NAME_OF = {address: name for name, address in {**NAME_SERVERS, **BROKERS}.items()}
 CHANGES = {17, 18, 215, 100, 102, 205, 327, 216, 318}
 
@@ -31,7 +41,12 @@ def test_every_case_is_recorded() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_same_requests_as_stock_mqadmin(world: Recorder, case: str, topics_file: str) -> None:
     ran = admin(*command(case, topics_file))
-    assert comparable(case, world.take()) == comparable(case, GOLDEN[case])
+    taken = world.take()
+    look = LOOKS.get(case)
+    if look is not None:
+        assert [one.code for one in taken][: len(NAME_SERVERS)] == [look] * len(NAME_SERVERS)
+        taken = taken[len(NAME_SERVERS) :]
+    assert comparable(case, taken) == comparable(case, GOLDEN[case])
     assert ran.code == (1 if case in FAILING else 0), ran
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two NameServers and 38 brokers that answer as stock ones do, at addresses that never change.
 
 The addresses are fixed because stock mqadmin visits brokers in the order of a Java HashSet of their addresses.
@@ -16,6 +17,7 @@ from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from tests.support.recorder import Recorder
 
 NAME_SERVERS: Final = {"ns-1": "127.77.0.1:19876", "ns-2": "127.77.0.2:19876"}
+FAQ: Final = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 BOTH: Final = ";".join(NAME_SERVERS.values())
 ONE: Final = NAME_SERVERS["ns-1"]
 
@@ -78,12 +80,13 @@ def answer_as_name_server(request: RemotingCommand) -> RemotingCommand:
         case 105 if topic in ROUTES:
             return _ok(encode_topic_route(ROUTES[topic], numeric_keys=False))
         case 105:
-            return RemotingCommand(17, remark=f"No topic route info in name server for the topic: {topic}")
+            remark = f"No topic route info in name server for the topic: {topic}\nSee {FAQ} for further details."
+            return RemotingCommand(17, remark=remark)
         case 106:
             return _ok(encode_cluster_info(CLUSTERS))
         case 206:
             return _ok(json.dumps({"topicList": TOPICS}).encode())
-        case 101 if request.ext("key") == "orders":
+        case 101 if request.ext("key") in ("orders", "k"):
             return _ok(value=ORDER_CONF)
         case 101:
             return RemotingCommand(22, {}, remark="No config item, Namespace: ORDER_TOPIC_CONFIG Key: new")
@@ -92,7 +95,9 @@ def answer_as_name_server(request: RemotingCommand) -> RemotingCommand:
         case 327:
             return _ok(addTopicCount="3")
         case 319:
-            return _ok(b"listenPort=9876\nclusterTest=false\nkvConfigPath=/root/namesrv/kvConfig.json\n")
+            return _ok(
+                b"listenPort=9876\ndeleteTopicWithBrokerRegistration=false\nclusterTest=false\nkvConfigPath=/root/namesrv/kvConfig.json\n"
+            )
         case 100 | 102 | 216 | 318:
             return _ok()
     return RemotingCommand(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The oracle of the NameServer behind a real socket, for what would take a stock one too long to show.
 
 It agrees with Apache RocketMQ's own NameServer 5.5.0 (tests/differential); `test_stock.py` uses that one.
@@ -12,10 +13,9 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from api.remoting.answers import response
 from api.remoting.channel import Connection
 from api.remoting.frame import RemotingCommand
-from api.remoting.reply import ReplyTemplate
+from api.remoting.reply import ReplyTemplate, response
 from api.remoting.route_query import RouteQuery
 from api.remoting.server import RemotingServer
 from clients.broker.agent import BrokerAgent
@@ -137,7 +137,7 @@ class Peer:
         return await self.ask(17, **update_fields(topic, **more))
 
 
-def update_fields(topic: str | None, **more: object) -> dict[str, object]:
+def update_fields(topic: str | None, **more: object) -> dict[str, Any]:
     """Of UPDATE_AND_CREATE_TOPIC, as mqadmin sends it."""
     return {
         "topic": topic,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a broker agent answers to mqadmin's requests."""
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def test_what_is_refused(topic: str | None, more: dict[str, Any], code: int, rem
 
 def test_settings_that_allow_more() -> None:
     async def work() -> None:
-        settings = {"validate_system_topic_when_update_topic": False, "enable_mixed_message_type": True}
+        settings: dict[str, Any] = {"validate_system_topic_when_update_topic": False, "enable_mixed_message_type": True}
         async with broker(**settings) as agent, peer(agent) as admin:
             assert (await admin.update("TBW102", readQueueNums=3, attributes="+message.type=MIXED")).code == 0
             assert agent.topics.table["TBW102"].read_queue_nums == 3
@@ -148,8 +149,8 @@ def test_reading_topics() -> None:
                 list(decode_topic_table((await admin.ask(21, topicSeq=6, dataVersion=old)).body).topic_config_table)
                 == names[:6]
             )
-            for more in ({"dataVersion": "{"}, {"dataVersion": ""}, {"topicSeq": "x"}):
-                assert (await admin.ask(21, **more)).code == 1
+            for name, value in (("dataVersion", "{"), ("dataVersion", ""), ("topicSeq", "x")):
+                assert (await admin.ask(21, b"", **{name: value})).code == 1
             answer = await admin.ask(351, topic="TBW102")
             assert decode_topic_config(answer.body) == agent.topics.table["TBW102"]
             answer = await admin.ask(351, topic="nobody")

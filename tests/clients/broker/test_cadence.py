@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a broker registers and sends heartbeats."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``routelake broker`` on the command line: bad input is one clear line and exit code 2."""
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def test_bad_input(tmp_path: Path) -> None:
     truncated.parent.mkdir(parents=True)
     truncated.write_text('{"dataVersion":{"counter":')
     for args, message in (
-        ((), "no NameServer is named: give --namesrv"),
+        ((), "names no NameServer: give --namesrv"),
         (("-n", "a:9876", "--config", str(conf)), "Expected `int`"),
         (("-n", "a:9876", "--config", str(tmp_path / "none.conf")), "cannot be read"),
         (("-n", "a:9876", "--listen", "10911"), "--listen '10911': expected HOST:PORT"),
@@ -37,7 +38,7 @@ def test_bad_input(tmp_path: Path) -> None:
             ("-n", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--store", str(tmp_path / "store")),
             "topics.json cannot be read",
         ),
-        (("-n", "nowhere", "--store", str(tmp_path)), "'nowhere' is no address: expected HOST:PORT"),
+        (("-n", "9876", "--store", str(tmp_path)), "'9876' is no address: expected HOST:PORT"),
     ):
         done = routelake("broker", *args)
         assert done.returncode == 2, done

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A broker that registers with routelake over HTTP, and over both doors; gateway and fold are the real ones."""
 
 from __future__ import annotations
@@ -6,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +36,7 @@ class Routelake:
         self.gateway, self.http, self.remoting = gateway, http, remoting
 
     def queues(self, topic: str) -> dict[str, tuple[int, int, int, int]]:
-        return {name: tuple(row) for name, row in self.gateway.view.queue_rows(topic).items()}  # type: ignore[misc]
+        return {name: tuple(row) for name, row in self.gateway.view.queue_rows(topic).items()}
 
 
 @contextlib.asynccontextmanager
@@ -88,7 +90,7 @@ def test_a_life_over_http(tmp_path: Path) -> None:
 def test_one_topic_and_both_doors(tmp_path: Path) -> None:
     async def work() -> None:
         async with routelake(tmp_path) as lake:
-            settings = {"enable_single_topic_register": True, "compressed_register": True}
+            settings: dict[str, Any] = {"enable_single_topic_register": True, "compressed_register": True}
             async with broker(lake.http, lake.remoting, **settings) as agent, peer(agent) as admin:
                 assert [result.error for result in agent.last_results] == [None, None]
                 await admin.update("orders", readQueueNums=3)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What TopicValidator, AttributeParser and AttributeUtil let through."""
 
 from __future__ import annotations

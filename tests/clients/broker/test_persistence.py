@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """topics.json: what is written can be read, and what cannot be read has one clear message."""
 
 from __future__ import annotations

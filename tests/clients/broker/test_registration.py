@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a broker sends, read by the NameServer's own decoder and by the oracle."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from api.remoting.registration import decode_registration, decode_topic_queues
 from clients.broker import registration
 from clients.broker.config import BrokerConfig
 from clients.broker.registration import RegisterBrokerResult
-from clients.broker.topic_config import TopicConfig, TopicTable
+from clients.broker.topic_config import TopicConfig, TopicTable, encode_entries
 from schemas.broker import DataVersion, QueueRow
 from schemas.errors import BadRequestError
 from schemas.events import RegisterTopicQueue
@@ -85,7 +86,7 @@ def test_a_full_registration(compressed: bool) -> None:
 
 
 def test_the_plain_body_is_the_stock_brokers() -> None:
-    body = msgspec.json.decode(registration.plain_body(VERSION, registration.encode_entries({"orders": ORDERS})))
+    body = msgspec.json.decode(registration.plain_body(VERSION, encode_entries({"orders": ORDERS})))
     assert list(body) == ["filterServerList", "topicConfigSerializeWrapper"]
     assert list(body["topicConfigSerializeWrapper"]) == [
         "dataVersion",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stock NameServer, broker and mqadmin 5.5.0 beside a Python broker agent."""
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def listed(*topics: dict[str, Any]) -> bytes:
     return json.dumps({"topicConfigList": list(topics)}).encode()
 
 
-def send(topic: str, default: str = "TBW102", queues: int = 4, queue: int = 0, **more: object) -> dict[str, object]:
+def send(topic: str, default: str = "TBW102", queues: int = 4, queue: int = 0, **more: object) -> dict[str, Any]:
     """Fields of SEND_MESSAGE_V2."""
     flags = {"f": 0, "g": 1_700_000_000_000, "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
     return {"a": "group", "b": topic, "c": default, "d": queues, "e": queue, **flags, **more}

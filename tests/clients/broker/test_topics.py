@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flow charts of TopicConfigManager, a test for each branch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers on real sockets: routelake in this process, and a NameServer that behaves as it is told."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes for tests: short to write, and drawn by Hypothesis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`routelake route` as a process: what it prints, its exit codes."""
 
 from __future__ import annotations
@@ -95,9 +96,9 @@ def test_watch_as_a_table(lake: LiveRoutelake) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "text"),
     [
-        (["x"], 2, "--namesrv"),
-        (["x", "-n", "nowhere"], 2, "-n: 'nowhere' is no address"),
-        (["x", "-n", ""], 2, "names no address"),
+        (["x"], 2, "-n names no NameServer: give -n 'host:9876"),
+        (["x", "-n", "9876"], 2, "-n: '9876' is no address"),
+        (["x", "-n", ""], 2, "names no NameServer"),
         (["", "-n", "a:1"], 2, "TOPIC is empty"),
         (["x", "-n", "a:1", "-o", "yaml"], 2, "yaml"),
         (["x", "-n", "DEAD"], 1, "no connection"),

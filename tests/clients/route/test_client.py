@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RouteClient against NameServers that speak remoting: the client halves of the flow charts, fail-over, refresh."""
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ def test_a_dead_server_is_passed_over_and_left_alone() -> None:
         await dead.stop()
         alive.routes["orders"] = route()
         begin = time.monotonic()
-        assert await client.route("orders")
+        assert await client.route("orders") is not None
         assert time.monotonic() - begin < 1
         assert client.name_server == alive.address
         await dead.start()
@@ -281,7 +282,7 @@ def test_a_hanging_server_costs_one_timeout_and_then_nothing() -> None:
         hanging.hangs = True
         alive.routes["orders"] = route()
         begin = time.monotonic()
-        assert await client.route("orders")
+        assert await client.route("orders") is not None
         assert 0.3 <= time.monotonic() - begin < 1.5
         begin = time.monotonic()
         await client.update("orders")
@@ -296,7 +297,7 @@ def test_a_server_that_refuses_is_passed_over(code: ResponseCode) -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         servers[0].code = code
         servers[1].routes["orders"] = route()
-        assert await client.route("orders")
+        assert await client.route("orders") is not None
         assert client.name_server == servers[1].address
         left_alone = servers[0].address not in client._fetcher._servers.candidates(client._now_s(), only_ready=True)
         assert left_alone == (code != ResponseCode.SYSTEM_ERROR)
@@ -325,7 +326,7 @@ def test_a_server_that_talks_nonsense_is_passed_over(garbage: bytes) -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         servers[0].garbage = garbage
         servers[1].routes["orders"] = route()
-        assert await client.route("orders")
+        assert await client.route("orders") is not None
         servers[1].garbage = garbage
         with pytest.raises(BadRouteError):
             await client.update("orders")
@@ -367,7 +368,7 @@ def test_what_is_known_needs_no_server() -> None:
         await servers[0].stop()
         assert len(await client.publish_queues("orders")) == 4
         assert len(await client.subscribe_queues("orders")) == 4
-        assert await client.caller().select("orders")
+        assert await client.caller().select("orders") is not None
 
     with_servers(work)
 
@@ -399,7 +400,7 @@ def test_another_list_of_servers() -> None:
         assert client.name_server == second.address
         await until(lambda: not first.server.connections)
         with pytest.raises(SetupError):
-            await client.update_name_servers("nowhere")
+            await client.update_name_servers("9876")
 
     with_servers(work, 2)
 
@@ -481,7 +482,7 @@ def test_many_at_a_time_ask_once_and_a_stuck_one_holds_nobody_for_ever(monkeypat
         stuck.cancel()
         server.hangs = False
         server.routes["orders"] = route()
-        assert await client.route("orders")
+        assert await client.route("orders") is not None
 
     with_servers(work)
 

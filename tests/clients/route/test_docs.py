@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/route-client.md shows what happens: its commands and its code are run."""
 
 from __future__ import annotations

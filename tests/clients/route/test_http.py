@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The route client and routelake itself, over HTTP and remoting: the same objects, changes without a poll, a restart."""
 
 from __future__ import annotations
@@ -405,6 +406,8 @@ def test_topics_beyond_the_long_polls_are_polled(lake: LiveRoutelake) -> None:
             await until(lambda: lake.app.door.watch.waiting == waiting + 1)
             await register(lake, "many-b", *(f"many-{number}" for number in range(4)), host=42)
             for one in heard:
-                assert len((await one.next()).new.broker_datas) == 2
+                change = await one.next()
+                assert change.new is not None
+                assert len(change.new.broker_datas) == 2
 
     run(work())

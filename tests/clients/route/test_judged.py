@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pure parts against RocketMQ's own client 5.5.0: the same input, the same answer."""
 
 from __future__ import annotations

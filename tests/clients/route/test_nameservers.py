@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which NameServer is asked: choice, fail-over, back-off."""
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def test_addresses(text: str | list[str], addresses: list[str]) -> None:
     [
         "",
         " ; ",
-        "a",
+        "a:",
         "ftp://a:1",
         "http://",
         "http://a:99999",

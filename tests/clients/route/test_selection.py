@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choosing queues: the branches of MQFaultStrategy and LatencyFaultToleranceImpl."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The route client at a whole `routelake serve`, Spark and all: changes arrive, also after its gateway was killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stock broker at a stock NameServer and at routelake: the route client's answers and those of RocketMQ's own client."""
 
 from __future__ import annotations

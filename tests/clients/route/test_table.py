@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What follows from routes: publish and subscribe info, brokers, changes. The branches of the flow charts."""
 
 from __future__ import annotations

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fold says of itself in two files beside the tables, and a reader that follows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from schemas.tables import FOLD_FAILURE_FILE, FOLD_STATUS_FILE
+
+_POLL_S: Final = 0.5
+_AWAITED_POLL_S: Final = 0.02
+"""While somebody waits for the fold to have passed an event that changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldStatus:
+    """How far the fold got (its status file)."""
+
+    epoch: int
+    log_offset: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFailure:
+    """Why the fold last failed, in one line (its failure file)."""
+
+    time_ms: int
+    error: str
+
+
+class FoldReports:
+    """The two files as they were last read. Lives on one event loop."""
+
+    def __init__(self, lake_dir: Path) -> None:
+        self._status_file = _ReportFile(lake_dir / FOLD_STATUS_FILE)
+        self._failure_file = _ReportFile(lake_dir / FOLD_FAILURE_FILE)
+        self._status: FoldStatus | None = None
+        self._failure: FoldFailure | None = None
+
+    @property
+    def status(self) -> FoldStatus | None:
+        """What the fold last said of itself; None before it ever ran on this lake."""
+        return self._status
+
+    @property
+    def failure(self) -> FoldFailure | None:
+        """Why the fold last failed; None if it has gone on since, or never did."""
+        failure, status = self._failure, self._status
+        return None if failure is None or (status is not None and status.time_ms > failure.time_ms) else failure
+
+    async def follow(self, moved: Callable[[], None], awaited: asyncio.Event) -> None:
+        """Read them again and again.
+
+        Args:
+            moved: Called when there is a new status.
+            awaited: Set while somebody waits for one.
+        """
+        while True:
+            if (found := self._status_file.news()) is not None:
+                with suppress(KeyError, TypeError):
+                    self._status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"])
+                    moved()
+            if (found := self._failure_file.news()) is not None:
+                with suppress(KeyError, TypeError):
+                    self._failure = FoldFailure(found["timeMillis"], found["error"])
+            if awaited.is_set():
+                await asyncio.sleep(_AWAITED_POLL_S)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(awaited.wait(), _POLL_S)
+
+
+class _ReportFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mtime_ns = -1
+
+    def news(self) -> Any:  # noqa: ANN401 (JSON)
+        """What the file says; None if it has not changed since, or is not there."""
+        with suppress(OSError, ValueError):
+            mtime_ns = self._path.stat().st_mtime_ns
+            if mtime_ns != self._mtime_ns:
+                found = json.loads(self._path.read_bytes())
+                self._mtime_ns = mtime_ns
+                return found
+        return None

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all connections of the HTTP listener hold together, and which of them go when it is too much.
+
+The number of connections is bounded, and so are the bytes that lie here because of a peer: heads that are not complete,
+bodies that nobody has read yet, pipelined requests that wait, answers that are not fetched. Whoever crosses a bound is
+let in; of the address that holds most for longest, the connection that holds most for longest goes
+(`api.remoting.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, questions about
+the past in `api.http.past`: each has its own bound and the same rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from api.http.settings import HttpSettings
+from api.remoting.bounds import Holding, to_give_way
+
+_SHARE: Final = 64
+"""One in so many connections goes at a time: to find them costs a look at all."""
+
+
+class Held(Protocol):
+    """A connection."""
+
+    address: str
+    """As `api.remoting.bounds.address_of` makes it."""
+    active_s: float
+    """When it last completed a request, or came, by `time.monotonic`."""
+    held_bytes: int
+    held_since_s: float
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of it is being answered."""
+        ...
+
+    def give_way(self, reason: str) -> None:
+        """Go now."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class ConnectionBounds:
+    """Of one listener. Lives on its event loop."""
+
+    def __init__(self, settings: HttpSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nobody has come yet.
+
+        Args:
+            settings: `max_connections`, `max_held_bytes`.
+            clock: Seconds.
+        """
+        self._settings = settings
+        self._clock = clock
+        self._connections: dict[Held, None] = {}
+        self._holding: dict[Held, None] = {}
+        self.held_bytes = 0
+
+    def admit(self, newcomer: Held) -> bool:
+        """Take a connection in. If there are too many, those that have been idle for longest make room.
+
+        Returns:
+            False where it must go itself: its own address holds most, and each of its connections is busy.
+        """
+        now = self._clock()
+        if len(self._connections) >= self._settings.max_connections:
+            idle = [Holding(one, one.address, 1, one.active_s) for one in self._connections]
+            for one in to_give_way(idle, max(1, len(idle) // _SHARE), now):
+                if one.address == newcomer.address and one.is_busy:
+                    break
+                self.release(one)
+                one.give_way("evicted-idle")
+            if len(self._connections) >= self._settings.max_connections:
+                return False
+        self._connections[newcomer] = None
+        return True
+
+    def release(self, connection: Held) -> None:
+        """It goes, and what it held."""
+        self._connections.pop(connection, None)
+        self._set(connection, 0)
+
+    def hold(self, connection: Held, size_bytes: int) -> None:
+        """It now holds so much. If all together hold too much, whoever holds most for longest goes."""
+        if connection not in self._connections:
+            return
+        self._set(connection, size_bytes)
+        excess = self.held_bytes - self._settings.max_held_bytes
+        if excess > 0:
+            held = [Holding(one, one.address, one.held_bytes, one.held_since_s) for one in self._holding]
+            for one in to_give_way(held, excess + self._settings.max_held_bytes // _SHARE, self._clock()):
+                self.release(one)
+                one.give_way("evicted-memory")
+
+    def _set(self, connection: Held, size_bytes: int) -> None:
+        if not connection.held_bytes and size_bytes:
+            connection.held_since_s = self._clock()
+            self._holding[connection] = None
+        elif not size_bytes:
+            self._holding.pop(connection, None)
+        self.held_bytes += size_bytes - connection.held_bytes
+        connection.held_bytes = size_bytes

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a listener refuses or ends for its protection: counted by reason, and logged within bounds."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger("routelake.gateway")
+
+LOG_INTERVAL_S: Final = 10.0
+"""Between two lines of one reason."""
+
+
+class Refusals:
+    """Counts of one listener. Lives on one event loop.
+
+    Attributes:
+        counts: By reason, since the start.
+    """
+
+    def __init__(self, listener: str) -> None:
+        """Nothing was refused yet.
+
+        Args:
+            listener: Stands in every line: ``remoting``.
+        """
+        self.counts: Counter[str] = Counter()
+        self._listener = listener
+        self._logged: dict[str, tuple[float, int]] = {}
+
+    def note(self, reason: str, peer: str, detail: str) -> None:
+        """Count one. The first of its reason is logged, then at most one in `LOG_INTERVAL_S`, with how many there were.
+
+        Args:
+            reason: One of a fixed set, never what a peer has chosen: it becomes a metric's label.
+            peer: host:port.
+            detail: For a person; cut after 200 characters.
+        """
+        self.counts[reason] += 1
+        now = time.monotonic()
+        last_s, before = self._logged.get(reason, (-LOG_INTERVAL_S, 0))
+        if now - last_s >= LOG_INTERVAL_S:
+            count = self.counts[reason]
+            self._logged[reason] = now, count
+            log.warning(
+                "refused",
+                listener=self._listener,
+                reason=reason,
+                peer=peer,
+                detail=detail[:200],
+                since_last_line=count - before,
+                in_all=count,
+            )

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REGISTER_BROKER, for both APIs: what a registration costs, when it is answered, and with what.
+
+A broker sends its whole registration every 30 s, mostly the same bytes, and all brokers at once when a network has
+been away. In order of cost:
+
+1. The bytes of before, over whichever connection, and the view shows them: neither decoded nor encoded again.
+2. Decoded, but the view shows it, and this broker's last registration here brought the same topics: written without
+   its topics. Like 1 it is answered as soon as it is durable.
+3. Anything else: written in full, answered when it is visible, or as durable after the bounded wait.
+
+The view alone cannot tell whether topics may be left out: the parts of a split registration take turns, and what the
+fold last saw is in the view seconds later. With deleteTopicWithBrokerRegistration each one is of the third kind: it
+deletes what it leaves out, and the fold needs its topics for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from api.bounded import BoundedCache
+from api.gateway import Gateway, Receipt
+from api.metrics import Metrics
+from api.remoting.commands import Circumstances, to_event
+from api.remoting.frame import RemotingCommand
+from api.remoting.large import LargeRegistrations, is_large
+from api.remoting.repeats import kept_bytes
+from api.view.snapshot import RegistrationResult, RouteView
+from pipelines.log.base import Appended
+from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
+from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
+from schemas.kv import ORDER_TOPIC_CONFIG
+
+_KEPT_BYTES: Final = 48 * 1024 * 1024
+"""Some 20,000 brokers. The broker that has not registered for longest is forgotten, and learnt again."""
+_LARGE_AT_A_TIME: Final = 3
+"""Large registrations between being read and being durable: each holds its whole event."""
+_OFF_LOOP_TOPICS: Final = 500
+"""From here on, encoding takes long enough to be done off the event loop."""
+
+_Broker = tuple[str | None, str | None, str | None]
+"""clusterName, brokerName, brokerAddr."""
+_Request = tuple[int, dict[str, str] | None, bytes]
+"""Version and fields of the header, SHA-256 of the body: nobody can make another body with the same one."""
+
+
+class Registered(NamedTuple):
+    """A registration that is on the log, and what its broker is told.
+
+    Attributes:
+        event: It may lack its topics.
+        receipt: What became of it.
+        master: Where a slave finds its master.
+        order_topic_config: The namespace of that name; None if brokers are not to have it, or it was never put into.
+            A deleted key has the value None. The same object while nothing in it changes.
+    """
+
+    event: RegisterBroker
+    receipt: Receipt
+    master: RegistrationResult
+    order_topic_config: Mapping[str, str | None] | None
+
+
+class _Repeat(NamedTuple):
+    """What a request means: its event without topics, and that event as the log takes it."""
+
+    event: RegisterBroker
+    key: str
+    payload: bytes
+
+
+class _Last(NamedTuple):
+    """A broker's last registration here; ``request`` and ``repeat`` are None where keeping them would take too much."""
+
+    digest: str
+    request: _Request | None = None
+    repeat: _Repeat | None = None
+
+
+class Registrations:
+    """Those that come in through one gateway. Lives on its event loop, ends with it."""
+
+    def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
+        self._gateway = gateway
+        self._metrics = metrics
+        self._encoder = EventEncoder()
+        self._last: BoundedCache[_Broker, _Last] = BoundedCache(_KEPT_BYTES)
+        self._large = LargeRegistrations()
+        self._large_at_a_time = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        gateway.on_stop(self._large.close)
+
+    async def register(self, event: RegisterBroker, body_bytes: int) -> Registered:
+        """Register a broker.
+
+        Args:
+            event: With its topics.
+            body_bytes: Size of the request's body, to be counted.
+
+        Raises:
+            UnavailableError: not accepted.
+            BadRequestError: too large for the log.
+        """
+        self._metrics.registration_bytes.observe(body_bytes)
+        return await self._answer(event, *await self._append(event))
+
+    async def register_request(
+        self, command: RemotingCommand, actor: Actor, channel: Channel, let_go: Callable[[], None]
+    ) -> Registered | None:
+        """Register the broker that a REGISTER_BROKER request names.
+
+        Args:
+            command: The request.
+            actor: Who sent it.
+            channel: The connection it came over.
+            let_go: Called, if the request is a large one, as soon as its body is needed no more.
+
+        Returns:
+            None where nothing happens, and the answer is the ordinary OK.
+
+        Raises:
+            RefusedError: the answer is an error.
+            UnavailableError: not accepted.
+            BadRequestError: too large for the log.
+        """
+        body = command.body
+        self._metrics.registration_bytes.observe(len(body))
+        large = is_large(command)
+        digest = (await self._gateway.offload(hashlib.sha256, body) if large else hashlib.sha256(body)).digest()
+        request = command.version, command.ext_fields, digest
+        del body
+        delete_absent = self._gateway.settings.delete_topic_with_broker_registration
+        repeat = None if delete_absent else self._find(request, actor, channel)
+        if repeat is not None and already_visible(self._gateway.view, repeat.event):
+            appended = await self._gateway.append_encoded(repeat.key, repeat.payload)
+            return await self._answer(repeat.event, appended, unchanged=True)
+        now_ms = time.time_ns() // 1_000_000
+        circumstances = Circumstances(actor, channel, now_ms, delete_absent)
+        if large:
+            found = await self._append_large(command, circumstances, let_go)
+        else:
+            event = to_event(command, circumstances)
+            assert event is None or isinstance(event, RegisterBroker)
+            found = None if event is None else (event, *await self._append(event))
+        if found is None:
+            return None
+        registered = await self._answer(*found)
+        # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
+        if registered.event.data_version.timestamp != now_ms:
+            self._keep(request, registered.event)
+        return registered
+
+    # --- append ---
+
+    async def _append(self, event: RegisterBroker, payload: bytes | None = None) -> tuple[Appended, bool]:
+        """Make a registration durable; returns where it is, and whether the view showed it before.
+
+        The ``payload`` is the event with its topics, encoded, if that was done before; the event may lack them then.
+        """
+        assert payload is not None or event.topic_config_table is not None
+        broker, digest = _broker(event), event.topic_config_digest
+        last = self._last.get(broker)
+        if last is None or last.digest != digest:
+            self._last.put(broker, _Last(digest), _size(broker, digest))
+        unchanged = already_visible(self._gateway.view, event)
+        if unchanged and last is not None and last.digest == digest:
+            payload = self._encoder.encode(msgspec.structs.replace(event, topic_config_table=None))
+        elif payload is None:
+            if len(event.topic_config_table or ()) > _OFF_LOOP_TOPICS:
+                payload = await self._gateway.offload(encode, event)
+            else:
+                payload = self._encoder.encode(event)
+        return await self._gateway.append_encoded(routing_key(event), payload), unchanged
+
+    async def _append_large(
+        self, command: RemotingCommand, circumstances: Circumstances, let_go: Callable[[], None]
+    ) -> tuple[RegisterBroker, Appended, bool] | None:
+        """`_append` of a request that is read beside the gateway: once durable, its bytes are not held any longer."""
+        await self._large_at_a_time.acquire()
+        try:
+            read = await self._gateway.offload(self._large.read, command, circumstances)
+            return None if read is None else (read.event, *await self._append(read.event, read.payload))
+        finally:
+            self._large_at_a_time.release()
+            let_go()
+
+    async def _answer(self, event: RegisterBroker, appended: Appended, unchanged: bool) -> Registered:
+        if unchanged:
+            receipt = Receipt(appended.offset, appended.event_time_ms, visible=True, unchanged=True)
+        else:
+            # Another gateway may have brought the same registration: then no epoch of our own need come.
+            receipt = await self._gateway.visible(appended, lambda view: already_visible(view, event))
+        self._metrics.registrations.labels(event.actor.via, receipt.verdict()).inc()
+        view = self._gateway.view
+        master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
+        wants_order = self._gateway.settings.return_order_topic_config_to_broker
+        return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
+
+    # --- what came before ---
+
+    def _find(self, request: _Request, actor: Actor, channel: Channel) -> _Repeat | None:
+        """What a request means if its broker's last one was the same, from whichever connection."""
+        fields = request[1] or {}
+        last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
+        if last is None or last.repeat is None or last.request != request:
+            return None
+        event = last.repeat.event
+        if event.channel == channel and event.actor == actor:
+            return last.repeat
+        return self._keep(request, msgspec.structs.replace(event, actor=actor, channel=channel))
+
+    def _keep(self, request: _Request, event: RegisterBroker) -> _Repeat | None:
+        """Remember what a request meant, until its broker says something else; it may have done so meanwhile."""
+        broker, digest = _broker(event), event.topic_config_digest
+        last = self._last.get(broker)
+        if last is None or last.digest != digest:
+            return None
+        event = msgspec.structs.replace(event, topic_config_table=None)
+        repeat = _Repeat(event, routing_key(event), self._encoder.encode(event))
+        kept = kept_bytes(request[1], repeat.payload)
+        last = _Last(digest) if kept is None else _Last(digest, request, repeat)
+        self._last.put(broker, last, _size(broker, digest) + (kept or 0))
+        return repeat
+
+
+def already_visible(view: RouteView, event: RegisterBroker) -> bool:
+    """Whether a view shows everything a registration says, so that the fold will call it unchanged.
+
+    It may say no where the fold says unchanged (that costs a wait), never yes where something would change: the fold
+    refuses a registration without topics when it needs them, and the next one brings them.
+    """
+    live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
+    group = view.groups.get(event.broker_name)
+    if live is None or group is None or event.delete_absent_topics:
+        return False  # (the digest says that all registered topics are there, not that no others are)
+    timeout_ms = (
+        DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
+    )
+    row = group.row
+    if not (
+        live.data_version == event.data_version
+        and live.heartbeat_timeout_millis == timeout_ms
+        and live.ha_server_addr == event.ha_server_addr
+        and row.broker_addrs.get(event.broker_id) == event.broker_addr
+        and sum(addr == event.broker_addr for addr in row.broker_addrs.values()) == 1
+        and row.zone_name == event.zone_name
+        and row.enable_acting_master == bool(event.enable_acting_master)
+        and event.broker_name in view.clusters.get(event.cluster_name, ())
+    ):
+        return False
+    if event.filter_server_list is not None:
+        known = view.filter_servers(event.cluster_name, event.broker_addr).get(event.broker_name, ())
+        if tuple(event.filter_server_list) != known:
+            return False
+    brings_topics = event.broker_id == MASTER_ID or (
+        event.enable_acting_master is not None and event.broker_id == min(row.broker_addrs)
+    )
+    return not brings_topics or live.topic_config_digest == event.topic_config_digest
+
+
+def _broker(event: RegisterBroker) -> _Broker:
+    return event.cluster_name, event.broker_name, event.broker_addr
+
+
+def _size(broker: _Broker, digest: str) -> int:
+    return sum(len(name or "") for name in broker) + len(digest)

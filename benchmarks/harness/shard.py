@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shard that holds everything, without Spark: state and topics in memory, one micro-batch after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipelines.batch import Batch, Record, ShardFold
+from pipelines.fold.codec import decode_shard
+from pipelines.fold.state import RouteState
+from pipelines.shard_topics import TopicStore
+from pipelines.shards import seed_rows
+
+
+class OneShard:
+    """The state of the only shard between its batches.
+
+    Args:
+        run_id: names the driver run.
+        seed: state to go on from.
+        spool_dir: as `ShardFold`'s.
+
+    Attributes:
+        topics: broker name -> its encoded topics.
+    """
+
+    def __init__(self, run_id: str = "run", seed: RouteState | None = None, spool_dir: Path | None = None) -> None:
+        ((self._key, state, names, topics),) = seed_rows(seed or RouteState(), 1)
+        self._shard = decode_shard(state)
+        self.topics: dict[str, bytes] = dict(zip(names, topics, strict=True))
+        self._run_id = run_id
+        self._spool_dir = spool_dir
+
+    def open(self, watermark_ms: int = 0) -> ShardFold:
+        """Begin a batch. Its `ShardFold.finish` leaves the shard ready for the next one."""
+        store = TopicStore(self.topics.get, self.topics.__setitem__, self._forget)
+        return ShardFold(self._key, self._shard, store, self._run_id, watermark_ms, self._spool_dir)
+
+    def batch(self, records: Iterable[Record], watermark_ms: int = 0, *, expire_ms: int | None = None) -> Batch:
+        """A whole batch; with ``expire_ms`` the event-time timers fire in it, which Spark does a batch later."""
+        fold = self.open(watermark_ms)
+        for record in records:
+            fold.apply(record)
+        if expire_ms is not None:
+            fold.expire_due(expire_ms)
+        fold.finish()
+        return Batch.merge(fold.emit())
+
+    def _forget(self, name: str) -> None:
+        self.topics.pop(name, None)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line as a whole says: its name, its version, completion, and its answer to a slip of the hand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHelpError, NoSuchOption, UsageError
+from typer.core import TyperGroup
+
+from deploy.version import release
+from schemas.errors import RoutelakeError, SetupError
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+    from typer._click.formatting import HelpFormatter
+
+PROGRAM: Final = "./routelake"
+"""As usage lines and hints name it."""
+
+_COMPLETE_VAR: Final = "_ROUTELAKE_COMPLETE"
+"""By this variable a shell's completion asks for words; the script ./routelake looks at it, too."""
+
+_LONGEST_SENTENCE: Final = 300
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+
+TEXT: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
+"""For every `typer.Typer`: help without boxes, which a narrow terminal would cut."""
+
+
+class Commands(TyperGroup):
+    """A group that names the nearest command when there is none of a name, in whatever letter case."""
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """See `TyperGroup`. Raises UsageError."""
+        try:
+            return self._click_resolve_command(ctx, args)
+        except UsageError as error:
+            if self.get_command(ctx, args[0]) is None:
+                error.message = error.message.rstrip(".") + self._hint(ctx, args[0])
+            raise
+
+    def _hint(self, ctx: Context, word: str) -> str:
+        nearest = self.nearest(ctx, word)
+        if nearest is not None:
+            return f". Did you mean '{ctx.command_path} {nearest}'?"
+        for name in self.list_commands(ctx):
+            group = self.get_command(ctx, name)
+            if isinstance(group, Commands) and (nearest := group.nearest(ctx, word)) is not None:
+                return f". Did you mean '{ctx.command_path} {name} {nearest}'?"
+        return "."
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Each with its whole first sentence, where click would cut it to a line."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(_LONGEST_SENTENCE)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def nearest(self, ctx: Context, word: str) -> str | None:
+        """The command whose name is most like a word, if one is."""
+        names = {name.lower(): name for name in self.list_commands(ctx)}
+        found = get_close_matches(word.lower(), names, n=1)
+        return names[found[0]] if found else None
+
+
+def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
+    """Run the command line; whatever goes wrong on purpose is one line on standard error.
+
+    Returns:
+        The exit code: 2 for what cannot be started as things are, or be understood.
+    """
+    if _COMPLETE_VAR in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+    try:
+        code = app(args, prog_name=PROGRAM, complete_var=_COMPLETE_VAR, standalone_mode=False)
+    except RoutelakeError as error:
+        return _refuse(" ".join(str(error).splitlines()), 2 if isinstance(error, SetupError) else 1)
+    except NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return error.exit_code
+    except UsageError as error:
+        return _refuse(f"{_plain(error)}{_where_help_is(error)}", error.exit_code)
+    except ClickException as error:
+        return _refuse(error.format_message(), error.exit_code)
+    except typer.Abort:
+        return 130
+    return int(code or 0)
+
+
+def check_options(app: typer.Typer, name: str, options: list[str]) -> None:
+    """Whether a command would take these options. Raises UsageError."""
+    group = typer.main.get_group(app)
+    with group.make_context(PROGRAM, [name]) as context:
+        command = group.get_command(context, name)
+        assert command is not None
+        command.make_context(name, options, parent=context).close()
+
+
+def _refuse(message: str, code: int) -> int:
+    print(f"routelake: {message}", file=sys.stderr)
+    return code
+
+
+def _plain(error: UsageError) -> str:
+    """The message; one for an option that is missing says what the option is for."""
+    if isinstance(error, NoSuchOption):
+        hint = f" Did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
+        return f"no such option: {error.option_name}.{hint}"
+    if not isinstance(error, MissingParameter) or error.param is None:
+        return error.format_message().replace("Value error, ", "").rstrip(".") + "."
+    param = error.param
+    argument = param.param_type_name == "argument"
+    name = str(param.name).upper() if argument else " or ".join(sorted(param.opts, key=len))
+    help_text = (getattr(param, "help", None) or "").rstrip(".")
+    return f"{name} is missing{f' ({help_text})' if help_text else ''}."
+
+
+def _where_help_is(error: UsageError) -> str:
+    if error.ctx is None:
+        return ""
+    return f" See {error.ctx.command_path} {error.ctx.help_option_names[0]}."
+
+
+def version() -> str:
+    """``routelake 0.1.0 (commit cd1c7f2)``: pyproject's version and, in a clone, its commit."""
+    found = f"routelake {release()}"
+    if not (_ROOT / ".git").exists():
+        return found
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(_ROOT), "rev-parse", "--short", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return found
+    return f"{found} (commit {asked.stdout.strip()})" if asked.returncode == 0 else found
+
+
+class Shell(StrEnum):
+    """For which there is a completion script."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.", metavar="SHELL")],
+) -> None:
+    """Print a completion script, for: source <(./routelake completion bash)."""
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="routelake", complete_var=_COMPLETE_VAR, shell=shell.value)
+    # bash hands over what was typed; the others would look for the name on PATH
+    print(re.sub(r" routelake(?=[)\"])", lambda _: " " + shlex.quote(str(_ROOT / "routelake")), script))
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(version())
+        raise typer.Exit
+
+
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A RocketMQ NameServer on the lakehouse."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add --version and the command."""
+    app.callback(
+        cls=Commands,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        no_args_is_help=True,
+    )(root)
+    app.command("completion")(completion)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person who waits for `serve` sees: one line for each step, and one now and then while nothing happens."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+
+STILL_EVERY_S: Final = 10.0
+"""Silence after which a line says what is waited for."""
+
+
+def _say(line: str) -> None:
+    print(f"routelake: {line}", file=sys.stderr, flush=True)
+
+
+class Startup:
+    """How far a start is, from /readyz. Lines go to standard error."""
+
+    def __init__(
+        self,
+        ready_url: str,
+        *,
+        spark: bool,
+        say: Callable[[str], None] = _say,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The start begins now.
+
+        Args:
+            ready_url: Of /readyz.
+            spark: Whether a fold is started, too, and with it Spark.
+            say: Where lines go, without what stands in front of them.
+            clock: Seconds.
+        """
+        self._ready_url = ready_url
+        self._spark = spark
+        self._say = say
+        self._clock = clock
+        self._began_s = clock()
+        self._said_s = self._began_s
+        self._gateway_answers = False
+
+    def look(self) -> bool:
+        """Ask /readyz, say what is new. Returns whether everything is there."""
+        found = self._ask()
+        took_s = self._clock() - self._began_s
+        if found is not None and found["ready"]:
+            return True
+        if found is not None and not self._gateway_answers:
+            self._gateway_answers = True
+            self._tell(f"gateway ready in {took_s:.1f} s{'; starting Spark ...' if self._spark else ''}")
+        elif self._clock() - self._said_s >= STILL_EVERY_S:
+            self._tell(f"not ready after {took_s:.0f} s: {_reasons(found)}")
+        return False
+
+    def _tell(self, line: str) -> None:
+        self._said_s = self._clock()
+        self._say(line)
+
+    def _ask(self) -> dict[str, Any] | None:
+        """The document of /readyz, ready or not; None while nobody answers as a gateway does."""
+        try:
+            with urllib.request.urlopen(self._ready_url, timeout=1) as answer:  # noqa: S310 (our own loopback URL)
+                found = json.load(answer)
+        except urllib.error.HTTPError as error:
+            try:
+                with error:
+                    found = json.load(error)
+            except (OSError, ValueError):
+                return None
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and isinstance(found.get("ready"), bool) else None
+
+
+def _reasons(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "the gateway does not answer yet"
+    checks = found.get("checks", {}).values()
+    return "; ".join(check["reason"] for check in checks if not check["ok"]) or "no check says why"

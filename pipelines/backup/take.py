@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backup, taken while gateways and the fold go on.
+
+Delta tables are files that nobody changes, and log entries that name them. So the last row of routeCommitTable is a
+cut: each table's log up to the version that it names, and the files that lie there. The fold's later commits are left
+out. The event log comes last, by SQLite's online backup, which reads one snapshot and holds nobody up: a log newer than
+the tables is folded on, an older one would be refused.
+
+Everything is put together in ``DIR.unfinished``; its rename makes the backup.
+
+Source: https://sqlite.org/backup.html; the Delta transaction protocol, "Delta Log Entries".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pipelines.backup.manifest import (
+    FORMAT_VERSION,
+    LAKE,
+    LOG,
+    MANIFEST,
+    File,
+    Lake,
+    Log,
+    Manifest,
+    check_backup,
+    check_reach,
+    describe,
+)
+from pipelines.log.open import open_log
+from pipelines.log.sqlite import connect_reader, read_log_id, sqlite_errors
+from pipelines.log.sqlite_start import HeldLog, check_extent, clear_generation, prove
+from pipelines.log.urls import sqlite_path
+from pipelines.tables.commits import commit_where, last_commit
+from pipelines.tables.ddl import check_format
+from schemas.deltalog import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name
+from schemas.errors import SetupError, one_line
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
+
+_LAKE_FILE: Final = "lake.json"
+_UNFINISHED: Final = ".unfinished"
+_LOCK: Final = "unfinished.lock"
+
+
+def take_backup(data_dir: Path, log_url: str, target: Path) -> Manifest:
+    """Back up a data directory.
+
+    Args:
+        data_dir: Where the lake is.
+        log_url: The event log; a SQLite log is copied, of a Kafka log the position is written down.
+        target: The backup's folder. Missing or empty; its parent is made.
+
+    Returns:
+        What is in it.
+
+    Raises:
+        SetupError: It cannot be taken; nothing is left of it.
+        UnavailableError: The log is locked by others, or Kafka cannot be reached.
+    """
+    lake_dir = data_dir / LAKE
+    if not (lake_dir / _LAKE_FILE).exists():
+        raise SetupError(f"{lake_dir} holds no lake: there is nothing to back up. Name the right --data-dir.")
+    if log_url == "memory:":
+        raise SetupError("A memory: log cannot be backed up.")
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise SetupError(f"{target} is not empty. Name a folder that does not exist yet.")
+        with _unfinished(target) as work:
+            manifest = _copy(lake_dir, log_url, work)
+            check_backup(work, manifest)
+            (work / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+            (work / _LOCK).unlink()
+            os.sync()
+            work.replace(target)
+            sync_folder(target.parent)
+    except OSError as error:
+        raise SetupError(
+            f"the backup {target} cannot be written: {error.filename or ''} {error.strerror}. Nothing is left of it. "
+            "If the disk is full, free some space on it or choose another one."
+        ) from error
+    return manifest
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was renamed in a folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """The folder that becomes the target; one that a killed process has left is taken away first."""
+    work = target.absolute().with_name(target.name + _UNFINISHED)
+    lock = work / _LOCK
+    if work.exists() and not lock.exists():
+        raise SetupError(f"{work} is in the way. Move it away.")
+    work.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SetupError(f"another backup to {target} is at work.") from error
+        for left in work.iterdir():
+            if left.is_dir():
+                shutil.rmtree(left)
+            elif left != lock:
+                left.unlink()
+        try:
+            yield work
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+
+
+def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
+    made_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    with contextlib.ExitStack() as held:
+        path = sqlite_path(log_url) if log_url.startswith("sqlite:") else None
+        if path is not None:
+            held.enter_context(closing(_hold(path)))
+        lake, files = _copy_lake(lake_dir, work)
+        log = _note_kafka(log_url) if path is None else _copy_log(path, work / LOG)
+        if path is not None:
+            files.append(describe(work, work / LOG))
+    check_reach("the event log" if path is None else path, lake, log.first_offset or 0, log.next_offset)
+    return Manifest(FORMAT_VERSION, made_at, lake, log, files)
+
+
+def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
+    (work / LAKE).mkdir()
+    # First: what it says of the files was so before they were copied.
+    shutil.copyfile(lake_dir / _LAKE_FILE, work / LAKE / _LAKE_FILE)
+    check_format(work / LAKE)
+    try:
+        commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name))
+        lake = _cut(commits)
+    except (DeltaError, OSError) as error:
+        raise SetupError(f"the lake {lake_dir} cannot be read: {one_line(error)}.") from error
+    for name, version in lake.versions.items():
+        _copy_table(lake_dir / name, work / LAKE / name, version)
+    files = sorted(path for path in (work / LAKE).rglob("*") if path.is_file())
+    return lake, [describe(work, path) for path in files]
+
+
+def _cut(commits: DeltaTable) -> Lake:
+    """The last epoch; see `pipelines.tables.seed` for what a start from it needs."""
+    versions = {table.name: 0 for table in ALL_TABLES} | {ROUTE_COMMIT_TABLE.name: commits.version()}
+    last = last_commit(commits)
+    if last is None:
+        return Lake(0, 0, 1, None, versions)
+    exact = commit_where(commits, pc.field("livenessOffset") == pc.field("logOffset"))
+    return Lake(
+        epoch=last["epoch"],
+        log_offset=last["logOffset"],
+        needs_from=1 if exact is None else exact["logOffset"] + 1,
+        event_time=last["eventTime"].isoformat(),
+        versions=versions | dict(last["versions"]),
+    )
+
+
+def _copy_table(table: Path, target: Path, version: int) -> None:
+    """Copy a table up to a version, with all the past that is kept."""
+    (target / LOG_FOLDER).mkdir(parents=True)
+    checkpointed = -1
+    # The log first: the files of an entry are there before it is.
+    for entry in sorted((table / LOG_FOLDER).iterdir()):
+        number, _, kind = entry.name.partition(".")
+        wanted = number.isdigit() and int(number) <= version and kind.endswith(("json", "parquet"))
+        if wanted and _copy_file(entry, target / LOG_FOLDER / entry.name) and kind == "checkpoint.parquet":
+            checkpointed = int(number)
+    if checkpointed >= 0:
+        size = pq.read_metadata(target / checkpoint_name(checkpointed)).num_rows
+        described = json.dumps({"version": checkpointed, "size": size})
+        (target / LAST_CHECKPOINT).write_text(described, encoding="utf-8")
+    for file in sorted(table.rglob("*.parquet")):
+        within = file.relative_to(table)
+        if within.parts[0] != LOG_FOLDER:
+            _copy_file(file, target / within)
+
+
+def _copy_file(file: Path, target: Path) -> bool:
+    """Whether it was still there: retention takes files away, but none of the version that is copied."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copyfile(file, target)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _hold(path: Path) -> HeldLog:
+    """Keep the log from being replaced meanwhile; prove it if nobody else has it open."""
+    if not path.exists():
+        raise SetupError(f"there is no event log {path}. Name the right --data-dir or --log.")
+    held = HeldLog(path)
+    try:
+        if held.alone:
+            with sqlite_errors(path, "open", at_start=True):
+                prove(path)
+        held.share()
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def _copy_log(path: Path, target: Path) -> Log:
+    with (
+        sqlite_errors(path, "back up", at_start=True),
+        closing(connect_reader(path)) as source,
+        closing(sqlite3.connect(target, isolation_level=None)) as copy,
+    ):
+        copy.execute("PRAGMA synchronous = OFF")  # everything is synced at the end
+        source.backup(copy)  # all pages in one step, hence of one snapshot
+        copy.execute("PRAGMA journal_mode = DELETE")
+        copy.execute("BEGIN")
+        clear_generation(copy)
+        copy.execute("COMMIT")
+        extent = check_extent(path, copy, whole=False)
+        return Log("sqlite", read_log_id(copy), extent.end, extent.first)
+
+
+def _note_kafka(url: str) -> Log:
+    with closing(open_log(url)) as log:
+        return Log("kafka", log.log_id, log.end().next_offset, url=url)

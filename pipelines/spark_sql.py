@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark SQL on a lake, to read it: the tables by their names, so that nobody has to write paths.
+
+Each is an external table of the session's own catalog, so that ``VERSION AS OF`` and ``table_changes`` work, as they do
+not on views. Nothing is written to the lake: the fold is its only writer and ends when it meets a commit of somebody
+else, so statements that write are refused before they run.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.spark import session
+from pipelines.tables.ddl import check_format
+from schemas.deltalog import LOG_FOLDER
+from schemas.errors import RoutelakeError, SetupError
+from schemas.tables import ALL_TABLES
+
+_PIECE: Final = re.compile(
+    r"""'(?:[^'\\]|\\.)*(?:'|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)|`[^`]*(?:`|\Z)"""
+    r"|(?P<comment>--[^\n]*|/\*.*?\*/)|/\*.*\Z|(?P<end>;)|.",
+    re.DOTALL,
+)
+"""What has to be told apart to find a statement's end; quotes and comments may be open still."""
+_COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical."
+_READS: Final = re.compile(
+    r"\s*(show|describe|desc|explain|set|reset|use|cache|uncache|clear|refresh"
+    r"|create\s+(or\s+replace\s+)?(global\s+)?temp(orary)?\s+view|drop\s+view)\b",
+    re.IGNORECASE,
+)
+"""Commands that change the session at most."""
+_TABLE_ROWS: Final = 1000
+
+
+class StatementError(RoutelakeError):
+    """A statement cannot be run; says what Spark says, in one line."""
+
+
+def statements(text: str) -> tuple[list[str], str]:
+    """Split text at the semicolons that end statements; comments are left out.
+
+    Returns:
+        The whole statements, and what follows the last semicolon.
+    """
+    done: list[str] = []
+    rest: list[str] = []
+    for piece in _PIECE.finditer(text):
+        if piece["end"]:
+            done.append("".join(rest).strip())
+            rest.clear()
+        else:
+            rest.append(" " if piece["comment"] else piece[0])
+    return [statement for statement in done if statement], "".join(rest).strip()
+
+
+class LakeSql:
+    """A Spark session that reads one lake. Use as a context manager: it ends the session.
+
+    Args:
+        lake_dir: an existing lake.
+        driver_memory: heap of the JVM, such as ``1g``.
+
+    Raises:
+        SetupError: there is no lake, or Spark does not start.
+    """
+
+    def __init__(self, lake_dir: Path, *, driver_memory: str = "1g") -> None:
+        if not any((lake_dir / table.name / LOG_FOLDER).is_dir() for table in ALL_TABLES):
+            raise SetupError(
+                f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir; "
+                "'./routelake serve' makes one."
+            )
+        check_format(lake_dir)
+        self._lake_dir = lake_dir.resolve()
+        self._known: set[str] = set()
+        self._scratch = tempfile.TemporaryDirectory(prefix="routelake-sql-")
+        # It prints each error a second time, as JSON with two stacks.
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        self._spark: SparkSession = session(
+            "routelake-sql", driver_memory=driver_memory, delta=True, scratch_dir=Path(self._scratch.name)
+        )
+
+    def __enter__(self) -> LakeSql:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._spark.stop()
+        self._scratch.cleanup()
+
+    def rows(self, statement: str) -> DataFrame:
+        """Result of one statement, without its semicolon.
+
+        Raises:
+            StatementError: Spark cannot run it, or it would write.
+        """
+        try:
+            self._register(statement)
+            self._check_reads(statement)
+            return self._spark.sql(statement)
+        except (PySparkException, Py4JError) as error:
+            raise StatementError(_first_line(error)) from error
+
+    def print(self, statement: str, *, as_json: bool, limit: int | None) -> None:
+        """Run a statement and print its rows.
+
+        Args:
+            statement: see `rows`.
+            as_json: a JSON object a line; else a table, which says so if there are more rows than it shows.
+            limit: of rows; by default 1,000 in a table, all as JSON.
+
+        Raises:
+            StatementError: see `rows`.
+        """
+        rows = self.rows(statement)
+        if not rows.columns:
+            return
+        try:
+            if as_json:
+                lines = rows.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) as line")
+                for line in (lines if limit is None else lines.limit(limit)).toLocalIterator():
+                    print(line["line"])
+            else:
+                rows.show(limit or _TABLE_ROWS, truncate=False)
+        except (PySparkException, Py4JError) as error:
+            raise StatementError(_first_line(error)) from error
+
+    def _register(self, statement: str) -> None:
+        """Tables that a statement names, when it is the first to do so: to open all takes seconds."""
+        text = statement.lower()
+        every = re.match(r"\s*show\b", text) is not None
+        for table in ALL_TABLES:
+            path = self._lake_dir / table.name
+            if (every or table.name.lower() in text) and table.name not in self._known and path.is_dir():
+                self._spark.catalog.createTable(table.name, path=str(path), source="delta")
+                self._known.add(table.name)
+
+    def _check_reads(self, statement: str) -> None:
+        """Raises StatementError for a statement that writes; PySparkException for one that cannot be parsed."""
+        if _READS.match(statement):
+            return
+        jvm = self._spark.sparkContext._gateway
+        plan = self._spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)
+        while is_instance_of(jvm, plan, f"{_COMMAND}UnresolvedWith"):
+            plan = plan.child()
+        if is_instance_of(jvm, plan, f"{_COMMAND}Command") or is_instance_of(jvm, plan, f"{_COMMAND}ParsedStatement"):
+            raise StatementError(
+                "this session only reads: the fold is the tables' one writer. Copy what you need with another program, "
+                "or make a temporary view."
+            )
+
+
+def run_spark_sql(
+    lake_dir: Path, query: str, *, as_json: bool = False, limit: int | None = None, driver_memory: str = "1g"
+) -> int:
+    """Run the statements of a query, or of standard input, which may be a person's terminal.
+
+    Returns:
+        0. At a terminal, a statement that fails is reported and the next one asked for.
+
+    Raises:
+        SetupError: see `LakeSql`.
+        StatementError: the first statement that failed; those before it have run.
+    """
+    asked = not query and sys.stdin.isatty()
+    if asked:
+        print("Starting Spark ...", file=sys.stderr)
+    with LakeSql(lake_dir, driver_memory=driver_memory) as lake:
+        if asked:
+            print(f"Tables: {', '.join(table.name for table in ALL_TABLES)}.", file=sys.stderr)
+            print("End a statement with a semicolon, the session with Ctrl-D. Times are UTC.", file=sys.stderr)
+            _converse(lake, as_json=as_json, limit=limit)
+            return 0
+        whole, rest = statements(query or sys.stdin.read())
+        for statement in [*whole, *([rest] if rest else [])]:
+            lake.print(statement, as_json=as_json, limit=limit)
+    return 0
+
+
+def _converse(lake: LakeSql, *, as_json: bool, limit: int | None) -> None:
+    import readline  # noqa: F401 (gives input() its history and editing)
+
+    text = ""
+    while True:
+        try:
+            line = input("    > " if text else "sql > ")
+            whole, text = statements(f"{text}\n{line}")
+            for statement in whole:
+                lake.print(statement, as_json=as_json, limit=limit)
+        except StatementError as error:
+            print(f"routelake: {error}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            text = ""
+        except EOFError:
+            print(file=sys.stderr)
+            return
+
+
+def _first_line(error: Exception) -> str:
+    """What Spark says, without the query plan and the stack below it."""
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java.toString())
+    return next((line.strip().rstrip(";") for line in text.splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one event may carry over HTTP: the bounds of every listener, named in the refusal."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas import limits
+from tests.api.http.doors import Door, broker, problem
+
+TOPIC: dict[str, Any] = {}
+TOO_MANY_TOPICS = {f"{number:06}": TOPIC for number in range(limits.MAX_TOPICS + 1)}
+TOO_MANY_IDS = {"t": {"bname": "b", "currIdMap": {str(number): 0 for number in range(limits.MAX_MAPPINGS)}}}
+LONG_NAMES = {f"%RETRY%{number:06}{'t' * 240}": TOPIC for number in range(130_000)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "status", "limit"),
+    [
+        ("topicConfigTable", TOO_MANY_TOPICS, 422, limits.MAX_TOPICS),
+        ("topicQueueMappingInfoMap", TOO_MANY_IDS, 422, limits.MAX_MAPPINGS),
+        ("topicConfigTable", LONG_NAMES, 413, limits.MAX_EVENT_BYTES),
+    ],
+)
+def test_a_registration(tmp_path: Path, field: str, value: Any, status: int, limit: int) -> None:
+    with closing(Door(tmp_path, fold=False)) as door:
+        before = door.log.end()
+        body = broker()
+        body["topicConfigSerializeWrapper"][field] = value
+        answer = door.register(body)
+        problem(answer, status, "bad-body" if status == 422 else "too-large")
+        assert str(limit) in answer.text
+        assert door.written_since(before) == []
+
+
+def test_a_kv_value_is_measured_in_bytes(tmp_path: Path) -> None:
+    with closing(Door(tmp_path)) as door:
+        assert door.put("/v1/kv/n/k", {"value": "v" * limits.MAX_KV_VALUE_BYTES}).status_code == 200
+        answer = door.put("/v1/kv/n/k", {"value": "\N{SNOWMAN}" * (limits.MAX_KV_VALUE_BYTES // 3 + 1)})
+        problem(answer, 422, "bad-body")
+        assert str(limits.MAX_KV_VALUE_BYTES) in answer.text

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a web page makes its visitor's browser send: writes of other sites, and names bent to this machine."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from api.http.settings import HttpSettings
+from api.http.sites import SAFE_METHODS
+from tests.api.http.doors import Door, broker, problem
+
+FAR = ("192.0.2.7", 4711)
+EVIL = "https://evil.example"
+CROSS_SITE: dict[str, dict[str, str]] = {
+    "cross-site": {"sec-fetch-site": "cross-site", "origin": EVIL},
+    "cross-site, no Origin": {"sec-fetch-site": "cross-site"},
+    "same-site": {"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:3000"},
+    "a value nobody knows": {"sec-fetch-site": "Same-Origin "},
+    "before Sec-Fetch-Site": {"origin": EVIL},
+    "sandboxed": {"origin": "null"},
+    "another port": {"origin": "http://127.0.0.1:8081"},
+    "the default port": {"origin": "http://127.0.0.1"},
+    "another scheme's port": {"origin": "ftp://127.0.0.1:8080"},
+    "no origin at all": {"origin": "127.0.0.1:8080"},
+    "a port that is none": {"origin": "http://127.0.0.1:port"},
+    "empty": {"origin": ""},
+}
+PASSING: dict[str, dict[str, str]] = {
+    "curl": {},
+    "a page of ours": {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8080"},
+    "the address bar, an extension": {"sec-fetch-site": "none"},
+    "a page of ours, before Sec-Fetch-Site": {"origin": "http://127.0.0.1:8080"},
+    "in capitals": {"origin": "http://LOCALHOST:8080", "host": "localhost:8080"},
+    "IPv6": {"origin": "http://[::1]:8080", "host": "[::1]:8080"},
+    "the default port": {"origin": "http://10.0.0.1", "host": "10.0.0.1"},
+    "behind TLS": {"origin": "https://10.0.0.1", "host": "10.0.0.1:443"},
+}
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/brokers/register": broker("sites", host=77),
+    "/v1/brokers/heartbeat": {"clusterName": "c1", "brokerName": "sites", "brokerAddr": "10.0.0.77:10911"},
+    "/v1/brokers/unregister": {"clusterName": "c1", "brokerName": "sites", "brokerAddr": "10.0.0.9:1", "brokerId": 0},
+    "/v1/kv/x/x": {"value": "x"},
+}
+
+
+def endpoints(door: Door) -> list[tuple[str, str]]:
+    """Every method and path that the application answers, parameters filled in."""
+    routes: list[Any] = []
+    pending: list[Any] = list(door.app.routes)
+    while pending:
+        route = pending.pop()
+        if isinstance(route, APIRoute):
+            routes.append(route)
+        else:  # FastAPI keeps an included router as one entry
+            pending += route.original_router.routes
+    return [(method, re.sub(r"{.*?}", "x", route.path)) for route in routes for method in sorted(route.methods)]
+
+
+def send(door: Door, method: str, path: str, headers: dict[str, str], **more: Any) -> Any:
+    body = BODIES.get(path)
+    if method in ("POST", "PUT") and body is not None:
+        return door.send(method, path, headers={"content-type": "application/json", **headers}, json=body, **more)
+    return door.send(method, path, headers=headers, **more)
+
+
+def test_no_endpoint_takes_a_write_from_another_site(still: Door) -> None:
+    found = endpoints(still)
+    writing = [(method, path) for method, path in found if method not in SAFE_METHODS]
+    assert len(writing) >= 8, found
+    before = still.log.end()
+    for headers in CROSS_SITE.values():
+        for method, path in writing:
+            assert problem(send(still, method, path, headers), 403, "cross-site")["code"] == 16
+    for method in ("PATCH", "PROPFIND", "post", "X"):  # nor what nobody has thought of yet
+        problem(still.send(method, "/v1/not-yet", headers=CROSS_SITE["cross-site"]), 403, "cross-site")
+    assert still.written_since(before) == []
+    for method, path in writing:
+        answer = send(still, method, path, {})
+        assert answer.is_success, (method, path, answer.text)
+    assert len(still.written_since(before)) == len(writing)
+
+
+def test_no_safe_method_writes(still: Door) -> None:
+    before = still.log.end()
+    for method, path in endpoints(still):
+        if method in SAFE_METHODS:
+            send(still, method, path, CROSS_SITE["cross-site"])
+    assert still.written_since(before) == []
+
+
+@pytest.mark.parametrize("headers", PASSING.values(), ids=list(PASSING))
+def test_what_no_other_site_sends_passes(still: Door, headers: dict[str, str]) -> None:
+    assert still.post("/v1/brokers/sites/wipe-write-perm", headers=headers).status_code == 202
+
+
+def test_it_comes_before_tokens_and_bodies_and_is_counted(make_door: Any) -> None:
+    door: Door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(tokens={"alice": "of-alice"}))
+    for headers in ({}, {"authorization": "Bearer of-alice"}, {"content-type": "text/plain"}):
+        answer = door.post("/v1/brokers/register", headers={**headers, **CROSS_SITE["cross-site"]}, content=b"{")
+        assert "Sec-Fetch-Site: cross-site" in problem(answer, 403, "cross-site")["detail"]
+    shown = door.get("/metrics").text
+    assert 'rocketmq_namesrv_security_events_total{reason="cross-site"} 3.0' in shown
+    assert 'rocketmq_namesrv_requests_total{code="16",door="http",request="other"} 3.0' in shown
+
+
+def test_a_name_bent_to_this_machine_neither_reads_nor_writes(make_door: Any) -> None:
+    bent = {"host": "evil.example:8080"}
+    page = {**bent, "origin": "http://evil.example:8080"}
+    for settings in (HttpSettings(), HttpSettings(anonymous_writes=True), HttpSettings(tokens={"alice": "of-alice"})):
+        door: Door = make_door(fold=False, visible_wait_s=0.0, http=settings)
+        for path in ("/v1/topics/orders/route", "/v1/kv/a", "/metrics", "/docs", "/nothing"):
+            problem(door.get(path, headers=bent), 403, "unknown-host")
+        if settings.tokens:
+            problem(door.delete("/v1/topics/orders", headers=page), 401, "unauthorized")
+        else:
+            problem(door.delete("/v1/topics/orders", headers=page), 403, "unknown-host")
+    # A browser elsewhere in the network, and something that is none.
+    door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(anonymous_writes=True))
+    problem(door.delete("/v1/topics/orders", headers=page, peer=FAR), 403, "unknown-host")
+    assert door.delete("/v1/topics/orders", headers=bent, peer=FAR).status_code == 202
+    assert door.get("/v1/topics", headers=bent, peer=FAR).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "Localhost.:8080", "a.localhost", "127.0.0.1:8080", "[::1]", "10.1.2.3", socket.gethostname()]
+)
+def test_names_of_this_machine_may_read_and_write(still: Door, host: str) -> None:
+    assert still.get("/v1/topics", headers={"host": host}).status_code == 200
+    assert still.post("/v1/brokers/sites/wipe-write-perm", headers={"host": host}).status_code == 202
+
+
+def test_trusted_hosts_may_read(make_door: Any) -> None:
+    door: Door = make_door(fold=False, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
+    assert door.get("/v1/topics", headers={"host": "Routes.Example.:8080"}).status_code == 200
+    problem(door.get("/v1/topics", headers={"host": "other.example"}), 403, "unknown-host")
+    problem(door.get("/v1/topics", headers={"host": "routes.example" + "x" * 60_000}), 403, "unknown-host")

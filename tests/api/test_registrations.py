@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both APIs share of a registration. (What comes again word for word: tests/remoting/test_repeats.py.)"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from api.metrics import Metrics
+from api.registrations import Registered, Registrations
+from api.remoting.commands import Circumstances, to_event
+from api.remoting.frame import RemotingCommand
+from schemas.codes import RequestCode
+from schemas.events import Actor, Channel, RegisterBroker, decode
+from schemas.kv import existing
+from tests.examples.parts import ADDR1, ADDR2, T1, T2, A, config, put, register
+from tests.histories import Send
+from tests.support.java import wait_until
+from tests.support.local import LocalGateway, LocalLake
+
+REMOTING = Actor(gateway="local", via="remoting", peer="10.0.0.1:5")
+HTTP = Actor(gateway="local", via="http")
+ONE, OTHER = (register(A, ADDR1, topics=[config(T1), config(topic)]) for topic in (T2, "another"))
+
+
+class Shared:
+    """One `Registrations`, asked as both APIs ask it."""
+
+    def __init__(self, lake: LocalLake, gateway: LocalGateway) -> None:
+        self.lake, self.gateway = lake, gateway
+        self.metrics = Metrics()
+        self.registrations: Registrations = self._begin(self._make()).result(10)
+
+    async def _make(self) -> Registrations:
+        return Registrations(self.gateway.gateway, self.metrics)
+
+    def _begin(self, work: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self.gateway._loop)
+
+    def remoting(self, send: Send) -> Future[Registered]:
+        asked = self.registrations.register_request(command(send), REMOTING, Channel("local", "x-1"), lambda: None)
+        return self._begin(asked)
+
+    def http(self, send: Send) -> Future[Registered]:
+        event = to_event(command(send), Circumstances(HTTP))
+        assert isinstance(event, RegisterBroker)
+        return self._begin(self.registrations.register(msgspec.structs.replace(event, channel=None), 1))
+
+    def written(self) -> list[tuple[str, list[str] | None]]:
+        """Of each registration on the log: how it came, and its topics; None where they were left out."""
+        events = [decode(record.payload) for record in self.lake.log.read(0, max_records=100)]
+        return [
+            (event.actor.via, None if event.topic_config_table is None else sorted(event.topic_config_table))
+            for event in events
+            if isinstance(event, RegisterBroker)
+        ]
+
+
+def command(send: Send) -> RemotingCommand:
+    request = send.request()
+    return RemotingCommand(RequestCode.REGISTER_BROKER, dict(request.ext), request.body, version=request.version)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Shared]:
+    with LocalLake(tmp_path) as lake, lake.gateway(clock_interval_s=3600.0) as gateway:
+        yield Shared(lake, gateway)
+
+
+def test_what_one_api_has_brought_the_other_need_not_bring_again(shared: Shared) -> None:
+    for ask in (shared.remoting, shared.http, shared.remoting, shared.http):
+        ask(ONE).result(30)
+    assert shared.written() == [("remoting", sorted((T1, T2))), ("http", None), ("remoting", None), ("http", None)]
+    text = shared.metrics.text().decode()
+    for said in (
+        'events_total{door="remoting",outcome="applied"} 1.0',
+        'events_total{door="remoting",outcome="unchanged"} 1.0',
+        'events_total{door="http",outcome="unchanged"} 2.0',
+    ):
+        assert f"rocketmq_namesrv_registration_{said}" in text
+
+
+def test_both_are_told_of_master_and_order_configuration(shared: Shared) -> None:
+    with shared.gateway.connect() as client:
+        client.call(put("ORDER_TOPIC_CONFIG", T1, f"{A}:4").request())
+    shared.remoting(ONE).result(30)
+    slave = register(A, ADDR2, 1)
+    for ask in (shared.remoting, shared.http):
+        told = ask(slave).result(30)
+        assert told.master.master_addr == ADDR1
+        assert existing(told.order_topic_config) == {T1: f"{A}:4"}
+
+
+def test_a_request_that_was_overtaken_is_not_the_last_one(shared: Shared) -> None:
+    """Another registration of the broker goes down while the first one waits to be visible."""
+    shared.lake.fold.pause()
+    first = shared.remoting(ONE)
+    wait_until(lambda: len(shared.written()) == 1, 30, "the first on the log")
+    second = shared.http(OTHER)
+    wait_until(lambda: len(shared.written()) == 2, 30, "the second on the log")
+    shared.lake.fold.resume()
+    first.result(30)
+    second.result(30)
+    shared.http(OTHER).result(30)
+    shared.remoting(ONE).result(30)
+    assert shared.written()[2:] == [("http", None), ("remoting", sorted((T1, T2)))]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses as people write them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clients.addresses import host_port, namesrv_addresses
+from schemas.errors import SetupError
+from tests.support.java import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WRITTEN = [
+    ("a:1", ["a:1"]),
+    ("a", ["a:9876"]),
+    ("10.0.0.1", ["10.0.0.1:9876"]),
+    ("a:9876/", ["a:9876"]),
+    (" a:1 ; b:2;", ["a:1", "b:2"]),
+    ("a:9876; b", ["a:9876", "b:9876"]),
+    ("a:1,b:2", ["a:1", "b:2"]),
+    ("a:1;a:01", ["a:1"]),
+    ("a;a:9876", ["a:9876"]),
+    ("[::1]:9876", ["[::1]:9876"]),
+    ("[::1]", ["[::1]:9876"]),
+    ("[fe80::1%eth0]:9877", ["[fe80::1%eth0]:9877"]),
+]
+BAD = [
+    ("", "names no NameServer"),
+    (" ; ", "names no NameServer"),
+    ("a:", "expected HOST:PORT"),
+    ("a:0", "expected HOST:PORT"),
+    ("a:65536", "expected HOST:PORT"),
+    ("a:-1", "expected HOST:PORT"),
+    ("a:1x", "expected HOST:PORT"),
+    ("a:٣", "expected HOST:PORT"),
+    (":1", "expected HOST:PORT"),
+    ("9876", "expected HOST:PORT"),
+    ("u@a:1", "expected HOST:PORT"),
+    ("a/b", "expected HOST:PORT"),
+    ("[::1", "in brackets"),
+    ("[::1]x", "in brackets"),
+    ("::1", r"an IPv6 address stands in brackets, \[::1\]:9876"),
+    ("::1:9876", "in brackets"),
+    ("a:1 b:2", "separate addresses by ';'"),
+]
+
+
+@pytest.mark.parametrize("http", [False, True])
+@pytest.mark.parametrize(("text", "addresses"), WRITTEN)
+def test_lists(text: str, addresses: list[str], http: bool) -> None:
+    assert namesrv_addresses(text, http=http) == addresses
+
+
+@pytest.mark.parametrize("http", [False, True])
+@pytest.mark.parametrize(("text", "says"), BAD)
+def test_what_is_no_address(text: str, says: str, http: bool) -> None:
+    with pytest.raises(SetupError, match=f"^-n.*{says}"):
+        namesrv_addresses(text, http=http)
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("http://a:8080", ["http://a:8080"]),
+        ("http://a:8080/ ; b", ["http://a:8080", "b:9876"]),
+        ("HTTP://a:8080", ["http://a:8080"]),
+        ("https://a.example,http://[::1]:80", ["https://a.example", "http://[::1]:80"]),
+    ],
+)
+def test_over_http(text: str, addresses: list[str]) -> None:
+    assert namesrv_addresses(text, http=True) == addresses
+
+
+def test_http_where_only_remoting_is_spoken() -> None:
+    with pytest.raises(SetupError, match=r"'http://ns:8080/' is an HTTP address.*the port of the NameServer.*ns:9876$"):
+        namesrv_addresses("http://ns:8080/")
+
+
+def test_a_port_that_must_be_given() -> None:
+    assert host_port("a:10911", "-b") == "a:10911"
+    with pytest.raises(SetupError, match="-b: 'broker-a' is no address"):
+        host_port("broker-a", "-b")
+
+
+COMMANDS = ["route orders", "admin topicList", "admin compare", "broker --store STORE", "fleet", "import-kv FILE"]
+
+
+def cli(words: str, address: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "kv.json").write_text('{"configTable":{}}')
+    known = {"STORE": str(folder), "FILE": str(folder / "kv.json")}
+    inherited = {key: value for key, value in os.environ.items() if "NAMESRV" not in key}
+    return subprocess.run(
+        [sys.executable, "-m", "clients.cli", *(known.get(word, word) for word in words.split()), "-n", address],
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_reads_them_alike(words: str, tmp_path: Path) -> None:
+    done = cli(words, "127.0.0.1:9876;::1", tmp_path)
+    assert done.returncode == 2, done
+    assert "an IPv6 address stands in brackets" in done.stderr
+    assert done.stderr.startswith("routelake: ") and done.stderr.count("\n") == 1
+    assert not (tmp_path / "config").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("127.0.0.1:PORT", "127.0.0.1:PORT: no connection: Connection refused"),
+        ("localhost:PORT", "localhost:PORT: no connection: Connection refused"),
+        ("http://127.0.0.1:PORT", "http://127.0.0.1:PORT: no connection: Connection refused"),
+        ("no-such-host.invalid", "no-such-host.invalid:9876: no connection: "),
+    ],
+)
+def test_nobody_there_is_said_in_plain_words(tmp_path: Path, address: str, says: str) -> None:
+    port = str(free_port())
+    done = cli("route orders", address.replace("PORT", port), tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"routelake: {says.replace('PORT', port)}")
+    assert "Errno" not in done.stderr and "('" not in done.stderr

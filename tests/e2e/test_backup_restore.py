@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/operations.md, "Back-up and restore": its commands as they stand, around a routelake that is killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.peers.routelake import ROOT
+from tests.support.java import wait_until
+from tests.support.routelake import Routelake
+
+pytestmark = pytest.mark.jvm
+
+OPERATIONS = ROOT / "docs" / "operations.md"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Routelake]:
+    running = Routelake(tmp_path / "data")
+    yield running
+    running.kill()
+
+
+def blocks(data_dir: Path, backup: Path) -> list[str]:
+    (section,) = re.findall(r"^## Back-up and restore$(.*?)^## ", OPERATIONS.read_text(), re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^```\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    return [block.replace("DATA_DIR", str(data_dir)).replace("BACKUP", str(backup)) for block in found]
+
+
+def shell(block: str) -> tuple[int, str]:
+    done = subprocess.run(
+        ["bash", "-euc", block], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def put(server: Routelake, key: str) -> None:
+    """Acknowledged, and visible in the end: where the fold is starved the answer does not wait for it."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.http_port}/v1/kv/orders/{key}",
+        json.dumps({"value": key}).encode(),
+        {"content-type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert json.load(answer)["offset"] > 0
+    wait_until(lambda: has(server, key), 90, f"{key} to be visible")
+
+
+def has(server: Routelake, key: str) -> bool:
+    try:
+        return bool(server.get(f"/v1/kv/orders/{key}"))
+    except urllib.error.HTTPError as error:
+        assert error.code == 404
+        return False
+
+
+def test_what_was_backed_up_comes_back(server: Routelake, tmp_path: Path) -> None:
+    data, backup = server.data_dir, tmp_path / "backup"
+    take, bring_back = blocks(data, backup)
+    server.start()
+    put(server, "before")
+    code, printed = shell(take)
+    assert code == 0, printed
+    put(server, "after")
+    code, printed = shell(bring_back)
+    assert code == 2
+    assert "Stop" in printed
+    server.kill()
+
+    code, printed = shell(bring_back)
+    assert code == 0, printed
+    assert len(list(data.glob("before-restore-*"))) == 1
+    server.start()
+    wait_until(lambda: has(server, "before"), 90, "what was backed up")
+    assert not has(server, "after")
+    put(server, "later")
+    assert server.stop() == 0

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What strangers can do on the remoting port, to a real gateway process, beside an honest broker.
+
+The broker registers again and again over one connection, its frame in segments, as a stock one with thousands of topics
+does. Whatever the others do, it never loses that connection, each of its registrations is answered in the time that a
+stock broker gives a NameServer, and the gateway's memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pipelines.log.open import open_log
+from schemas.events import ChannelClosed, RegisterBroker, decode
+from tests.model import codes
+from tests.model.client import encode_frame
+from tests.support.java import wait_until
+from tests.support.minifold import MiniFold
+from tests.support.routelake import Routelake
+
+MIB: Final = 1024 * 1024
+SHORT_S: Final = 6.0
+LONG_S: Final = 600.0
+REGISTER_TIMEOUT_S: Final = 24.0
+"""BrokerConfig.registerBrokerTimeoutMills."""
+GROWTH_BYTES: Final = 256_000_000
+
+in_bounded_time = pytest.mark.parametrize(
+    "during_s", [pytest.param(SHORT_S, id="short"), pytest.param(LONG_S, id="ten-minutes", marks=pytest.mark.deep)]
+)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Routelake]:
+    """A gateway alone: what it acknowledges is durable, and folded by nobody."""
+    running = Routelake(tmp_path / "data", "gateway")
+    running.start(wait_ready_s=None)
+    try:
+        wait_until(lambda: accepts(running), 60, "the gateway to listen")
+        yield running
+        assert running.process is not None
+        assert running.process.poll() in {None, 0}, running.log_tail()
+    finally:
+        running.kill()
+
+
+@pytest.fixture
+def folding(tmp_path: Path) -> Iterator[Routelake]:
+    """A gateway, and a fold in this process."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    log = open_log(f"sqlite://{data_dir / 'events.db'}")
+    running = Routelake(data_dir, "gateway")
+    with MiniFold(log, data_dir / "lake"):
+        running.start(wait_ready_s=None)
+        try:
+            wait_until(lambda: accepts(running), 60, "the gateway to listen")
+            yield running
+            assert running.stop() == 0
+        finally:
+            running.kill()
+    log.close()
+
+
+def accepts(gateway: Routelake) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", gateway.remoting_port), 1):
+        return True
+    return False
+
+
+class Broker:
+    """An honest broker: registers, again and again, over one connection."""
+
+    def __init__(self, gateway: Routelake, topics: int = 8_000) -> None:
+        self._topics = topics
+        self._port = gateway.remoting_port
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="honest-broker")
+        self.answered: list[float] = []
+        """How long each registration took, seconds."""
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Broker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(REGISTER_TIMEOUT_S + 10)
+
+    def check(self) -> None:
+        assert self.error is None, f"after {len(self.answered)} registrations: {self.error!r}"
+        assert self.answered
+        assert max(self.answered) < REGISTER_TIMEOUT_S
+
+    def _run(self) -> None:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), REGISTER_TIMEOUT_S) as connection:
+                for number in itertools.count(1):
+                    began = time.monotonic()
+                    for segment in segments(registration("honest", "10.9.9.9:10911", number, self._topics)):
+                        connection.sendall(segment)
+                        time.sleep(0.002)
+                    if not read_answer(connection):
+                        raise ConnectionError("closed by the gateway")
+                    self.answered.append(time.monotonic() - began)
+                    if self._stop.wait(0.05):
+                        return
+        except BaseException as error:
+            self.error = error
+
+
+def registration(
+    name: str, addr: str, counter: int, topics: int, *, body: bytes | None = None, more: dict[str, str] | None = None
+) -> bytes:
+    """The frame of a REGISTER_BROKER by a 5.x broker."""
+    if body is None:
+        body = registration_body(counter, topics)
+    fields = {
+        "brokerAddr": addr,
+        "brokerId": "0",
+        "brokerName": name,
+        "clusterName": "c",
+        "compressed": "false",
+        "haServerAddr": "10.0.0.1:10912",
+        **(more or {}),
+    }
+    return encode_frame(codes.REGISTER_BROKER, fields, body, version=513, opaque=counter)
+
+
+def registration_body(counter: int, topics: int) -> bytes:
+    table = {
+        name: {"perm": 6, "readQueueNums": 8, "topicName": name, "topicSysFlag": 0, "writeQueueNums": 8}
+        for name in (f"topic-of-an-ordinary-length-{number:06d}" for number in range(topics))
+    }
+    version = {"counter": counter, "stateVersion": 0, "timestamp": 1_700_000_000_000}
+    wrapper = {"dataVersion": version, "topicConfigTable": table}
+    return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+
+
+def segments(frame: bytes, size: int = 64 * 1024) -> Iterator[bytes]:
+    for at in range(0, len(frame), size):
+        yield frame[at : at + size]
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """One frame; b"" when the gateway has closed."""
+    received = bytearray()
+    wanted = 4
+    while len(received) < wanted:
+        piece = connection.recv(min(1 << 20, wanted - len(received)))
+        if not piece:
+            return b""
+        received += piece
+        if len(received) == 4:
+            wanted = 4 + struct.unpack(">i", received)[0]
+    return bytes(received)
+
+
+def memory_bytes(gateway: Routelake) -> int:
+    assert gateway.process is not None
+    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+class Memory:
+    """Watches the gateway's memory: at the start, and at most."""
+
+    def __init__(self, gateway: Routelake) -> None:
+        self._gateway = gateway
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.before = self.most = memory_bytes(gateway)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.02):
+            with contextlib.suppress(OSError):
+                self.most = max(self.most, memory_bytes(self._gateway))
+
+    def check(self) -> None:
+        """Grown by little, and given back."""
+        grown = self.most - self.before
+        print(f"memory: {self.before / 1e6:.0f} MB before, {self.most / 1e6:.0f} MB at most")
+        assert grown < GROWTH_BYTES, f"grown by {grown / 1e6:.0f} MB"
+        wait_until(
+            lambda: memory_bytes(self._gateway) - self.before < 64_000_000,
+            30,
+            f"memory to be given back; it was {self.before / 1e6:.0f} and {self.most / 1e6:.0f} MB, "
+            f"is {memory_bytes(self._gateway) / 1e6:.0f} MB",
+        )
+
+
+def refusals(gateway: Routelake) -> dict[str, float]:
+    """Counts by reason."""
+    with socket.create_connection(("127.0.0.1", gateway.http_port), 20) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        text = b"".join(iter(lambda: connection.recv(1 << 16), b"")).partition(b"\r\n\r\n")[2].decode()
+    return {
+        sample.labels["reason"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "rocketmq_namesrv_security_events_total"
+    }
+
+
+def events_of(gateway: Routelake, name: str) -> list[type]:
+    """The kinds of events that the log has about a broker."""
+    assert gateway.stop() == 0
+    log = open_log(f"sqlite://{gateway.data_dir / 'events.db'}")
+    try:
+        found = [decode(record.payload) for record in log.read(0, max_records=100_000)]
+    finally:
+        log.close()
+    return [type(event) for event in found if getattr(event, "broker_name", None) == name]
+
+
+class Attackers:
+    """Threads that each do the same thing over and over until told to stop; what happens to them is theirs."""
+
+    def __init__(self, count: int, attack: Callable[[int, threading.Event], None]) -> None:
+        self._stop = threading.Event()
+        self._attack = attack
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+        self.rounds = 0
+
+    def _run(self, number: int) -> None:
+        while not self._stop.is_set():
+            with contextlib.suppress(OSError):
+                self._attack(number, self._stop)
+            self.rounds += 1
+            self._stop.wait(0.02)
+
+    def __enter__(self) -> Attackers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(30)
+
+
+@in_bounded_time
+def test_unfinished_frames_cost_the_honest_broker_nothing(gateway: Routelake, during_s: float) -> None:
+    """Sixteen connections, each with all but the last nine bytes of a frame of 64 MiB; whoever is dropped comes back."""
+    frame = registration("hostile", "10.6.6.6:1", 1, 0, body=bytes(64 * MIB - 4096))
+    assert len(frame) < 64 * MIB
+
+    def attack(_number: int, stop: threading.Event) -> None:
+        with socket.create_connection(("127.0.0.1", gateway.remoting_port), 10) as connection:
+            connection.settimeout(1.0)
+            view = memoryview(frame)[:-9]
+            while view and not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    view = view[connection.send(view[: 1 << 20]) :]
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(1):
+                        return
+
+    with Memory(gateway) as memory:
+        with Broker(gateway) as broker, Attackers(16, attack):
+            time.sleep(during_s)
+        broker.check()
+    found = refusals(gateway)
+    assert found["evicted-unfinished"] > 0
+    assert "evicted-unfinished" in gateway.log_path.read_text()
+    assert len(gateway.log_path.read_text().splitlines()) < 20 + during_s
+    memory.check()
+    kinds = events_of(gateway, "honest")
+    assert kinds.count(RegisterBroker) == len(broker.answered)
+    assert kinds.count(ChannelClosed) <= 1  # its own, at the end
+
+
+@in_bounded_time
+def test_what_peers_say_is_kept_by_its_real_size(gateway: Routelake, during_s: float) -> None:
+    """64 connections of brokers with three megabytes of junk in a header field, each time of another broker."""
+    junk = "j" * (3 * MIB)
+    numbers = itertools.count()
+
+    def attack(number: int, stop: threading.Event) -> None:
+        with socket.create_connection(("127.0.0.1", gateway.remoting_port), 60) as connection:
+            for _ in range(3):
+                name = f"hostile-{number}-{next(numbers) % 40}"
+                more = {"junk": junk, "zoneName": junk} if number % 2 else {"junk": junk}
+                connection.sendall(registration(name, "10.6.6.6:1", 1, 1, more=more))
+                if stop.is_set() or not read_answer(connection):
+                    return
+                beat = {"brokerAddr": "10.6.6.6:1", "brokerName": name, "clusterName": "c", "junk": junk}
+                connection.sendall(encode_frame(codes.BROKER_HEARTBEAT, beat, version=513))
+                if not read_answer(connection):
+                    return
+            stop.wait(during_s)
+
+    with Memory(gateway) as memory:
+        with Broker(gateway) as broker, Attackers(64, attack) as attackers:
+            time.sleep(during_s)
+            wait_until(lambda: next(numbers) >= 100, 60, "a hundred registrations")
+        broker.check()
+    print(f"{attackers.rounds} rounds")
+    memory.check()
+
+
+@in_bounded_time
+def test_answers_that_nobody_reads_are_bounded(folding: Routelake, during_s: float) -> None:
+    """A large ORDER_TOPIC_CONFIG is in the answer to every registration: thirty connections ask and never read."""
+    with socket.create_connection(("127.0.0.1", folding.remoting_port), 60) as admin:
+        for number in range(40):
+            put = {"namespace": "ORDER_TOPIC_CONFIG", "key": f"topic-{number}", "value": "v" * (250 * 1024)}
+            admin.sendall(encode_frame(codes.PUT_KV_CONFIG, put, version=513, opaque=number))
+            assert b'"code":0' in read_answer(admin)
+    asked = {"namespace": "ORDER_TOPIC_CONFIG", "key": "topic-1"}
+
+    def attack(number: int, stop: threading.Event) -> None:
+        with socket.create_connection(("127.0.0.1", folding.remoting_port), 60) as connection:
+            connection.settimeout(1.0)
+            for again in range(1_000):
+                requests = [registration(f"hostile-{number}", f"10.6.6.{number}:1", 1, 2)] * 20
+                requests += [encode_frame(codes.GET_KVLIST_BY_NAMESPACE, asked, version=513)] * 20
+                requests += [encode_frame(codes.GET_KV_CONFIG, asked, version=513)] * 20
+                with contextlib.suppress(TimeoutError):
+                    connection.sendall(b"".join(requests))
+                if stop.wait(1.0 if again else 0.1):
+                    return
+
+    with Memory(folding) as memory:
+        with Broker(folding) as broker, Attackers(30, attack):
+            time.sleep(during_s)
+        broker.check()
+    memory.check()
+
+
+def test_idle_connections_make_room_for_honest_ones(gateway: Routelake) -> None:
+    """As many as the gateway takes, and as many again: a newcomer is let in, and a broker keeps its connection."""
+    limit = 10_000
+    with contextlib.ExitStack() as stack:
+        honest = stack.enter_context(Broker(gateway, topics=100))
+        wait_until(lambda: bool(honest.answered), 30, "the first registration")
+        for _ in range(limit + 500):
+            stack.enter_context(socket.create_connection(("127.0.0.1", gateway.remoting_port), 30))
+        for number in range(20):
+            newcomer = stack.enter_context(socket.create_connection(("127.0.0.1", gateway.remoting_port), 30))
+            newcomer.sendall(encode_frame(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"}, version=513, opaque=number))
+            assert read_answer(newcomer), f"newcomer {number} was turned away"
+        before = len(honest.answered)
+        wait_until(lambda: len(honest.answered) > before or honest.error is not None, 30, "another registration")
+    honest.check()
+    found = refusals(gateway)
+    assert found["evicted-idle"] >= 500
+    assert "too-many-connections" not in found

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever holds most, for longest, gives way."""
+
+from __future__ import annotations
+
+from api.remoting.bounds import Holding, address_of, to_give_way
+
+
+def chosen(*holdings: tuple[str, str, int, float], excess: int = 1) -> list[str]:
+    return to_give_way([Holding(*holding) for holding in holdings], excess, 100.0)
+
+
+def test_who_holds_most() -> None:
+    assert chosen(("small", "a", 10, 90.0), ("large", "a", 20, 90.0)) == ["large"]
+    assert chosen(("old", "a", 10, 50.0), ("new", "a", 20, 99.0)) == ["old"]
+    assert chosen() == []
+
+
+def test_many_small_ones_of_one_address_weigh_together() -> None:
+    small = [(f"small {number}", "hostile", 100, 90.0) for number in range(30)]
+    assert chosen(("large", "honest", 2_000, 90.0), *small, excess=500) == [f"small {number}" for number in range(5)]
+
+
+def test_it_stops_when_enough_is_free() -> None:
+    several = [(str(size), f"address {size}", size, 90.0) for size in (10, 20, 30)]
+    assert chosen(*several, excess=31) == ["30", "20"]
+    assert chosen(*several, excess=1_000) == ["30", "20", "10"]
+
+
+def test_what_counts_as_one_address() -> None:
+    assert address_of("192.0.2.1") == address_of("::ffff:192.0.2.1") == "192.0.2.1"
+    assert address_of("2001:db8:0:1::5") == address_of("2001:db8:0:1:ffff::1%eth0") != address_of("2001:db8:0:2::5")
+    assert address_of("") == ""
