@@ -24,8 +24,12 @@ from tests.fold import events as make
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Of everything there, by path."""
-    return {str(path): stat.S_IMODE(path.lstat().st_mode) for path in (folder, *folder.rglob("*"))}
+    """Of everything there, by path, but for what is gone before it is looked at (a file that is being renamed)."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            found[str(path)] = stat.S_IMODE(path.lstat().st_mode)
+    return found
 
 
 def run(script: str, *words: str, soft: int = 256, hard: int = 4096) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import uvloop
 
@@ -23,16 +23,17 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
+T = TypeVar("T")
 TIMEOUT_S = 20.0
 
 ECHO, WAIT, FAIL, REFUSE, BUSY, SILENT = 106, 206, 219, 304, 311, 312
 """Codes, by what the handler below does with them."""
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "uvloop") -> None:
+def run(main: Callable[[], Coroutine[Any, Any, T]], loop: str = "uvloop") -> T:
     """Run a test on a loop."""
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        runner.run(asyncio.wait_for(main(), TIMEOUT_S))
+        return runner.run(asyncio.wait_for(main(), TIMEOUT_S))
 
 
 class Handler:
