@@ -23,8 +23,8 @@ from api.view.follower import Follower
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
 from api.visibility import Visibility
+from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, check_end
-from pipelines.tables.damage import DamagedTableError, check_names
 from schemas.errors import BadRequestError, SetupError, UnavailableError, one_line
 from schemas.events import AnyEvent, EventEncoder, PutKvConfig, routing_key
 from schemas.kv import entry_bytes, table_bytes

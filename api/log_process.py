@@ -33,10 +33,10 @@ from typing import Final, ParamSpec, TypeVar
 import structlog
 
 from api.log_writer import STOPPING
-from deploy.children import SERVED, end_with_parent, spawn
-from deploy.logs import configure
 from pipelines.log.base import Appended, Entry, EventLog, LogEnd
 from pipelines.log.open import open_log
+from runtime.children import SERVED, end_with_parent, spawn
+from runtime.logs import configure
 from schemas.errors import RoutelakeError, UnavailableError
 from schemas.events import Actor, Resume, encode, routing_key
 

@@ -18,13 +18,13 @@ from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
-from api.remoting.server import RemotingServer, RemotingSettings
 from api.view.answers import RouteAnswers
 from api.view.history import History
-from deploy.children import on_parent_exit
-from deploy.machine import check_file_limit
-from deploy.memory import give_back_large_blocks
-from deploy.process import StopSignal
+from remoting.server import RemotingServer, RemotingSettings
+from runtime.children import on_parent_exit
+from runtime.machine import check_file_limit
+from runtime.memory import give_back_large_blocks
+from runtime.process import StopSignal
 
 log = structlog.get_logger("routelake.gateway")
 

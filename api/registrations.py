@@ -27,12 +27,12 @@ import msgspec
 from api.bounded import BoundedCache
 from api.gateway import Gateway, Receipt
 from api.metrics import Metrics
-from api.remoting.commands import Circumstances, to_event
-from api.remoting.frame import RemotingCommand
 from api.remoting.large import LargeRegistrations, is_large
 from api.remoting.repeats import kept_bytes
 from api.view.snapshot import RegistrationResult, RouteView
 from pipelines.log.base import Appended
+from remoting.commands import Circumstances, to_event
+from remoting.frame import RemotingCommand
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG

@@ -14,7 +14,7 @@ from benchmarks.harness.machine import usage_of
 from benchmarks.harness.peers import nameserver, routelake
 from benchmarks.harness.report import Figure, Result, median
 from benchmarks.harness.settle import route_rows
-from deploy.peers.java import wait_until
+from peers.java import wait_until
 
 GROUPS, TOPICS = 300, 10_000
 START_S, RESIDENT_GB = 5.0, 1.2

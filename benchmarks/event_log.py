@@ -165,7 +165,7 @@ def main() -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="event-log-", dir=arguments.dir)))
         bases = {"sqlite": f"sqlite://{directory}/log"}
         if arguments.kafka:
-            from tests.support.kafka import Kafka
+            from peers.kafka import Kafka
 
             bases["kafka"] = f"kafka://{stack.enter_context(Kafka()).address}/log"
         number = 0

@@ -19,7 +19,7 @@ from benchmarks.harness.frames import Link, brokers, http_get, register_all, top
 from benchmarks.harness.loadgen import Load, write_frames
 from benchmarks.harness.peers import RoutelakeServer, Server, routelake
 from benchmarks.harness.report import Figure, Result, median
-from deploy.peers.java import free_port, port_answers, wait_until
+from peers.java import free_port, port_answers, wait_until
 
 TOPICS = 100
 SHAPE = Shape(64, 1)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from api.remoting.frame import RemotingCommand
 from benchmarks.harness.bench import Bench
 from benchmarks.harness.frames import Link, brokers, register_all, registration
 from benchmarks.harness.peers import entered, nameserver, only, routelake
@@ -14,7 +13,8 @@ from benchmarks.harness.report import Figure, Result, median
 from benchmarks.harness.settle import route_rows
 from clients.broker.registration import Registration
 from clients.broker.topic_config import TopicConfig, encode_entries
-from deploy.peers.java import wait_until
+from peers.java import wait_until
+from remoting.frame import RemotingCommand
 from schemas.broker import DataVersion
 
 TOPICS = 100_000

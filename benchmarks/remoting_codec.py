@@ -19,11 +19,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from api.remoting.commands import Circumstances, to_event
-from api.remoting.connection import RemotingConnection
-from api.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from api.remoting.registration import decode_registration
-from api.remoting.reply import ReplyTemplate, response
+from remoting.commands import Circumstances, to_event
+from remoting.connection import RemotingConnection
+from remoting.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.registration import decode_registration
+from remoting.reply import ReplyTemplate, response
 from schemas.codes import SerializeType
 from schemas.events import Actor
 from schemas.rocketmq_json import encode_topic_route, quote_numeric_keys

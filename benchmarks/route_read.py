@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from api.remoting.frame import RemotingCommand, encode_frame
 from benchmarks.harness.bench import Bench
 from benchmarks.harness.duel import Shape, builtins, ceiling, duel, figures, route_frames, same_answers
 from benchmarks.harness.frames import Link, brokers, register_all, topic_name
 from benchmarks.harness.loadgen import OPAQUE, Load
 from benchmarks.harness.peers import entered, nameserver, routelake
 from benchmarks.harness.report import Result
+from remoting.frame import RemotingCommand, encode_frame
 
 TOPICS = 100
 TARGETS = {Shape(64, 1): 2.0, Shape(64, 4): 2.0, Shape(8, 16): 3.0}

@@ -23,8 +23,8 @@ from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result
 from benchmarks.harness.settle import is_folded, route_rows
 from clients.broker.fleet_topics import FleetBroker
-from deploy.peers.java import wait_until
-from deploy.procfs import stat_fields
+from peers.java import wait_until
+from runtime.procfs import stat_fields
 
 GROUPS, TOPICS = 300, 10_000
 TARGETS_S = {"all new": 15.0, "one topic each": 10.0, "unchanged": 3.0}

@@ -12,7 +12,7 @@ from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result, median
 from benchmarks.harness.settle import readiness
-from deploy.peers.java import wait_until
+from peers.java import wait_until
 
 GROUPS, TOPICS, AGO = 300, 10_000, 1_000
 FIRST_S, REPEATED_S = 0.5, 0.005

@@ -35,15 +35,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from api.view.active import active
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.history import History
 from api.view.loader import latest_commit, load_view
 from api.view.rows import Changes, Cut
+from benchmarks.harness.lake_writer import START, LakeWriter
+from lake.active import active
+from lake.types import arrow_schema
 from schemas.errors import VacuumedError
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, TOPIC_QUEUE_TABLE
-from tests.support.lake import START, LakeWriter, arrow_schema
 
 Figures = dict[str, float]
 

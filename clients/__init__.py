@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What talks to routelake, and what starts it: the command line."""
+"""Clients of a NameServer in Python: a route client and a broker agent. They know schemas and remoting only."""

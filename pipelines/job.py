@@ -26,14 +26,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipelines.batch import Batch
+from lake.commits import last_commit
+from lake.ddl import open_lake, write_whole
 from pipelines.fold.state import RouteState
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
 from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
-from pipelines.shards import seed_rows, shard_keys
-from pipelines.tables.commits import last_commit
-from pipelines.tables.ddl import open_lake, write_whole
+from pipelines.shards.batch import Batch
+from pipelines.shards.partition import seed_rows, shard_keys
 from pipelines.tables.maintenance import Maintenance
 from pipelines.tables.seed import Seed, read_seed
 from pipelines.tables.writer import Epoch, LakeWriter, rewind

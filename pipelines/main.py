@@ -20,14 +20,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from deploy.children import give_way, on_parent_exit
-from deploy.machine import raise_file_limit
-from deploy.process import EXIT_FAILED, StopSignal, refusal
+from lake.commits import last_commit
+from lake.ddl import check_format, lock_lake, open_lake, write_whole
 from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.log.base import check_end
 from pipelines.log.open import open_log
-from pipelines.tables.commits import last_commit
-from pipelines.tables.ddl import check_format, lock_lake, open_lake, write_whole
+from runtime.children import give_way, on_parent_exit
+from runtime.machine import raise_file_limit
+from runtime.process import EXIT_FAILED, StopSignal, refusal
 from schemas.errors import RoutelakeError, SetupError, one_line
 from schemas.tables import FOLD_FAILURE_FILE, ROUTE_COMMIT_TABLE
 

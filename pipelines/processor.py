@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from pipelines.batch import Record, ShardFold
 from pipelines.collector import collector_paused, spare_imports
 from pipelines.fold.codec import Shard, decode_shard, encode_shard
-from pipelines.shard_topics import TopicStore
+from pipelines.shards.batch import Record, ShardFold
+from pipelines.shards.topics import TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"
@@ -29,7 +29,7 @@ class RouteProcessor(StatefulProcessor):
 
     Args:
         run_id: names this driver run; a shard that sees a new one reports all its live rows once.
-        spool_dir: where shards leave what is too much for a row (`pipelines.spool`).
+        spool_dir: where shards leave what is too much for a row (`pipelines.shards.spool`).
     """
 
     def __init__(self, run_id: str, spool_dir: Path | None = None) -> None:

@@ -20,9 +20,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from lake.actions import LOG_FOLDER
+from lake.ddl import check_format
 from pipelines.spark import session
-from pipelines.tables.ddl import check_format
-from schemas.deltalog import LOG_FOLDER
 from schemas.errors import RoutelakeError, SetupError
 from schemas.tables import ALL_TABLES
 

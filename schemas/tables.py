@@ -2,7 +2,7 @@
 """The Delta tables, each declared once: name, key, columns, comments. DDL, writer, view, tests and docs derive from it.
 
 Table and column names are RocketMQ's (RouteInfoManager's six tables, KVConfigManager's one). Column types are Delta
-(Spark SQL) type strings, understood by `pipelines.tables.ddl`.
+(Spark SQL) type strings, understood by `lake.ddl`.
 
 A *state table*'s latest version is the state. Its change data feed is on. ``routeChangeTable`` and
 ``quarantineTable`` only grow. ``routeCommitTable`` is written last in every epoch: readers move only along it.

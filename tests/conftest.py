@@ -24,7 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from deploy import logs
+from runtime import logs
 
 settings.register_profile(
     "ordinary",
@@ -38,16 +38,16 @@ settings.register_profile("fast", settings.get_profile("ordinary"), max_examples
 settings.register_profile("deep", settings.get_profile("ordinary"), derandomize=False, max_examples=2_000)
 
 _NOT_FAST = (
-    *("backup", "benchmarks", "differential", "e2e", "namesrv_checklist", "spark"),
+    *("benchmarks", "differential", "e2e", "namesrv_checklist", "pipelines/backup", "pipelines/spark"),
     *("api/http/test_known_connections.py", "api/http/test_known_requests.py", "api/http/test_limits.py"),
-    *("api/test_log_process.py", "api/test_offset_tokens.py", "api/test_several_gateways.py"),
-    *("api/test_visible.py", "api/view/test_follower.py", "api/view/test_history.py"),
-    *("clients/broker/test_cli.py", "clients/broker/test_fleet.py", "clients/route/test_cli.py"),
-    *("clients/route/test_http.py", "clients/test_preflight.py", "clients/test_usage.py"),
-    *("deploy/test_door.py", "deploy/test_jars.py", "deploy/test_machine.py", "deploy/test_process.py"),
-    *("deploy/test_signals.py", "log/test_cost.py", "log/test_sqlite.py", "log/test_sqlite_start.py"),
-    *("remoting/test_large.py", "tables/test_arrow_types.py", "tables/test_crash.py"),
-    *("tables/test_maintenance.py", "tables/test_spool.py"),
+    *("api/remoting/test_large.py", "api/test_log_process.py", "api/test_offset_tokens.py"),
+    *("api/test_several_gateways.py", "api/test_visible.py", "api/view/test_follower.py", "api/view/test_history.py"),
+    *("cli/test_broker.py", "cli/test_preflight.py", "cli/test_route.py", "cli/test_usage.py"),
+    *("clients/broker/test_fleet.py", "clients/route/test_http.py"),
+    *("deploy/test_door.py", "deploy/test_jars.py", "lake/test_arrow_types.py"),
+    *("pipelines/log/test_cost.py", "pipelines/log/test_sqlite.py", "pipelines/log/test_sqlite_start.py"),
+    *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py", "pipelines/tables/test_maintenance.py"),
+    *("runtime/test_machine.py", "runtime/test_process.py", "runtime/test_signals.py"),
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 

@@ -53,11 +53,11 @@ from api.http.sites import Sites
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
-from api.refusals import Refusals
 from api.registrations import Registrations
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.version import release
+from remoting.refusals import Refusals
 from schemas.errors import RoutelakeError
 
 log = structlog.get_logger("routelake.http")

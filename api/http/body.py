@@ -19,7 +19,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.problems import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA, Problem, busy
-from api.remoting.bounds import Holding, address_of, to_give_way
+from remoting.bounds import Holding, address_of, to_give_way
 
 _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024

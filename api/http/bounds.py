@@ -4,7 +4,7 @@
 The number of connections is bounded, and so are the bytes that lie here because of a peer: heads that are not complete,
 bodies that nobody has read yet, pipelined requests that wait, answers that are not fetched. Whoever crosses a bound is
 let in; of the address that holds most for longest, the connection that holds most for longest goes
-(`api.remoting.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, questions about
+(`remoting.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, questions about
 the past in `api.http.past`: each has its own bound and the same rule.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from api.http.settings import HttpSettings
-from api.remoting.bounds import Holding, to_give_way
+from remoting.bounds import Holding, to_give_way
 
 _SHARE: Final = 64
 """One in so many connections goes at a time: to find them costs a look at all."""
@@ -25,7 +25,7 @@ class Held(Protocol):
     """A connection."""
 
     address: str
-    """As `api.remoting.bounds.address_of` makes it."""
+    """As `remoting.bounds.address_of` makes it."""
     active_s: float
     """When it last completed a request, or came, by `time.monotonic`."""
     held_bytes: int

@@ -15,8 +15,8 @@ from api.http.past import Past
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
-from api.refusals import Refusals
 from api.registrations import Registrations
+from remoting.refusals import Refusals
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from api.http.known import MAX_REQUEST_BYTES, REQUEST, KnownLane, is_whole
 from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, Kind
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
-from api.refusals import Refusals
-from api.remoting.bounds import address_of
+from remoting.bounds import address_of
+from remoting.refusals import Refusals
 
 _GRACE_S: Final = 5.0
 _HEADER_BYTES: Final = 150

@@ -13,7 +13,7 @@ from api.http.door import Door, door_of
 from api.http.etag import JSON, WAITED, Position, fingerprint, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
-from api.remoting.bounds import address_of
+from remoting.bounds import address_of
 from schemas.codes import MAX_LONG
 
 MAX_WAIT_MS: Final = 30_000

@@ -60,7 +60,7 @@ class ViewWatch:
         Args:
             seen: That serial.
             timeout_s: For how long.
-            address: Of whoever waits (`api.remoting.bounds.address_of`).
+            address: Of whoever waits (`remoting.bounds.address_of`).
         """
         if self._serial() != seen:
             return Woken.CHANGED

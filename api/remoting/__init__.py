@@ -1,6 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's remoting protocol.
-
-Bytes to commands and back without I/O: `frame`, `connection`, `route_query`, `commands`, `registration`, `answers`.
-The asyncio shell around them: `server`.
-"""
+"""The gateway's answers to RocketMQ's requests: handlers, and what spares them work that was done before."""

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.remoting.commands import RefusedError
 from api.settings.gateway import GatewaySettings
 from api.settings.keys import KEYS, LIVE_KEYS, Use, parse_boolean
 from api.settings.properties import PropertiesError, parse_body
+from remoting.commands import RefusedError
 from schemas.codes import ResponseCode
 
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})

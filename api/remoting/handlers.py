@@ -2,7 +2,7 @@
 """RequestCode -> gateway: what each request of the NameServer's two processors answers.
 
 Reads come from the view, writes become events. What a malformed request does (a missing field is null, not an error,
-unless a rule says so) is decided in `api.remoting.commands`, which turns requests into events.
+unless a rule says so) is decided in `remoting.commands`, which turns requests into events.
 
 Sources (5.5.0): org.apache.rocketmq.namesrv.processor.DefaultRequestProcessor, ClientRequestProcessor,
 org.apache.rocketmq.namesrv.routeinfo.BrokerHousekeepingService.
@@ -22,18 +22,19 @@ from api.bounded import BoundedCache
 from api.gateway import KV_FULL, Gateway, Receipt, follow_switches
 from api.metrics import Metrics
 from api.registrations import Registrations
-from api.remoting import commands, config_commands
-from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
-from api.remoting.channel import SHARED_BYTES, Connection
-from api.remoting.frame import RemotingCommand
+from api.remoting import config_commands
 from api.remoting.notifier import Notifier
-from api.remoting.registration import decode_data_version
 from api.remoting.repeats import Heartbeats
-from api.remoting.reply import ReplyTemplate, response
-from api.remoting.route_query import RouteQuery, route_query
 from api.remoting.templates import Templates
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
+from remoting import commands
+from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
+from remoting.channel import SHARED_BYTES, Connection
+from remoting.frame import RemotingCommand
+from remoting.registration import decode_data_version
+from remoting.reply import ReplyTemplate, response
+from remoting.route_query import RouteQuery, route_query
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import (
@@ -140,7 +141,7 @@ class NameServerHandler:
         return known
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Answer one request; what is raised becomes an answer (`api.remoting.answers.failure`)."""
+        """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
         handler = self._handlers.get(command.code)
         return not_supported(command.code) if handler is None else await handler(command, connection)
 

@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from api.remoting.commands import Circumstances, read_bool, to_event
-from api.remoting.frame import RemotingCommand
-from deploy.children import SERVED, give_way, spawn
-from deploy.memory import give_back_large_blocks
+from remoting.commands import Circumstances, read_bool, to_event
+from remoting.frame import RemotingCommand
+from runtime.children import SERVED, give_way, spawn
+from runtime.memory import give_back_large_blocks
 from schemas.errors import BadRequestError, UnavailableError
 from schemas.events import EventEncoder, RegisterBroker
 

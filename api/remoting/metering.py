@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final
 
 from api.metrics import Metrics
-from api.remoting.server import RemotingServer
+from remoting.server import RemotingServer
 from schemas.codes import RequestCode
 
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC

@@ -16,9 +16,9 @@ from typing import Final
 
 import structlog
 
-from api.remoting.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from api.view.min_broker import Notification, notifications
 from api.view.snapshot import RouteView
+from remoting.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from schemas.codes import RequestCode
 
 log = structlog.get_logger("routelake.gateway")

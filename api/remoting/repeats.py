@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import zstandard
 
 from api.bounded import BoundedCache
-from api.remoting.frame import RemotingCommand
+from remoting.frame import RemotingCommand
 from schemas.events import AnyEvent, EventEncoder, routing_key
 
 _KEPT_BYTES: Final = 32 * 1024 * 1024

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from api.remoting.reply import ReplyTemplate
-from api.remoting.route_query import RouteQuery
+from remoting.reply import ReplyTemplate
+from remoting.route_query import RouteQuery
 
 _TEMPLATE_BYTES: Final = 2_100
 """Of a template and its query beside the body, measured with tracemalloc."""

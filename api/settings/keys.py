@@ -3,7 +3,7 @@
 
 A stock NameServer hands the file to NamesrvConfig, NettyServerConfig and NettyClientConfig, and to ControllerConfig and
 JraftConfig if it also runs the controller. Each setter of these classes is a key (MixAll.properties2Object); the test
-`tests/settings/test_namesrv.py` holds this list against the 5.5.0 jars. What becomes of a key:
+`tests/api/settings/test_namesrv.py` holds this list against the 5.5.0 jars. What becomes of a key:
 
 ========  ==============================================================================================================
 use       what happens

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from api.remoting.channel import RemotingSettings
 from api.settings.gateway import GatewaySettings
 from api.settings.namesrv import NamesrvProperties
+from remoting.channel import RemotingSettings
 from schemas.errors import SetupError
 
 _MIB: Final = 1024 * 1024

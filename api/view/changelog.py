@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from deltalake import DeltaTable
 
-from api.view import query
+from lake import query
 from schemas.errors import BadRequestError
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.tables import (

@@ -20,12 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from api.view.rows import BrokerRow, LiveKey, LiveRow, MappingRow, Row, TopicDelta
+from lake.deltalog import GONE
 from schemas.broker import DataVersion, TopicQueueMappingInfo
 
 _SLICE_ROWS: Final = 500
-
-GONE: Final = "_gone"
-"""Boolean column: this row was removed."""
 
 _QUEUE_COLUMNS: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 

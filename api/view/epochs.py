@@ -16,11 +16,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from api.view.active import files_of
-from api.view.deltalog import DeltaLog, Mark, table_uri
 from api.view.loader import check_format, commits, read_commits
-from api.view.query import select
 from api.view.rows import Cut
+from lake.active import files_of
+from lake.deltalog import DeltaLog, Mark, table_uri
+from lake.query import select
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 

@@ -31,8 +31,6 @@ from typing import Final
 import msgspec
 from deltalake.exceptions import TableNotFoundError
 
-from api.view.active import active
-from api.view.deltalog import DeltaLog, Mark, is_local, table_uri
 from api.view.loader import (
     Commit,
     changes_between,
@@ -45,6 +43,8 @@ from api.view.loader import (
 )
 from api.view.rows import Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
+from lake.active import active
+from lake.deltalog import DeltaLog, Mark, is_local, table_uri
 from schemas.errors import one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 

@@ -54,13 +54,13 @@ from api.view.changelog import (
     read_changes,
     read_context,
 )
-from api.view.deltalog import is_local, table_uri
 from api.view.epochs import Epochs, Recent
 from api.view.loader import changes_from
 from api.view.pickup import pick_up_topic_route
-from api.view.query import names, select, text, texts
 from api.view.rows import Cut
 from api.view.snapshot import RouteView
+from lake.deltalog import is_local, table_uri
+from lake.query import names, select, text, texts
 from schemas.codes import ResponseCode
 from schemas.errors import (
     BadRequestError,

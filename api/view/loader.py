@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pds
 
 from api.view import columns
-from api.view.active import active
-from api.view.deltalog import DeltaLog, file_system, is_local, table_uri
 from api.view.rows import Changes, Cut, Outcome
 from api.view.snapshot import RouteView, no_pause
-from pipelines.tables import ddl
-from pipelines.tables.arrow import arrow_schema
-from schemas.deltalog import File
+from lake import ddl
+from lake.actions import File
+from lake.active import active
+from lake.deltalog import DeltaLog, file_system, is_local, table_uri
+from lake.types import arrow_schema
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from api.remoting.frame import RemotingCommand
 from benchmarks.harness.frames import Link, for_generator, registration
 from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_frames
 from clients.broker.fleet_topics import FleetBroker
 from clients.broker.registration import heartbeat_request
+from remoting.frame import RemotingCommand
 
 LONG_S = 86_400.0
 

@@ -13,13 +13,13 @@ from typing import Self
 
 import msgspec
 
-from api.remoting.connection import RemotingConnection
-from api.remoting.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from benchmarks.harness.loadgen import OPAQUE
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
 from clients.broker.registration import Registration, heartbeat_request, register_request
-from deploy.peers.java import wait_until
+from peers.java import wait_until
+from remoting.connection import RemotingConnection
+from remoting.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from schemas.codes import RequestCode
 
 HEARTBEAT_TIMEOUT_MS = 3_600_000

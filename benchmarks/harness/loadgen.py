@@ -21,7 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from deploy.jars import cache_dir
-from deploy.peers.java import free_port, port_answers, wait_until
+from peers.java import free_port, port_answers, wait_until
 from schemas.errors import RoutelakeError, SetupError
 
 SOURCE: Final = Path(__file__).resolve().parent.parent / "load"

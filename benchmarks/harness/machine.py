@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from deploy.peers.java import java_executable
-from deploy.procfs import stat_fields
+from peers.java import java_executable
+from runtime.procfs import stat_fields
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.harness.machine import tree
-from deploy.peers.kafka import Kafka
-from deploy.peers.rocketmq import StockNameServer
-from deploy.peers.routelake import Routelake
+from peers.kafka import Kafka
+from peers.rocketmq import StockNameServer
+from peers.routelake import Routelake
 
 NAMESERVER = "NameServer"
 ROUTELAKE = "routelake"

@@ -18,7 +18,7 @@ from benchmarks.harness.bench import BENCHES, MICRO, Bench, run_of
 from benchmarks.harness.loadgen import program
 from benchmarks.harness.report import Result
 from benchmarks.harness.results import Run, save, started_now
-from deploy.logs import configure
+from runtime.logs import configure
 from schemas.errors import SetupError
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent

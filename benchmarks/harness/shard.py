@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.batch import Batch, Record, ShardFold
 from pipelines.fold.codec import decode_shard
 from pipelines.fold.state import RouteState
-from pipelines.shard_topics import TopicStore
-from pipelines.shards import seed_rows
+from pipelines.shards.batch import Batch, Record, ShardFold
+from pipelines.shards.partition import seed_rows
+from pipelines.shards.topics import TopicStore
 
 
 class OneShard:

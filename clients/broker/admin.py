@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
-from api.remoting.channel import Connection
-from api.remoting.commands import RefusedError
-from api.remoting.frame import RemotingCommand
-from api.remoting.reply import ReplyTemplate, response
-from api.remoting.route_query import RouteQuery
 from clients.broker import attributes
 from clients.broker.registration import NO_MAPPINGS
 from clients.broker.runtime import runtime_info
@@ -27,6 +21,12 @@ from clients.broker.sending import int_field, parse_send_request
 from clients.broker.topic_config import TopicConfig, decode_topic_list, encode_entries, encode_topic_config
 from clients.broker.topics import FLAG_UNIT_SUB, RETRY_QUEUE_NUMS
 from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX, group_remark, topic_remark
+from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
+from remoting.channel import Connection
+from remoting.commands import RefusedError
+from remoting.frame import RemotingCommand
+from remoting.reply import ReplyTemplate, response
+from remoting.route_query import RouteQuery
 from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
 from schemas.codes import MAX_INT, RequestCode, ResponseCode
 from schemas.errors import BadRequestError
@@ -78,7 +78,7 @@ class BrokerHandler:
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
         }
 
-    # --- api.remoting.channel.Handler ---
+    # --- remoting.channel.Handler ---
 
     def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
         """A broker has no routes."""

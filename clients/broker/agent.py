@@ -22,8 +22,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from api.remoting.frame import RemotingCommand
-from api.remoting.server import RemotingServer
 from clients.addresses import NAMESRV_PORT, host_port
 from clients.broker.admin import BrokerHandler
 from clients.broker.cadence import Cadence, Task
@@ -36,7 +34,9 @@ from clients.broker.sending import SendRequest, check_name, check_queue
 from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import Creation, TopicConfigManager
 from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX
-from clients.remoting import RemotingClient
+from remoting.client import RemotingClient
+from remoting.frame import RemotingCommand
+from remoting.server import RemotingServer
 from schemas.broker import MASTER_ID
 from schemas.codes import RequestCode
 from schemas.errors import SetupError

@@ -23,7 +23,7 @@ from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
 from clients.broker.http import HttpNameServer
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer, ask_all
 from clients.broker.registration import Registration
-from clients.remoting import RemotingClient
+from remoting.client import RemotingClient
 from schemas.errors import SetupError
 
 

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from api.remoting.answers import encode_data_version
-from api.remoting.frame import RemotingCommand
 from clients.broker.config import BrokerConfig
 from clients.broker.nameservers import COMMAND_TIMEOUT_S
 from clients.broker.registration import RegisterBrokerResult, Registration, incremental
 from clients.broker.topic_config import TopicConfig
-from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
+from remoting.answers import encode_data_version
+from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
+from remoting.frame import RemotingCommand
 from schemas.broker import DataVersion
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError

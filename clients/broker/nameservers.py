@@ -26,8 +26,8 @@ from clients.broker.registration import (
     unregister_request,
 )
 from clients.broker.topic_config import TopicConfig
-from clients.errors import ClientError, ConnectError, ConnectionLostError
-from clients.remoting import RemotingClient
+from remoting.client import RemotingClient
+from remoting.errors import ClientError, ConnectError, ConnectionLostError
 from schemas.broker import DataVersion
 from schemas.errors import RoutelakeError
 

@@ -25,10 +25,10 @@ from itertools import islice
 
 import msgspec
 
-from api.remoting.answers import encode_data_version
-from api.remoting.frame import RemotingCommand
 from clients.broker.config import BrokerConfig
 from clients.broker.topic_config import READ_WRITE, TopicConfig, TopicTable, encode_entries
+from remoting.answers import encode_data_version
+from remoting.frame import RemotingCommand
 from schemas.broker import DataVersion
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import BadRequestError

@@ -19,7 +19,6 @@ from typing import Final, Self
 
 import structlog
 
-from clients.errors import AnswerError
 from clients.route import brokers as find
 from clients.route.addresses import route_addresses
 from clients.route.cache import Listener, RouteCache
@@ -37,6 +36,7 @@ from clients.route.namespace import (
 )
 from clients.route.queues import MessageQueue, TopicPublishInfo
 from clients.route.settings import RouteSettings
+from remoting.errors import AnswerError
 from schemas.route import TopicRouteData
 
 log = structlog.get_logger("routelake.route")

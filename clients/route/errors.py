@@ -2,7 +2,7 @@
 """What goes wrong while a route is looked for.
 
 RoutelakeError
-├── ClientError (clients.errors)
+├── ClientError (remoting.errors)
 │   └── BadRouteError    a NameServer answered with something that is no route
 ├── RouteError
 │   ├── NoRouteError       no NameServer knows the topic, or it has no usable queue (10005)
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clients.errors import ClientError
+from remoting.errors import ClientError
 from schemas.errors import RoutelakeError
 
 NOT_FOUND_TOPIC_EXCEPTION: Final = 10005

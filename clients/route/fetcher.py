@@ -10,13 +10,13 @@ from typing import Final
 
 import structlog
 
-from clients.errors import AnswerError, ClientError
 from clients.route.addresses import is_http
 from clients.route.http import HttpTransport
 from clients.route.nameservers import NameServers
 from clients.route.remoting import RemotingTransport
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer, RouteTransport
+from remoting.errors import AnswerError, ClientError
 from schemas.codes import ResponseCode
 from schemas.errors import UnavailableError
 

@@ -15,13 +15,13 @@ from typing import Final
 
 import structlog
 
-from clients.errors import AnswerError, ClientError
 from clients.route.brokers import find_broker_address_in_publish
 from clients.route.cache import RouteCache
 from clients.route.errors import OrderConfError
 from clients.route.fetcher import NoneReadyError, RouteFetcher
 from clients.route.latency import FaultTable
 from clients.route.settings import RouteSettings
+from remoting.errors import AnswerError, ClientError
 
 log = structlog.get_logger("routelake.route")
 

@@ -15,9 +15,9 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from api.remoting.frame import RemotingCommand
-from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
 from clients.route.transport import RouteAnswer, decode_route
+from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
+from remoting.frame import RemotingCommand
 from schemas.codes import ResponseCode
 
 MAX_WAIT_S: Final = 300.0

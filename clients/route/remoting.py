@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.remoting.frame import RemotingCommand
-from clients.errors import AnswerError, AnswerTimeoutError, ClientError
-from clients.remoting import RemotingClient
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
+from remoting.client import RemotingClient
+from remoting.errors import AnswerError, AnswerTimeoutError, ClientError
+from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode, ResponseCode
 
 _GET_MAX_OFFSET: Final = 30

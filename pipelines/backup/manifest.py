@@ -22,9 +22,9 @@ import msgspec
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from lake.ddl import check_format
 from pipelines.log.sqlite import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import check_extent, read_generation
-from pipelines.tables.ddl import check_format
 from schemas.errors import SetupError, one_line
 
 FORMAT_VERSION: Final = 1

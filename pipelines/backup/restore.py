@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from lake.ddl import lock_lake
 from pipelines.backup.manifest import (
     LAKE,
     LOG,
@@ -40,7 +41,6 @@ from pipelines.backup.take import sync_folder
 from pipelines.log.sqlite import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, prove
 from pipelines.log.urls import sqlite_path
-from pipelines.tables.ddl import lock_lake
 from schemas.errors import SetupError
 
 _STAGING: Final = "restore.unfinished"

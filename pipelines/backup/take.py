@@ -31,6 +31,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from lake.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name
+from lake.commits import commit_where, last_commit
+from lake.ddl import check_format
 from pipelines.backup.manifest import (
     FORMAT_VERSION,
     LAKE,
@@ -48,9 +51,6 @@ from pipelines.log.open import open_log
 from pipelines.log.sqlite import connect_reader, read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, clear_generation, prove
 from pipelines.log.urls import sqlite_path
-from pipelines.tables.commits import commit_where, last_commit
-from pipelines.tables.ddl import check_format
-from schemas.deltalog import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name
 from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 

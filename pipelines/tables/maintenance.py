@@ -3,7 +3,7 @@
 
 At most one piece of work after a batch, each well under a second: a checkpoint of one table, compaction of one
 partition, vacuum or log clean-up of one table, a trim of the event log, or some hundred data files of a lake that an
-older routelake wrote (`pipelines.tables.arrow_types`). What is due is decided by counters and by the clock; nothing
+older routelake wrote (`lake.arrow_types`). What is due is decided by counters and by the clock; nothing
 here changes what a reader sees at an epoch that is still kept.
 """
 
@@ -18,10 +18,10 @@ from pathlib import Path
 import structlog
 from deltalake import DeltaTable
 
+from lake.arrow_types import data_files, drop_arrow_types
+from lake.ddl import declare_plain_types, has_plain_types
+from lake.staging import StagedTable
 from pipelines.log.base import EventLog
-from pipelines.tables.arrow_types import data_files, drop_arrow_types
-from pipelines.tables.ddl import declare_plain_types, has_plain_types
-from pipelines.tables.staging import StagedTable
 from pipelines.tables.writer import PROPERTIES, LakeWriter
 from schemas.tables import ALL_TABLES, Table
 

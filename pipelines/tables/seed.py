@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from lake.commits import commit_where, last_commit, native_dataset, to_ms
 from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LOST_LOG, EventLog
-from pipelines.tables.commits import commit_where, last_commit, native_dataset, to_ms
 from schemas.errors import SetupError, one_line
 from schemas.events import Resume
 from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES

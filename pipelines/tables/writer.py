@@ -11,7 +11,7 @@ The order of a commit, written down because recovery depends on it:
 4. routeChangeTable, quarantineTable: append.
 5. routeCommitTable: one row naming the versions of all tables. Only now does the epoch exist for readers.
 
-Each of them is a Delta commit in the table's staging folder, which is then published (`pipelines.tables.staging`).
+Each of them is a Delta commit in the table's staging folder, which is then published (`lake.staging`).
 
 Steps 2 to 4 have no order among themselves, two tables are written at a time; step 5 waits for all of them. A crash
 leaves some tables ahead of the last epoch; the repeated batch skips what is there and writes the rest, so the tables
@@ -42,12 +42,13 @@ from deltalake import (
     write_deltalake,
 )
 
-from pipelines.batch import Batch
-from pipelines.shards import shard_keys
-from pipelines.tables.arrow import DELETE, HEARD, INSERT, OP, UPDATE, arrow_schema, operation_schema
-from pipelines.tables.commits import last_commit, to_ms
-from pipelines.tables.ddl import open_lake
-from pipelines.tables.staging import StagedTable, stage
+from lake.commits import last_commit, to_ms
+from lake.ddl import open_lake
+from lake.staging import StagedTable, stage
+from lake.types import arrow_schema
+from pipelines.shards.arrow import DELETE, HEARD, INSERT, OP, UPDATE, operation_schema
+from pipelines.shards.batch import Batch
+from pipelines.shards.partition import shard_keys
 from schemas.errors import SetupError, one_line
 from schemas.tables import (
     ALL_TABLES,

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from api.log_process import Appends, LogProcess
-from deploy.procfs import is_alive
+from peers.java import wait_until
 from pipelines.log.base import Appended, Entry, LogEnd
 from pipelines.log.memory import MemoryLog
 from pipelines.log.sqlite import SqliteLog
+from runtime.procfs import is_alive
 from schemas.errors import BadRequestError, SetupError, UnavailableError
 from schemas.events import Clock, PutKvConfig, Resume, decode, encode, routing_key
-from tests.fold import events as make
-from tests.support.java import wait_until
+from tests.pipelines.fold import events as make
 from tests.support.loops import on_a_loop
 
 

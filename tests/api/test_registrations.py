@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both APIs share of a registration. (What comes again word for word: tests/remoting/test_repeats.py.)"""
+"""What both APIs share of a registration. (What comes again word for word: tests/api/remoting/test_repeats.py.)"""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 
 from api.metrics import Metrics
 from api.registrations import Registered, Registrations
-from api.remoting.commands import Circumstances, to_event
-from api.remoting.frame import RemotingCommand
+from peers.java import wait_until
+from remoting.commands import Circumstances, to_event
+from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode
 from schemas.events import Actor, Channel, RegisterBroker, decode
 from schemas.kv import existing
 from tests.examples.parts import ADDR1, ADDR2, T1, T2, A, config, put, register
 from tests.histories import Send
-from tests.support.java import wait_until
 from tests.support.local import LocalGateway, LocalLake
 
 REMOTING = Actor(gateway="local", via="remoting", peer="10.0.0.1:5")

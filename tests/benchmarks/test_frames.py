@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from benchmarks.harness.frames import Link, brokers
-from deploy.peers.java import wait_until
+from peers.java import wait_until
 from schemas.codes import RequestCode
 from tests.support.fake_broker import FakeBroker
 

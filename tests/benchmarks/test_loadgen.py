@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from api.remoting.frame import RemotingCommand, encode_frame
 from benchmarks.harness import loadgen
 from benchmarks.harness.frames import for_generator, http_get, route_query
 from benchmarks.harness.loadgen import OPAQUE, Load, LoadError, echo, run_load, running_load, write_frames
+from remoting.frame import RemotingCommand, encode_frame
 from schemas.errors import SetupError
 from tests.benchmarks.peers import StallOnce, frame, serving
 

@@ -13,7 +13,7 @@ from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.loadgen import Load
 from benchmarks.harness.peers import routelake
 from benchmarks.harness.settle import readiness
-from deploy.peers.java import wait_until
+from peers.java import wait_until
 
 TOPICS = 5
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from clients.addresses import host_port, namesrv_addresses
+from peers.java import free_port
+from peers.routelake import ROOT
 from schemas.errors import SetupError
-from tests.support.java import free_port
-
-ROOT = Path(__file__).resolve().parents[2]
 
 WRITTEN = [
     ("a:1", ["a:1"]),
@@ -96,7 +95,7 @@ def cli(words: str, address: str, folder: Path, **environment: str) -> subproces
     known = {"STORE": str(folder), "FILE": str(folder / "kv.json")}
     inherited = {key: value for key, value in os.environ.items() if "NAMESRV" not in key}
     return subprocess.run(
-        [sys.executable, "-m", "clients.cli", *(known.get(word, word) for word in words.split()), "-n", address],
+        [sys.executable, "-m", "cli.main", *(known.get(word, word) for word in words.split()), "-n", address],
         env={**inherited, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from peers.routelake import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 
 
@@ -18,7 +20,7 @@ def test_decisions_are_numbered_once_in_a_row_and_say_their_number() -> None:
 
 
 def test_every_decision_that_is_referred_to_exists() -> None:
-    folders = ("api", "benchmarks", "clients", "deploy", "docs", "pipelines", "schemas", "tests")
+    folders = (*PACKAGES, "docs")
     files = [path for folder in folders for kind in ("*.py", "*.md") for path in (ROOT / folder).rglob(kind)]
     numbers = {path.name[:4] for path in ADRS}
     for path in [*files, *ROOT.glob("*.md")]:
@@ -29,8 +31,19 @@ def test_every_decision_that_is_referred_to_exists() -> None:
         assert named <= numbers, path
 
 
+def test_no_package_is_left_out_of_a_check() -> None:
+    there = sorted([path.parent.name for path in ROOT.glob("*/__init__.py")] + ["tests"])
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    (layers,) = (
+        contract["layers"] for contract in contracts if contract["type"] == "layers" and "containers" not in contract
+    )
+    assert there == sorted(PACKAGES)
+    assert there == sorted(PROJECT["tool"]["mypy"]["files"])
+    assert there == sorted(name for layer in layers for name in layer.split(" | "))
+
+
 def test_what_coverage_measures_is_there() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["routelake"]["coverage"]
+    settings = PROJECT["tool"]["routelake"]["coverage"]
     assert all((ROOT / folder).is_dir() for part in settings["tests"] for folder in part if folder.startswith("tests/"))
     for group in settings["groups"]:
         assert all(any(ROOT.glob(pattern)) for pattern in group["files"]), group

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from peers.routelake import ROOT
 
 PYTHON = """#!/bin/sh
 echo "python $*" >>"$CALLS"
 case "$*" in
     "-m venv --clear "*) rm -rf "$4" && mkdir -p "$4/bin" && cp "$STANDINS/python3" "$4/bin/python" ;;
     *" pip "*) cp "$STANDINS/uv" "$(dirname "$0")/uv" ;;
-    "-m clients.cli"*) shift 2 && echo "handed over: $*" && env ;;
+    "-m cli.main"*) shift 2 && echo "handed over: $*" && env ;;
 esac
 """
 UV = """#!/bin/sh
@@ -99,9 +99,9 @@ def test_the_first_start_sets_up_and_the_next_one_only_hands_over(machine: Machi
     output = machine.start("gateway", "--x", "a b")
     assert "preparing this machine" in output
     assert "handed over: gateway --x a b\n" in output
-    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+    assert machine.calls() == [*SET_UP, "python -m cli.main"]
     assert machine.start("gateway").startswith("handed over: gateway\n")
-    assert machine.calls() == ["python -m clients.cli"]
+    assert machine.calls() == ["python -m cli.main"]
 
 
 def test_the_cli_finds_this_checkout_this_python_and_no_other_spark(machine: Machine) -> None:
@@ -119,7 +119,7 @@ def test_java_is_looked_for_once_and_only_where_it_is_needed(machine: Machine) -
     assert [call.split()[0] for call in machine.calls()] == ["java", "java", "python"]
     for command in ("fold", "spark-sql"):
         assert f"JAVA_HOME={machine.environ['STANDINS']}\n" in machine.start(command)
-        assert machine.calls() == ["python -m clients.cli"]
+        assert machine.calls() == ["python -m cli.main"]
 
 
 @pytest.mark.parametrize("version", ["1.8", "11"])
@@ -139,7 +139,7 @@ def test_the_dev_set_satisfies_every_command(machine: Machine) -> None:
     machine.start("gateway")
     machine.calls()
     machine.start("check")
-    assert machine.calls() == ["uv pip sync", "python -m clients.cli"]
+    assert machine.calls() == ["uv pip sync", "python -m cli.main"]
     for command in ("check", "gateway", "test"):
         machine.start(command)
     assert "uv pip sync" not in machine.calls()
@@ -151,7 +151,7 @@ def test_a_new_lock_is_installed_over_the_old_one(machine: Machine) -> None:
     with (machine.root / "requirements.lock").open("a") as lock:
         lock.write("# newer\n")
     machine.start("gateway")
-    assert machine.calls() == ["uv pip sync", "python -m clients.cli"]
+    assert machine.calls() == ["uv pip sync", "python -m cli.main"]
 
 
 def test_a_moved_checkout_is_set_up_anew(machine: Machine) -> None:
@@ -159,7 +159,7 @@ def test_a_moved_checkout_is_set_up_anew(machine: Machine) -> None:
     machine.calls()
     machine.root = machine.root.rename(machine.root.with_name("elsewhere"))
     machine.start("gateway")
-    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+    assert machine.calls() == [*SET_UP, "python -m cli.main"]
 
 
 def test_a_failed_step_shows_why_and_the_next_start_repairs_it(machine: Machine) -> None:
@@ -168,7 +168,7 @@ def test_a_failed_step_shows_why_and_the_next_start_repairs_it(machine: Machine)
     assert "this step failed: Python packages" in output
     machine.calls()
     machine.start("gateway")
-    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+    assert machine.calls() == [*SET_UP, "python -m cli.main"]
 
 
 def test_two_first_starts_at_once_set_up_once(machine: Machine) -> None:
@@ -191,7 +191,7 @@ def test_an_interrupted_set_up_is_repaired_by_the_next_start(machine: Machine, s
     # an orphaned uv may still be writing: the next start waits for it
     assert "handed over: gateway" in machine.start("gateway")
     first.communicate()
-    assert machine.calls() == [*SET_UP, "python -m clients.cli"]
+    assert machine.calls() == [*SET_UP, "python -m cli.main"]
 
 
 def test_without_a_usable_python_one_sentence_says_what_to_install(machine: Machine) -> None:

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from deploy import jars
-
-ROOT = Path(__file__).parents[2]
+from peers.routelake import ROOT
 
 
 @dataclass

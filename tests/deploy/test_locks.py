@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from deploy.jars import LOCK_FILE, pyspark_jars, read_lock
 from deploy.jars_lock import ON_SPARK, ROOTS
+from peers.routelake import ROOT
 
-ROOT = Path(__file__).parents[2]
 RUNTIME = (ROOT / "requirements.lock").read_text()
 DEV = (ROOT / "requirements-dev.lock").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -18,18 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from api.gateway import Gateway, GatewaySettings
-from api.remoting.answers import failure
-from api.remoting.frame import RemotingCommand
 from api.remoting.handlers import NameServerHandler
 from api.view.answers import RouteAnswers
-from api.view.columns import GONE
 from api.view.loader import changes_from
 from api.view.rows import EPOCH_START, Cut, Outcome
 from benchmarks.harness.shard import OneShard
-from pipelines.batch import Batch, Record
+from lake.deltalog import GONE
 from pipelines.log.base import Appended
 from pipelines.log.memory import MemoryLog
-from pipelines.tables.arrow import DELETE, OP
+from pipelines.shards.arrow import DELETE, OP
+from pipelines.shards.batch import Batch, Record
+from remoting.answers import failure
+from remoting.frame import RemotingCommand
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
 from schemas.events import Actor, Clock

@@ -2,7 +2,7 @@
 """What the remoting door answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
 
 The clock is virtual, so that brokers fall silent for minutes and connections are lost between two requests. What
-routelake does otherwise on purpose is in `tests.fold.differences`.
+routelake does otherwise on purpose is in `tests.pipelines.fold.differences`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pytest
 
 from tests.differential.duel import audit_requests
 from tests.differential.in_memory import InMemoryNameServer
-from tests.fold.differences import DeliberateModel
 from tests.histories import Advance, CloseChannel, Send, Step
 from tests.model import codes
 from tests.model.settings import Settings
 from tests.model.wire import Request, canonical
+from tests.pipelines.fold.differences import DeliberateModel
 from tests.random_histories import random_histories, shrunk
 
 REQUEST_CODES = frozenset(codes.ALL_CODES)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from peers.java import wait_until
 from tests.examples.parts import register, unregister
 from tests.histories import Send
 from tests.model import codes
@@ -22,7 +23,6 @@ from tests.model.route_tables import Notification
 from tests.model.settings import Settings
 from tests.model.wire import Request, canonical
 from tests.support.fake_broker import FakeBroker
-from tests.support.java import wait_until
 from tests.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm

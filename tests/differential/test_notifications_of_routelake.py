@@ -15,13 +15,13 @@ import pytest
 
 from api.view.min_broker import Notification, notifications
 from api.view.snapshot import RouteView
+from peers.java import wait_until
 from tests.differential.in_memory import InMemoryNameServer
 from tests.examples.parts import register, unregister
-from tests.fold.differences import DeliberateModel
 from tests.model import codes
 from tests.model.settings import Settings
+from tests.pipelines.fold.differences import DeliberateModel
 from tests.support.fake_broker import FakeBroker
-from tests.support.java import wait_until
 from tests.support.local import LocalLake
 
 SETTINGS = Settings(notify_min_broker_id_changed=True, support_acting_master=True)

@@ -23,14 +23,14 @@ import pytest
 
 from api.gateway import Gateway, GatewaySettings
 from api.remoting.handlers import NameServerHandler
-from api.remoting.server import RemotingServer
 from pipelines.log.open import open_log
+from remoting.server import RemotingServer
 from tests.differential import duel as duels
 from tests.differential.duel import SharedDuel, TooSlow
-from tests.fold.differences import DeliberateModel
 from tests.model import codes
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
+from tests.pipelines.fold.differences import DeliberateModel
 from tests.random_histories import random_histories
 from tests.support.appender import HereAppender
 from tests.support.local import UNHURRIED

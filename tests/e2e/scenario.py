@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from peers.java import wait_until
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request, Response, parse_fastjson
-from tests.support.java import wait_until
 from tests.support.rocketmq import StockBroker, mqadmin
 
 CLUSTER = "e2e-cluster"

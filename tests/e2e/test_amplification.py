@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from peers.java import wait_until
+from peers.routelake import Routelake
 from pipelines.log.sqlite import SqliteLog
 from schemas.events import encode, routing_key
-from tests.fold import events as make
+from tests.pipelines.fold import events as make
 from tests.support import lakes
-from tests.support.java import wait_until
-from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(560)]
 
@@ -84,8 +84,8 @@ def peaks_of(pid: int) -> dict[int, tuple[str, int]]:
         kinds = {
             "org.apache.spark.deploy": "java",
             "pyspark": "worker",
-            "clients.cli fold": "fold",
-            "clients.cli gateway": "gateway",
+            "cli.main fold": "fold",
+            "cli.main gateway": "gateway",
         }
         found[pid] = (next((kind for part, kind in kinds.items() if part in line), "other"), _peak_mib(pid))
         for children in Path(f"/proc/{pid}/task").glob("*/children"):

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.peers.routelake import ROOT
-from tests.support.java import wait_until
-from tests.support.routelake import Routelake
+from peers.java import wait_until
+from peers.routelake import ROOT, Routelake
 
 pytestmark = pytest.mark.jvm
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from deploy.peers.java import free_port
-from deploy.peers.routelake import ROOT
-from pipelines.tables.ddl import lock_lake, open_lake
-from tests.fold import events as make
-from tests.fold.logs import written
-from tests.tables.drive import drive
+from lake.ddl import lock_lake, open_lake
+from peers.java import free_port
+from peers.routelake import ROOT
+from tests.pipelines.fold import events as make
+from tests.pipelines.fold.logs import written
+from tests.pipelines.tables.drive import drive
 
 
 def start(*words: str) -> tuple[int, str]:
     """Exit code and what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "clients.cli", *words],
+        [sys.executable, "-m", "cli.main", *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.peers.routelake import Routelake
+from peers.routelake import Routelake
 
 READY_S = 180.0
 

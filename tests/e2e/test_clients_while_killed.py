@@ -17,11 +17,11 @@ from typing import Self
 
 import pytest
 
+from peers.routelake import Routelake
 from tests.e2e.scenario import admin, eventually, route
 from tests.model.client import ConnectionClosed
 from tests.support.java_client import JavaConsumer, JavaProducer
 from tests.support.rocketmq import StockBroker
-from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 

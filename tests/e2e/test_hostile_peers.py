@@ -22,13 +22,13 @@ from typing import Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from peers.java import wait_until
+from peers.routelake import Routelake
 from pipelines.log.open import open_log
 from schemas.events import ChannelClosed, RegisterBroker, decode
 from tests.model import codes
 from tests.model.client import encode_frame
-from tests.support.java import wait_until
 from tests.support.minifold import MiniFold
-from tests.support.routelake import Routelake
 
 MIB: Final = 1024 * 1024
 SHORT_S: Final = 6.0
@@ -38,7 +38,11 @@ REGISTER_TIMEOUT_S: Final = 24.0
 GROWTH_BYTES: Final = 256_000_000
 
 in_bounded_time = pytest.mark.parametrize(
-    "during_s", [pytest.param(SHORT_S, id="short"), pytest.param(LONG_S, id="ten-minutes", marks=pytest.mark.deep)]
+    "during_s",
+    [
+        pytest.param(SHORT_S, id="short"),
+        pytest.param(LONG_S, id="ten-minutes", marks=[pytest.mark.deep, pytest.mark.timeout(LONG_S + 300)]),
+    ],
 )
 
 

@@ -20,11 +20,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from lake.commits import last_commit, to_ms
+from peers.java import wait_until
+from peers.routelake import Routelake
 from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LogRecord
 from pipelines.log.open import open_log
-from pipelines.tables.commits import last_commit, to_ms
 from pipelines.tables.seed import read_state
 from schemas.events import RegisterBroker, decode
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
@@ -32,8 +34,6 @@ from tests.e2e.test_routelake import registration
 from tests.examples.parts import config, register, version
 from tests.model import codes
 from tests.model.client import ConnectionClosed, RemotingClient
-from tests.support.java import wait_until
-from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 

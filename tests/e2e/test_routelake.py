@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from peers.java import wait_until
+from peers.routelake import Routelake
 from tests.e2e import scenario
-from tests.support.java import wait_until
-from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 

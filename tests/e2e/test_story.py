@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from clients.route.blocking import BlockingRouteClient
-from deploy.peers.java import free_port, wait_until
-from deploy.peers.routelake import ROOT, Routelake
+from peers.java import free_port, wait_until
+from peers.routelake import ROOT, Routelake
 from pipelines.log.open import open_log
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -42,7 +42,7 @@ class Stage:
 
     def cli(self, *words: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "clients.cli", *words],
+            [sys.executable, "-m", "cli.main", *words],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -68,7 +68,7 @@ class Stage:
 def broker(namesrv_addr: str, port: int, store: Path) -> Iterator[None]:
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "clients.cli", "broker", "-n", namesrv_addr, "--listen", f"127.0.0.1:{port}",
+            sys.executable, "-m", "cli.main", "broker", "-n", namesrv_addr, "--listen", f"127.0.0.1:{port}",
             "--cluster", "DefaultCluster", "--name", "broker-a", "--store", str(store),
         ],
         cwd=ROOT,

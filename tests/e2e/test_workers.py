@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.procfs import commands_of_children
+from peers.java import wait_until
+from peers.routelake import Routelake
 from pipelines.log.open import open_log
+from runtime.procfs import commands_of_children
 from tests.examples.parts import config, register
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
-from tests.support.java import wait_until
 from tests.support.minifold import MiniFold
-from tests.support.routelake import Routelake
 
 WORKERS = 3
 

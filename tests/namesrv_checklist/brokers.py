@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from api.remoting.server import RemotingSettings
+from peers.java import wait_until
+from remoting.server import RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request, Response, parse_fastjson
-from tests.support.java import wait_until
 from tests.support.local import LocalGateway, LocalLake
 
 PREFIX = "127.0.0.1:"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from api.remoting.server import RemotingSettings
+from peers.java import wait_until
+from remoting.server import RemotingSettings
 from tests.model import codes
 from tests.model.client import ConnectionClosed, RemotingClient
 from tests.model.wire import Request
 from tests.namesrv_checklist.brokers import MASTER, nameserver
-from tests.support.java import wait_until
 from tests.support.rocketmq import StockNameServer
 
 MIB = 1024 * 1024

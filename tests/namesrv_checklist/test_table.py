@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from peers.routelake import ROOT
+
 CHECKLIST = ROOT / "docs" / "rocketmq-tests.md"
 DIFFERENCES = ROOT / "docs" / "known-differences.md"
 

@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.java import free_port, wait_until
+from peers.java import free_port, wait_until
 from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 GOLDEN = Path(__file__).parent / "golden" / "recorded.json"

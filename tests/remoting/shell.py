@@ -11,12 +11,12 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from api.remoting.answers import not_supported
-from api.remoting.commands import RefusedError
-from api.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from api.remoting.reply import ReplyTemplate, response
-from api.remoting.route_query import RouteQuery
-from api.remoting.server import Connection, RemotingServer, RemotingSettings
+from remoting.answers import not_supported
+from remoting.commands import RefusedError
+from remoting.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.reply import ReplyTemplate, response
+from remoting.route_query import RouteQuery
+from remoting.server import Connection, RemotingServer, RemotingSettings
 from schemas.errors import UnavailableError
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

@@ -15,10 +15,10 @@ import zlib
 
 import pytest
 
-from api.remoting.commands import Circumstances, to_event
-from api.remoting.frame import RemotingCommand, encode_frame
-from api.remoting.reply import response
-from api.remoting.server import Connection, RemotingSettings
+from remoting.commands import Circumstances, to_event
+from remoting.frame import RemotingCommand, encode_frame
+from remoting.reply import response
+from remoting.server import Connection, RemotingSettings
 from schemas.events import Actor, AnyEvent
 from tests.remoting.shell import ECHO, Client, Handler, connected, run, serving
 from tests.remoting.test_frame import frame

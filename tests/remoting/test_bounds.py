@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from api.remoting.bounds import Holding, address_of, to_give_way
+from remoting.bounds import Holding, address_of, to_give_way
 
 
 def chosen(*holdings: tuple[str, str, int, float], excess: int = 1) -> list[str]:

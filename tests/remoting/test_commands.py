@@ -9,8 +9,8 @@ import zlib
 
 import pytest
 
-from api.remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, failure, not_supported
-from api.remoting.commands import (
+from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, failure, not_supported
+from remoting.commands import (
     EVENT_CODES,
     BrokerHeader,
     Circumstances,
@@ -23,7 +23,7 @@ from api.remoting.commands import (
     rows_to_register,
     to_event,
 )
-from api.remoting.frame import RemotingCommand
+from remoting.frame import RemotingCommand
 from schemas.broker import DataVersion, QueueRow
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError, NotFoundError, SetupError, UnavailableError

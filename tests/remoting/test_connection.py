@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.remoting.connection import PLAIN_FRAME_LIMIT_BYTES, Received, RemotingConnection
-from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
-from api.remoting.route_query import RouteQueryCache
+from remoting.connection import PLAIN_FRAME_LIMIT_BYTES, Received, RemotingConnection
+from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
+from remoting.route_query import RouteQueryCache
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.frame import (
+from remoting.frame import (
     MAX_HEADER_BYTES,
     RemotingCommand,
     check_length,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.registration import Registration, decode_data_version, decode_registration, decode_topic_queues
+from remoting.registration import Registration, decode_data_version, decode_registration, decode_topic_queues
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError

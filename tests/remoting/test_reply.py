@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
-from api.remoting.reply import ReplyHeader, ReplyTemplate, encode_reply, reply_type, response
+from remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
+from remoting.reply import ReplyHeader, ReplyTemplate, encode_reply, reply_type, response
 from schemas.codes import MAX_INT, MIN_INT, SerializeType
 
 JSON, ROCKETMQ = SerializeType.JSON, SerializeType.ROCKETMQ

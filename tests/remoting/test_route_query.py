@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.connection import RemotingConnection
-from api.remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
-from api.remoting.route_query import RouteQuery, RouteQueryCache, route_query
+from remoting.connection import RemotingConnection
+from remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
+from remoting.route_query import RouteQuery, RouteQueryCache, route_query
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 from tests.remoting.test_frame import frame

@@ -15,10 +15,10 @@ from typing import cast
 
 import pytest
 
-from api.remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
-from api.remoting.reply import ReplyHeader, ReplyTemplate, response
-from api.remoting.route_query import RouteQuery
-from api.remoting.server import Connection, RemotingServer, RemotingSettings
+from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
+from remoting.reply import ReplyHeader, ReplyTemplate, response
+from remoting.route_query import RouteQuery
+from remoting.server import Connection, RemotingServer, RemotingSettings
 from schemas.codes import SerializeType
 from schemas.errors import SetupError
 from tests.remoting.shell import (

@@ -15,8 +15,8 @@ from typing import Any, Self
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from deploy.jars import pyspark_jars
-from deploy.peers.rocketmq import Stock
-from tests.support.java import JavaProcess, free_port, port_answers
+from peers.java import JavaProcess, free_port, port_answers
+from peers.rocketmq import Stock
 
 _CLIENT = "org.apache.rocketmq.client"
 _FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"

@@ -22,8 +22,8 @@ from api.gateway import Gateway, GatewaySettings
 from api.metrics import Metrics
 from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
-from api.remoting.server import RemotingServer, RemotingSettings
 from pipelines.log.memory import MemoryLog
+from remoting.server import RemotingServer, RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request

@@ -24,9 +24,9 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.harness.shard import OneShard
-from pipelines.batch import Record
+from lake.ddl import open_lake, write_whole
 from pipelines.log.base import EventLog
-from pipelines.tables.ddl import open_lake, write_whole
+from pipelines.shards.batch import Record
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter
 from schemas.tables import FOLD_STATUS_FILE

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
-from api.remoting.frame import FLAG_RESPONSE, RemotingCommand, decode_frame, encode_frame
-from tests.support.java import free_port
+from peers.java import free_port
+from remoting.frame import FLAG_RESPONSE, RemotingCommand, decode_frame, encode_frame
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.peers.java import JavaProcess, classpath, free_port, java_executable, port_answers
-from deploy.peers.rocketmq import Stock, StockNameServer, prepare_home
+from peers.java import JavaProcess, classpath, free_port, java_executable, port_answers
+from peers.rocketmq import Stock, StockNameServer, prepare_home
 
 _JAR_SETS = {"5.5.0": "rocketmq", "4.9.7": "rocketmq-4"}
 

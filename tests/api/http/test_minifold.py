@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from lake.commits import last_commit
 from pipelines.fold.replay import replay
 from pipelines.log.memory import MemoryLog
-from pipelines.tables.commits import last_commit
 from pipelines.tables.seed import read_seed
 from schemas.broker import DataVersion, QueueRow
 from schemas.events import Actor, AnyEvent, DeleteTopic, RegisterBroker, encode, routing_key, topic_config_digest

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from api.view import columns, loader
+from api.view import loader
 from api.view.rows import Cut
 from api.view.snapshot import RouteView
+from benchmarks.harness.lake_writer import arrow_rows
+from lake.deltalog import GONE
 from schemas.tables import STATE_TABLES, Table
 from tests.api.view.scan import Rows, TableChanges
-from tests.support.lake import arrow_rows
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,7 +32,7 @@ def apply(view: RouteView, changes: TableChanges) -> RouteView:
             return None
         listed = [dict(zip(spec.key, key, strict=True)) if row is None else row for key, row in rows.items()]
         table = arrow_rows(spec, listed, nullable=True)
-        return table.append_column(columns.GONE, pa.array([row is None for row in rows.values()]))
+        return table.append_column(GONE, pa.array([row is None for row in rows.values()]))
 
     return view.apply(loader.changes_from(cut_of(view.epoch + 1), read))
 

@@ -18,17 +18,17 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.view import deltalog
 from api.view import follower as follower_module
-from api.view.active import active, files_of
 from api.view.follower import Follower
 from api.view.loader import latest_commit, load_view, read_commits
 from api.view.rows import Outcome
 from api.view.snapshot import RouteView
+from benchmarks.harness.lake_writer import START, LakeWriter
+from lake import deltalog
+from lake.active import active, files_of
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
 from tests.api.view.scan import TableChanges, as_tables, changes_of_tables, complete
-from tests.support.lake import START, LakeWriter
 
 Got = list[tuple[RouteView, list[Outcome]]]
 

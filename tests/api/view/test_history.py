@@ -14,12 +14,13 @@ import pytest
 
 from api.view import changelog
 from api.view import history as history_module
-from api.view.active import active
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import Change, ChangePage
 from api.view.history import History
 from api.view.loader import load_view, read_commits
 from api.view.pickup import pick_up_topic_route
+from benchmarks.harness.lake_writer import START, LakeWriter
+from lake.active import active
 from schemas.errors import (
     BadRequestError,
     BeforeHistoryError,
@@ -34,7 +35,6 @@ from schemas.tables import STATE_TABLES
 from tests.api.view.test_answers import EVERY_FIELD
 from tests.api.view.test_follower import age_log, row
 from tests.api.view.test_snapshot import complete_rows, group, queue
-from tests.support.lake import START, LakeWriter
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.harness.lake_writer import LakeWriter
 from tests.api.view.test_follower import row
-from tests.support.lake import LakeWriter
 
 PROGRAM = """
 import sys

@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from api.remoting.channel import Connection
-from api.remoting.frame import RemotingCommand
-from api.remoting.reply import ReplyTemplate, response
-from api.remoting.route_query import RouteQuery
-from api.remoting.server import RemotingServer
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
-from clients.remoting import RemotingClient
+from remoting.channel import Connection
+from remoting.client import RemotingClient
+from remoting.frame import RemotingCommand
+from remoting.reply import ReplyTemplate, response
+from remoting.route_query import RouteQuery
+from remoting.server import RemotingServer
 from schemas.rocketmq_json import decode_topic_route
 from schemas.route import TopicRouteData
 from tests.model.namesrv import NameServerModel

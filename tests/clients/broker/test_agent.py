@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from api.remoting.frame import RemotingCommand
 from clients.broker import cadence
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.persistence import TopicFile
 from clients.broker.topic_config import decode_topic_table
-from clients.errors import AnswerError, ClientError, ConnectError
+from peers.java import free_port
+from remoting.errors import AnswerError, ClientError, ConnectError
+from remoting.frame import RemotingCommand
 from schemas.errors import SetupError
 from tests.clients.broker.namesrv import broker, namesrv, peer, run
-from tests.support.java import free_port
 from tests.support.loops import eventually
 
 EXISTS_BUT_NO_MESSAGES = 14

@@ -6,12 +6,10 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.remoting.registration import decode_registration
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
 from clients.broker.fleet_report import Kind
@@ -19,13 +17,14 @@ from clients.broker.fleet_topics import CHUNK_TOPICS, FleetBroker, SharedTopics,
 from clients.broker.registration import Registration, incremental, plain_body
 from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import built_in_topics
+from peers.java import free_port
+from peers.routelake import ROOT
+from remoting.registration import decode_registration
 from schemas.broker import DataVersion, QueueRow
 from schemas.errors import SetupError
 from tests.clients.broker.namesrv import Namesrv, namesrv, run
-from tests.support.java import free_port
 from tests.support.loops import eventually
 
-ROOT = Path(__file__).resolve().parents[3]
 NOW = 1_700_000_000_000
 
 
@@ -160,7 +159,7 @@ async def routelake_fleet(*args: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "clients.cli",
+        "cli.main",
         "fleet",
         *args,
         cwd=ROOT,

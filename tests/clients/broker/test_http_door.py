@@ -16,15 +16,15 @@ from api.http.app import create_app
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
 from api.remoting.handlers import NameServerHandler
-from api.remoting.server import RemotingServer
 from api.view.history import History
 from clients.broker.http import HttpNameServer
-from clients.errors import AnswerError, ConnectError
+from peers.java import free_port
 from pipelines.log.memory import MemoryLog
+from remoting.errors import AnswerError, ConnectError
+from remoting.server import RemotingServer
 from schemas.events import Actor, PutKvConfig
 from tests.clients.broker.namesrv import broker, peer, run
 from tests.support.appender import HereAppender
-from tests.support.java import free_port
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.remoting.frame import RemotingCommand
-from api.remoting.registration import decode_registration, decode_topic_queues
 from clients.broker import registration
 from clients.broker.config import BrokerConfig
 from clients.broker.registration import RegisterBrokerResult
 from clients.broker.topic_config import TopicConfig, TopicTable, encode_entries
+from remoting.frame import RemotingCommand
+from remoting.registration import decode_registration, decode_topic_queues
 from schemas.broker import DataVersion, QueueRow
 from schemas.errors import BadRequestError
 from schemas.events import RegisterTopicQueue

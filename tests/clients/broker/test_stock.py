@@ -18,15 +18,15 @@ from clients.broker.config import BrokerConfig
 from clients.broker.persistence import TopicFile, encode_topics_file
 from clients.broker.topic_config import TopicTable, decode_topic_table
 from clients.broker.topics import built_in_topics
+from peers.java import free_port, wait_until
+from peers.routelake import ROOT
 from tests.clients.broker.namesrv import update_fields as update
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
-from tests.support.java import free_port, wait_until
 from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 pytestmark = pytest.mark.jvm
 
-ROOT = Path(__file__).resolve().parents[3]
 BUILT_IN = {topic.topic_name for topic in built_in_topics(BrokerConfig(broker_name="same", broker_cluster_name="Same"))}
 
 
@@ -47,7 +47,7 @@ def agent(namesrv_addr: str, store: Path, name: str = "py-broker", cluster: str 
     """`routelake broker` as a process; its address. It leaves by SIGTERM."""
     address = f"127.0.0.1:{free_port()}"
     options = {"namesrv": namesrv_addr, "listen": address, "name": name, "cluster": cluster, "store": str(store)}
-    command = [sys.executable, "-m", "clients.cli", "broker", *(f"--{key}={value}" for key, value in options.items())]
+    command = [sys.executable, "-m", "cli.main", "broker", *(f"--{key}={value}" for key, value in options.items())]
     output = store / "output.log"
     with output.open("w") as log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as process:
         try:
@@ -309,7 +309,7 @@ def without_comma(line: bytes) -> bytes:
 
 
 def test_a_fleet_at_a_stock_namesrv(namesrv: StockNameServer) -> None:
-    command = [sys.executable, "-m", "clients.cli", "fleet", "-n", namesrv.address, "--brokers=30", "--topics=500"]
+    command = [sys.executable, "-m", "cli.main", "fleet", "-n", namesrv.address, "--brokers=30", "--topics=500"]
     more = ["--heartbeat-period-s=1", "--changes-per-s=20", "--duration-s=600", "--vanish"]
     pipe = subprocess.PIPE
     with subprocess.Popen([*command, *more], cwd=ROOT, stdout=pipe, stderr=pipe, text=True) as process:

@@ -13,10 +13,9 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from peers.java import classpath, java_executable
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
-from tests.support.jars import classpath
-from tests.support.java import java_executable
 
 _NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root level="OFF"/></configuration>\n'
 

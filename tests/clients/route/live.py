@@ -11,20 +11,20 @@ from typing import Any
 from api.gateway import Gateway, GatewaySettings
 from api.http.app import close_app, create_app
 from api.http.server import serve_http
-from api.remoting.channel import Connection
-from api.remoting.frame import RemotingCommand
 from api.remoting.handlers import NameServerHandler
-from api.remoting.reply import ReplyTemplate, response
-from api.remoting.route_query import RouteQuery
-from api.remoting.server import RemotingServer
 from api.view.answers import RouteAnswers
 from api.view.history import History
+from peers.java import free_port
 from pipelines.log.memory import MemoryLog
+from remoting.channel import Connection
+from remoting.frame import RemotingCommand
+from remoting.reply import ReplyTemplate, response
+from remoting.route_query import RouteQuery
+from remoting.server import RemotingServer
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 from tests.api.http.doors import Loop
 from tests.support.appender import HereAppender
-from tests.support.java import free_port
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 

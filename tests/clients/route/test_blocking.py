@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clients.errors import ConnectError
 from clients.route.blocking import BlockingRouteClient
 from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
 from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings
+from peers.java import free_port
+from remoting.errors import ConnectError
 from schemas.errors import SetupError, UnavailableError
 from tests.clients.route.live import LiveRoutelake, ToldNameServer, run
 from tests.clients.route.test_http import register
-from tests.support.java import free_port
 
 THREADS, ROUNDS = 6, 16
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from clients.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.errors import BadRouteError, NoRouteError, OrderConfError
 from clients.route.nameservers import BackOff
 from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings
+from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError, UnavailableError
 from tests.clients.route.live import ToldNameServer, run, until

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from peers.routelake import ROOT
+from tests.cli.test_route import cli
 from tests.clients.route.live import LiveRoutelake, run
-from tests.clients.route.test_cli import ROOT, cli
 from tests.clients.route.test_http import register
 
 PAGE = (Path(ROOT) / "docs" / "route-client.md").read_text()

@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-from clients.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.errors import NoRouteError
@@ -24,10 +23,11 @@ from clients.route.http import HttpTransport
 from clients.route.nameservers import BackOff
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer
+from peers.java import free_port
+from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from schemas.codes import ResponseCode
 from tests.api.http.doors import broker
 from tests.clients.route.live import LiveRoutelake, ToldNameServer, run, until
-from tests.support.java import free_port
 
 SOON_S = 0.5
 QUICK = RouteSettings(back_off=BackOff(0.05, 0.2))

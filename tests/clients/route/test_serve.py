@@ -14,9 +14,9 @@ import pytest
 from clients.route.blocking import BlockingRouteClient
 from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
+from peers.java import wait_until
+from peers.routelake import Routelake
 from tests.api.http.doors import broker
-from tests.support.java import wait_until
-from tests.support.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

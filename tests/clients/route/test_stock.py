@@ -15,9 +15,9 @@ from clients.route.errors import NoRouteError
 from clients.route.nameservers import BackOff
 from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings
+from peers.java import wait_until
 from tests.clients.route.judge import JavaClient
 from tests.clients.route.live import LiveRoutelake
-from tests.support.java import wait_until
 from tests.support.rocketmq import StockBroker, StockNameServer
 
 pytestmark = pytest.mark.jvm

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""clusterList.
+
+Source (5.5.0): org.apache.rocketmq.tools.command.cluster.ClusterListSubCommand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from cli.admin import answers, requests, values
+from cli.admin.clusters import NoSuchClusterError, Server
+from cli.admin.command import command
+from cli.admin.java_hash import hash_order
+from cli.admin.report import Report, show_report
+from cli.admin.session import Admin
+from schemas.errors import SetupError
+from schemas.route import ClusterInfo
+
+_MS_PER_HOUR: Final = 3_600_000
+
+
+class _Member(NamedTuple):
+    """One broker and what it said of itself (KVTable of GET_BROKER_RUNTIME_INFO); None if it did not."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    runtime: dict[str, str] | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "clusterList")(cluster_list)
+
+
+async def cluster_list(
+    admin: Admin,
+    more_stats: Annotated[bool, typer.Option("-m", "--moreStats", help="Messages of yesterday and today.")] = False,
+    interval: Annotated[int | None, typer.Option("-i", "--interval", help="Repeat after so many seconds.")] = None,
+    cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="One cluster only.")] = None,
+) -> Report:
+    """List all brokers of all clusters and how they are."""
+    if interval is not None and interval < 1:
+        raise SetupError(f"-i {interval}: expected at least 1 second")
+    cluster = None if cluster_name is None else values.not_blank(cluster_name, "-c")
+    while True:
+        report = await _report(admin, cluster, more_stats=more_stats)
+        if interval is None or admin.dry_run:
+            return report
+        show_report(report, admin.outcomes, admin.output)
+        admin.outcomes.clear()
+        await asyncio.sleep(interval)
+
+
+async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> Report:
+    info = await admin.cluster_info()
+    if cluster is not None and cluster not in info.cluster_addr_table:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise NoSuchClusterError(f"no cluster {cluster!r}: the NameServer knows {known}")
+    places = _places(info, [cluster] if cluster is not None else hash_order(info.cluster_addr_table))
+    servers = [Server(name, address) for _, name, _, address in places]
+    answered = await admin.read_each(servers, requests.get_broker_runtime_info())
+    members = [
+        _Member(*place, None if answer is None else answers.kv_table(answer.body))
+        for place, (_, answer) in zip(places, answered, strict=True)
+    ]
+    report = _more(members) if more_stats else _base(members)
+    if not members:
+        report.empty = "no broker is registered with this NameServer"
+    return report
+
+
+def _places(info: ClusterInfo, clusters: list[str]) -> list[tuple[str, str, int, str]]:
+    """(cluster, brokerName, brokerId, address) of every broker, in the order in which stock mqadmin asks them."""
+    return [
+        (cluster, name, broker_id, data.broker_addrs[broker_id])
+        for cluster in clusters
+        for name in sorted(info.cluster_addr_table.get(cluster, ()))
+        if (data := info.broker_addr_table.get(name)) is not None
+        for broker_id in hash_order(data.broker_addrs)
+    ]
+
+
+_WHO: Final = ("Cluster Name", "Broker Name", "BID", "Addr")
+
+_MORE: Final = (
+    ("InTotalYest", "msgPutTotalTodayMorning", "msgPutTotalYesterdayMorning"),
+    ("OutTotalYest", "msgGetTotalTodayMorning", "msgGetTotalYesterdayMorning"),
+    ("InTotalToday", "msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
+    ("OutTotalToday", "msgGetTotalTodayNow", "msgGetTotalTodayMorning"),
+)
+"""Title, and the two counters whose difference it is."""
+
+
+def _more(members: list[_Member]) -> Report:
+    def differences(runtime: Mapping[str, str]) -> list[int | str]:
+        try:
+            return [int(runtime[later]) - int(runtime[earlier]) for _, later, earlier in _MORE]
+        except (KeyError, ValueError):
+            return ["?"] * len(_MORE)
+
+    titles = (*_WHO, *(title for title, _, _ in _MORE))
+    rows = [(*one[:4], *differences(one.runtime or {})) for one in members]
+    return Report(tables=[(titles, list(rows))], data=_documents(members))
+
+
+def _base(members: list[_Member]) -> Report:
+    titles = ("Version", "InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour", "SPACE", "ACTIVATED")
+    now_ms = time.time() * 1000
+    rows = [(*one[:4], *_cells(one.runtime, now_ms)) for one in members]
+    return Report(tables=[((*_WHO, *titles), list(rows))], data=_documents(members))
+
+
+def _cells(runtime: Mapping[str, str] | None, now_ms: float) -> tuple[str, ...]:
+    if runtime is None:
+        return ("?",) * 8
+
+    def load(pool: str) -> str:
+        return f"{runtime.get(f'{pool}ThreadPoolQueueSize', 'N')},{_wait_ms(runtime, pool)}ms"
+
+    earliest = _number(runtime.get("earliestMessageTimeStamp"))
+    hours = (now_ms - earliest) / _MS_PER_HOUR if earliest is not None else 0.0
+    timer = f"{_text(runtime, 'timerReadBehind')}-{_text(runtime, 'timerOffsetBehind')}"
+    congestion = (_number(runtime.get("timerCongestNum")) or 0) / 10_000
+    rates = f"{_text(runtime, 'timerEnqueueTps')}, {_text(runtime, 'timerDequeueTps')}"
+    return (
+        runtime.get("brokerVersionDesc", ""),
+        f"{_first(runtime.get('putTps')):.2f}({load('send')})",
+        f"{_first(runtime.get('getTransferredTps')):.2f}({load('pull')}|{load('ack')})",
+        f"{timer}({congestion:.1f}w, {rates})",
+        runtime.get("pageCacheLockTimeMills", ""),
+        f"{hours:.2f}",
+        f"{_number(runtime.get('commitLogDiskRatio')) or 0:.4f}",
+        runtime.get("brokerActive", "false"),
+    )
+
+
+def _wait_ms(runtime: Mapping[str, str], pool: str) -> str:
+    return runtime.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "N")
+
+
+def _text(runtime: Mapping[str, str], key: str) -> str:
+    return f"{_number(runtime.get(key)) or 0:g}"
+
+
+def _first(rates: str | None) -> float:
+    """The first of several numbers, that of the last ten seconds."""
+    return _number((rates or "").partition(" ")[0]) or 0.0
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _documents(members: list[_Member]) -> list[dict[str, object]]:
+    return [
+        {
+            "clusterName": one.cluster,
+            "brokerName": one.broker_name,
+            "brokerId": one.broker_id,
+            "brokerAddr": one.address,
+            "runtimeInfo": one.runtime,
+        }
+        for one in members
+    ]

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a cluster's name to its brokers, in stock mqadmin's order. Pure.
+
+Source (5.5.0): org.apache.rocketmq.tools.command.CommandUtil.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cli.admin.java_hash import hash_order
+from schemas.broker import MASTER_ID
+from schemas.errors import RoutelakeError
+from schemas.route import BrokerData, ClusterInfo
+
+
+class NoSuchClusterError(RoutelakeError):
+    """No NameServer that was asked knows the cluster, or nobody in it can take the request."""
+
+
+class Server(NamedTuple):
+    """Whom a request goes to: ``name`` is a brokerName or "NameServer", ``address`` is host:port."""
+
+    name: str
+    address: str
+
+
+def cluster_broker_names(info: ClusterInfo, cluster: str) -> list[str]:
+    """The broker names of a cluster (fetchBrokerNameByClusterName).
+
+    Raises:
+        NoSuchClusterError: There is no such cluster.
+    """
+    names = info.cluster_addr_table.get(cluster)
+    if not names:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise NoSuchClusterError(
+            f"no cluster {cluster!r}: the NameServer knows {known}. "
+            "Make sure that the name is right and -n the right NameServer."
+        )
+    return hash_order(names)
+
+
+def cluster_masters(info: ClusterInfo, cluster: str) -> list[Server]:
+    """The masters of a cluster (fetchMasterAddrByClusterName).
+
+    Raises:
+        NoSuchClusterError: There is no such cluster.
+    """
+    by_address: dict[str, str] = {}
+    for name in cluster_broker_names(info, cluster):
+        address = _addresses(info, name).get(MASTER_ID)
+        if address is not None:
+            by_address[address] = name
+    return [Server(by_address[address], address) for address in hash_order(by_address)]
+
+
+def groups_without_master(info: ClusterInfo, cluster: str) -> list[str]:
+    """The broker names of a cluster that have no master now: stock mqadmin passes them over in silence."""
+    return sorted(name for name in cluster_broker_names(info, cluster) if MASTER_ID not in _addresses(info, name))
+
+
+def broker_name_of(info: ClusterInfo, address: str) -> str:
+    """The broker name that has an address (fetchBrokerNameByAddr).
+
+    Raises:
+        NoSuchClusterError: No broker has it.
+    """
+    for name in hash_order(info.broker_addr_table):
+        if address in _addresses(info, name).values():
+            return name
+    raise NoSuchClusterError(
+        f"no broker has the address {address}: make sure that it is registered and -n the right NameServer."
+    )
+
+
+def select_broker_addr(data: BrokerData) -> str | None:
+    """The address to read from: the master's, else the lowest brokerId's.
+
+    Stock mqadmin takes any slave at random (BrokerData.selectBrokerAddr).
+    """
+    return data.broker_addrs[min(data.broker_addrs)] if data.broker_addrs else None
+
+
+def cluster_of(info: ClusterInfo, broker_name: str) -> list[str]:
+    """The clusters that hold a broker name, the one stock mqadmin finds first in front."""
+    return [name for name in hash_order(info.cluster_addr_table) if broker_name in info.cluster_addr_table[name]]
+
+
+def _addresses(info: ClusterInfo, name: str) -> dict[int, str]:
+    data = info.broker_addr_table.get(name)
+    return {} if data is None else data.broker_addrs

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an async function to a sub-command: the options that all commands have, and how a run ends.
+
+Exit codes: 0 success, 1 something failed, 2 bad input. A refusal is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, get_type_hints
+
+import typer
+
+from cli.admin.report import Output, Report, Status, show_dry_run, show_report
+from cli.admin.session import Admin
+from cli.options import Namesrv
+from remoting.client import RemotingClient
+from remoting.errors import AnswerError
+from schemas.codes import ResponseCode
+from schemas.errors import RoutelakeError
+
+Work = Callable[..., Awaitable[Report]]
+
+_WHAT_BECAME_OF_IT: Final = (
+    "with routelake, GET /v1/topics/TOPIC/changes over HTTP says what became of it (docs/operations.md, "
+    "'A topic has no route')"
+)
+
+ANSWER_TIMEOUT_S: Final = 5.0
+"""DefaultMQAdminExt.timeoutMillis."""
+
+OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="Tables for people or JSON for scripts.")]
+LongOutputFormat = Annotated[Output, typer.Option("--output", help="Tables for people or JSON for scripts.")]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Print every request instead; those that only read are sent."),
+]
+TimeoutS = Annotated[
+    float, typer.Option("--timeout-s", min=0.001, help="How long each request may take, connecting included.")
+]
+
+_COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
+    ("namesrv_addr", Namesrv, ""),
+    ("output", OutputFormat, Output.TABLE),
+    ("dry_run", DryRun, False),
+    ("timeout_s", TimeoutS, ANSWER_TIMEOUT_S),
+)
+
+
+def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Callable[[Work], Work]:
+    """Make a sub-command of ``async def work(admin, option, ...) -> Report``.
+
+    Args:
+        app: Gets the command.
+        name: As mqadmin spells it.
+        output_letter: Whether ``-o`` is ``--output``; False where it is an option of mqadmin's.
+    """
+
+    def register(work: Work) -> Work:
+        def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with what the signature below says)
+            common = {key: values.pop(key) for key, _, _ in _COMMON}
+            raise typer.Exit(asyncio.run(_run(work, values, **common)))
+
+        own = list(inspect.signature(work).parameters.values())[1:]
+        hints = get_type_hints(work, include_extras=True)
+        parameters = [
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+            for one in own
+        ]
+        for key, annotation, default in _COMMON:
+            kind = LongOutputFormat if key == "output" and not output_letter else annotation
+            parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__doc__ = work.__doc__
+        app.command(name)(run)
+        return work
+
+    return register
+
+
+async def _run(
+    work: Work, values: dict[str, object], *, namesrv_addr: str, output: Output, dry_run: bool, timeout_s: float
+) -> int:
+    """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
+    async with RemotingClient() as client:
+        admin = Admin(client, namesrv_addr, output=output, dry_run=dry_run, timeout_s=timeout_s)
+        try:
+            report = await work(admin, **values)
+        except RoutelakeError as error:
+            if admin.outcomes or admin.sent:
+                _show(admin, Report())
+            if isinstance(error, AnswerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                error.args = (f"{error}; {_WHAT_BECAME_OF_IT}",)
+            raise
+        _show(admin, report)
+        return 1 if admin.failed or report.failed else 0
+
+
+def _show(admin: Admin, report: Report) -> None:
+    if admin.dry_run:
+        failures = [outcome for outcome in admin.outcomes if outcome.status is Status.FAILED]
+        show_dry_run(admin.sent, failures, admin.output)
+    else:
+        show_report(report, admin.outcomes, admin.output)

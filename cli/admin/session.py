@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of one command: whom it asks, what came of it, and a dry run's list instead.
+
+A command reads from *a* NameServer, the first of ``-n`` that answers (stock mqadmin picks one at random), and changes
+every server it must, one after the other in stock mqadmin's order. A server that fails does not stop the others of the
+same step; but a later step is not tried, as its servers rely on it: no NameServer forgets a topic that a broker still
+has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from cli.admin import answers, requests
+from cli.admin.clusters import Server
+from cli.admin.report import Outcome, Output, Sent, Status, warn
+from cli.admin.values import name_servers
+from remoting.client import RemotingClient
+from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectionLostError, NothingDoneError
+from remoting.frame import RemotingCommand
+from schemas.codes import RequestCode, ResponseCode
+from schemas.errors import SetupError
+from schemas.route import ClusterInfo, TopicRouteData
+
+NAME_SERVER = "NameServer"
+MANY_SERVERS = 5
+"""From here on a command that visits servers shows a progress bar, on a terminal."""
+
+
+class Admin:
+    """What a command works with.
+
+    Attributes:
+        output: How the result is shown.
+        dry_run: Whether requests that change something are listed instead of sent.
+        outcomes: What happened at each server that was told to change something, or failed to tell something.
+        sent: In a dry run, every request so far.
+    """
+
+    def __init__(
+        self, client: RemotingClient, namesrv_addr: str, *, output: Output, dry_run: bool, timeout_s: float
+    ) -> None:
+        """For one run.
+
+        Args:
+            client: Open.
+            namesrv_addr: The text of ``-n``.
+            output: How the result is shown.
+            dry_run: See the attributes.
+            timeout_s: Of one request.
+
+        Raises:
+            SetupError: ``-n`` cannot be read.
+        """
+        self.output = output
+        self.dry_run = dry_run
+        self.outcomes: list[Outcome] = []
+        self.sent: list[Sent] = []
+        self._client = client
+        self._timeout_s = timeout_s
+        self._name_servers = name_servers(namesrv_addr)
+        self._chosen: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether something failed so far."""
+        return any(outcome.status in (Status.FAILED, Status.NOT_TRIED) for outcome in self.outcomes)
+
+    @property
+    def name_servers(self) -> list[Server]:
+        """All that ``-n`` names.
+
+        Raises:
+            SetupError: None.
+        """
+        if not self._name_servers:
+            raise SetupError("which NameServer? Give -n 'host:9876;other:9876' or set NAMESRV_ADDR")
+        return [Server(NAME_SERVER, address) for address in self._name_servers]
+
+    # --- reading ---
+
+    async def ask_name_server(self, request: RemotingCommand) -> RemotingCommand:
+        """Ask the first NameServer that answers; the run stays with it.
+
+        Raises:
+            ClientError: None answers, or one did with another code than SUCCESS.
+        """
+        candidates = self.name_servers if self._chosen is None else [Server(NAME_SERVER, self._chosen)]
+        failures: list[ClientError] = []
+        for server in candidates:
+            try:
+                answer = await self.read(server, request)
+            except AnswerError:
+                raise
+            except ClientError as error:
+                failures.append(error)
+                continue
+            self._chosen = server.address
+            if failures:
+                warn(f"{'; '.join(map(str, failures))}: asked {server.address} instead")
+            return answer
+        if len(failures) == 1:
+            raise failures[0]
+        raise ClientError("no NameServer answers", "; ".join(map(str, failures)))
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """A topic's route.
+
+        Raises:
+            ClientError, AnswerBodyError: There is none (AnswerError 17), or no answer.
+        """
+        return answers.topic_route((await self.ask_name_server(requests.get_routeinfo_by_topic(topic))).body)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers.
+
+        Raises:
+            ClientError, AnswerBodyError: No answer.
+        """
+        return answers.cluster_info((await self.ask_name_server(requests.get_broker_cluster_info())).body)
+
+    async def order_conf(self, topic: str) -> str | None:
+        """A topic's order configuration; None when the NameServer has none.
+
+        Raises:
+            ClientError: No answer.
+        """
+        try:
+            return (await self.ask_name_server(requests.get_order_conf(topic))).ext("value")
+        except AnswerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return None
+
+    async def read(self, server: Server, request: RemotingCommand) -> RemotingCommand:
+        """Ask one server. Sent in a dry run, too.
+
+        Raises:
+            ClientError: No answer, or another code than SUCCESS.
+        """
+        self._list(server, request, sent=True)
+        return await self._client.call(server.address, request, self._timeout_s)
+
+    async def read_each(
+        self, servers: Sequence[Server], request: RemotingCommand
+    ) -> list[tuple[Server, RemotingCommand | None]]:
+        """Ask several servers; for one that failed None stands, and an outcome is noted."""
+        found: list[tuple[Server, RemotingCommand | None]] = []
+        for server in self.visit(servers, _name(request)):
+            try:
+                found.append((server, await self.read(server, request)))
+            except ClientError as error:
+                self.note_failure(server, request, error)
+                found.append((server, None))
+        return found
+
+    async def look(self, request: RemotingCommand) -> dict[str, RemotingCommand | ClientError]:
+        """What every NameServer answers before a change, to know afterwards whether there was anything to change.
+
+        Returns:
+            Address to answer or failure, which is no failure of the command; nothing in a dry run.
+        """
+        if self.dry_run or self.failed:
+            return {}
+
+        async def ask(server: Server) -> RemotingCommand | ClientError:
+            try:
+                return await self.read(server, request)
+            except ClientError as error:
+                return error
+
+        servers = self.name_servers
+        answered = await asyncio.gather(*map(ask, servers))
+        return {server.address: answer for server, answer in zip(servers, answered, strict=True)}
+
+    async def is_unknown(self, request: RemotingCommand, code: ResponseCode) -> bool:
+        """Whether every NameServer answers a question with this code: none has what is to be changed."""
+        found = await self.look(request)
+        return bool(found) and all(isinstance(one, AnswerError) and one.code == code for one in found.values())
+
+    # --- changing ---
+
+    async def change_each(
+        self,
+        servers: Sequence[Server],
+        request: RemotingCommand,
+        detail: Callable[[RemotingCommand], str] = lambda answer: "",
+    ) -> None:
+        """Tell several servers, one after the other, and note what happened; none, if an earlier step failed.
+
+        Args:
+            servers: In order.
+            request: The same for all.
+            detail: What an answer says for the summary; raises NothingDoneError for one that says that nothing was
+                done.
+        """
+        tried = not self.failed
+        for server in self.visit(servers, _name(request)):
+            if not tried:
+                self._note(server, request, Status.NOT_TRIED, "because of the failure before")
+            elif self.dry_run:
+                self._list(server, request, sent=False)
+                self._note(server, request, Status.WOULD_SEND)
+            else:
+                try:
+                    told = detail(await self._client.call(server.address, request, self._timeout_s))
+                except ClientError as error:
+                    self.note_failure(server, request, error)
+                except NothingDoneError as error:
+                    self._note(server, request, Status.FAILED, str(error))
+                else:
+                    self._note(server, request, Status.DONE, told)
+
+    async def change_each_name_server(
+        self, request: RemotingCommand, detail: Callable[[RemotingCommand], str] = lambda answer: ""
+    ) -> None:
+        """`change_each` of ``-n``.
+
+        Raises:
+            SetupError: There is no ``-n``.
+        """
+        await self.change_each(self.name_servers, request, detail)
+
+    def note_failure(self, server: Server, request: RemotingCommand, error: ClientError) -> None:
+        """Note that a server failed; says so if the request may have taken effect all the same."""
+        what = str(error).removeprefix(f"{server.address}: ")
+        if request.code in requests.CHANGES and isinstance(error, (AnswerTimeoutError, ConnectionLostError)):
+            what += "; it may have taken effect all the same"
+        self._note(server, request, Status.FAILED, what)
+
+    def note_missing(self, broker_names: Sequence[str], request: RemotingCommand, why: str) -> None:
+        """Note brokers that could not be told at all."""
+        for name in broker_names:
+            self._note(Server(name, "-"), request, Status.FAILED, why)
+
+    def visit(self, servers: Sequence[Server], what: str) -> Iterator[Server]:
+        """The servers (or topics), with a progress bar on standard error when they are many and somebody looks on."""
+        console = Console(stderr=True)
+        if len(servers) < MANY_SERVERS or not console.is_terminal:
+            yield from servers
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(what, total=len(servers))
+            for server in servers:
+                progress.update(task, description=f"{what} {server.name}")
+                yield server
+                progress.advance(task)
+        sys.stderr.flush()
+
+    def _note(self, server: Server, request: RemotingCommand, status: Status, detail: str = "") -> None:
+        self.outcomes.append(Outcome(server.name, server.address, _name(request), status, detail))
+
+    def _list(self, server: Server, request: RemotingCommand, *, sent: bool) -> None:
+        if self.dry_run:
+            body = request.body.decode("utf-8", "replace")
+            self.sent.append(
+                Sent(server.name, server.address, request.code, _name(request), request.ext_fields or {}, body, sent)
+            )
+
+
+def _name(request: RemotingCommand) -> str:
+    return RequestCode(request.code).name

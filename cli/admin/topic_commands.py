@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""updateTopic, updateTopicList, updateTopicPerm, deleteTopic.
+
+Sources (5.5.0): org.apache.rocketmq.tools.command.topic.UpdateTopicSubCommand, UpdateTopicListSubCommand,
+UpdateTopicPermSubCommand, DeleteTopicSubCommand, DefaultMQAdminExtImpl.createOrUpdateOrderConf.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.admin import requests, values
+from cli.admin.clusters import (
+    NoSuchClusterError,
+    Server,
+    broker_name_of,
+    cluster_broker_names,
+    cluster_masters,
+    groups_without_master,
+)
+from cli.admin.command import command
+from cli.admin.java_hash import hash_order
+from cli.admin.report import Output, Report, warn
+from cli.admin.session import NAME_SERVER, Admin
+from clients.broker.topic_config import TopicConfig
+from remoting.frame import RemotingCommand
+from schemas.broker import MASTER_ID
+from schemas.codes import ResponseCode
+from schemas.errors import SetupError
+from schemas.route import TopicRouteData
+
+DEFAULT_QUEUE_NUMS = 8
+DEFAULT_PERM = 6
+
+BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="One broker, HOST:PORT.")]
+ClusterName = Annotated[str | None, typer.Option("-c", "--clusterName", help="All masters of a cluster.")]
+TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
+
+ONE_BROKER = "broker"
+"""Stands for the brokerName of the address after -b, which need not be registered anywhere."""
+NO_MASTER = "has no master now"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "updateTopic", output_letter=False)(update_topic)
+    command(app, "updateTopicList")(update_topic_list)
+    command(app, "updateTopicPerm")(update_topic_perm)
+    command(app, "deleteTopic")(delete_topic)
+
+
+async def update_topic(
+    admin: Admin,
+    topic: TopicName,
+    broker_addr: BrokerAddr = None,
+    cluster_name: ClusterName = None,
+    read_queue_nums: Annotated[int, typer.Option("-r", "--readQueueNums", help="Read queues.")] = DEFAULT_QUEUE_NUMS,
+    write_queue_nums: Annotated[int, typer.Option("-w", "--writeQueueNums", help="Write queues.")] = DEFAULT_QUEUE_NUMS,
+    perm: Annotated[int, typer.Option("-p", "--perm", help="2 (W), 4 (R) or 6 (RW).")] = DEFAULT_PERM,
+    order: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--order", help="true or false: ordered topic; json or table: same as --output."),
+    ] = None,
+    unit: Annotated[str, typer.Option("-u", "--unit", help="true or false: unit topic.")] = "false",
+    has_unit_sub: Annotated[str, typer.Option("-s", "--hasUnitSub", help="true or false: has unit sub.")] = "false",
+    attributes: Annotated[str, typer.Option("-a", "--attributes", help="+key=value,-key")] = "",
+) -> Report:
+    """Create a topic or change it."""
+    ordered = _order(admin, order or [])
+    config = TopicConfig(
+        topic_name=values.topic_to_change(topic.strip()),
+        read_queue_nums=values.queue_nums(read_queue_nums, "-r"),
+        write_queue_nums=values.queue_nums(write_queue_nums, "-w"),
+        perm=values.perm(perm),
+        topic_sys_flag=values.sys_flag(
+            unit=values.boolean(unit, "-u"), has_unit_sub=values.boolean(has_unit_sub, "-s")
+        ),
+        order=ordered,
+        attributes=values.attributes(attributes),
+    )
+    addr, cluster = values.broker_or_cluster(broker_addr, cluster_name)
+    request = requests.update_and_create_topic(config)
+    if addr is not None:
+        if ordered:
+            _ = admin.name_servers  # needed later: refuse before anything changes
+        await admin.change_each([Server(ONE_BROKER, addr)], request)
+        if ordered:
+            await _order_one_broker(admin, config, addr)
+    else:
+        assert cluster is not None
+        missing = await _change_masters(admin, cluster, request)
+        if ordered:
+            await _order_cluster(admin, config, cluster)
+        admin.note_missing(missing, request, NO_MASTER)
+    return Report(lines=[str(config)])
+
+
+def _order(admin: Admin, given: list[str]) -> bool:
+    """What ``-o`` says: mqadmin's ``--order``, or the output like elsewhere. Raises SetupError."""
+    ordered = False
+    for text in given:
+        if text in tuple(Output):
+            admin.output = Output(text)
+        else:
+            ordered = values.boolean(text, "-o")
+    return ordered
+
+
+async def _change_masters(admin: Admin, cluster: str, request: RemotingCommand) -> list[str]:
+    """Tell every master; returns the broker names that have none, to be noted when all steps are done."""
+    info = await admin.cluster_info()
+    await admin.change_each(cluster_masters(info, cluster), request)
+    return groups_without_master(info, cluster)
+
+
+async def _order_one_broker(admin: Admin, config: TopicConfig, addr: str) -> None:
+    """Put the broker into the topic's order configuration, beside the others there."""
+    merged = ""
+    if not admin.failed:  # otherwise nothing is sent, only noted
+        name = broker_name_of(await admin.cluster_info(), addr)
+        old = await admin.order_conf(config.topic_name)
+        merged = requests.merge_order_conf(old, f"{name}:{config.write_queue_nums}")
+    await admin.change_each_name_server(requests.put_order_conf(config.topic_name, merged), lambda _: merged)
+
+
+async def _order_cluster(admin: Admin, config: TopicConfig, cluster: str) -> None:
+    """Make the topic's order configuration name all brokers of the cluster, with or without a master."""
+    order_conf = ""
+    if not admin.failed:  # otherwise nothing is sent, only noted
+        names = cluster_broker_names(await admin.cluster_info(), cluster)
+        order_conf = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
+    await admin.change_each_name_server(requests.put_order_conf(config.topic_name, order_conf), lambda _: order_conf)
+
+
+async def update_topic_list(
+    admin: Admin,
+    filename: Annotated[Path, typer.Option("-f", "--filename", help="JSON array of TopicConfig.")],
+    broker_addr: BrokerAddr = None,
+    cluster_name: ClusterName = None,
+) -> Report:
+    """Create or change many topics in one request to each broker."""
+    addr, cluster = values.broker_or_cluster(broker_addr, cluster_name)
+    try:
+        content = filename.read_bytes()
+    except OSError as error:
+        raise SetupError(f"-f {filename}: {error.strerror}") from error
+    configs = values.topic_configs(content, str(filename))
+    request = requests.update_and_create_topic_list(configs)
+    if addr is not None:
+        await admin.change_each([Server(ONE_BROKER, addr)], request)
+    else:
+        assert cluster is not None
+        admin.note_missing(await _change_masters(admin, cluster, request), request, NO_MASTER)
+    return Report(lines=[str(config) for config in configs])
+
+
+async def update_topic_perm(
+    admin: Admin,
+    topic: TopicName,
+    perm: Annotated[int, typer.Option("-p", "--perm", help="2 (W), 4 (R) or 6 (RW).")],
+    broker_addr: BrokerAddr = None,
+    cluster_name: ClusterName = None,
+) -> Report:
+    """Change a topic's permission. Its queue numbers become those of the route's first broker, on every broker."""
+    topic = values.topic_to_change(topic.strip())
+    perm = values.perm(perm)
+    addr, cluster = values.broker_or_cluster(broker_addr, cluster_name)
+    route = await admin.route(topic)
+    if not route.queue_datas:
+        raise NoSuchClusterError(f"the route of {topic} names no broker")
+    first = route.queue_datas[0]
+    config = TopicConfig(
+        topic_name=topic,
+        read_queue_nums=first.read_queue_nums,
+        write_queue_nums=first.write_queue_nums,
+        topic_sys_flag=first.topic_sys_flag,
+        perm=perm,
+    )
+    request = requests.update_and_create_topic(config)
+    if addr is not None:
+        name = _master_name(route, addr)
+        if any(row.broker_name == name and row.perm == perm for row in route.queue_datas):
+            return Report(lines=[f"{topic} on {name} has permission {perm} already."], data={"unchanged": True})
+        _warn_of_queue_nums(route)
+        await admin.change_each([Server(name, addr)], request)
+    else:
+        assert cluster is not None
+        _warn_of_queue_nums(route)
+        admin.note_missing(await _change_masters(admin, cluster, request), request, NO_MASTER)
+    return Report(lines=[str(config)])
+
+
+def _warn_of_queue_nums(route: TopicRouteData) -> None:
+    first, *others = route.queue_datas
+    if any(
+        (row.read_queue_nums, row.write_queue_nums, row.topic_sys_flag)
+        != (first.read_queue_nums, first.write_queue_nums, first.topic_sys_flag)
+        for row in others
+    ):
+        warn(
+            "queue numbers differ between brokers: updateTopicPerm sets those of "
+            f"{first.broker_name} (read {first.read_queue_nums}, write {first.write_queue_nums})"
+        )
+
+
+def _master_name(route: TopicRouteData, addr: str) -> str:
+    """The brokerName of a master in the route. Raises NoSuchClusterError."""
+    for data in route.broker_datas:
+        if data.broker_addrs.get(MASTER_ID) == addr:
+            return data.broker_name
+    raise NoSuchClusterError(f"{addr} is no master of a broker that has the topic")
+
+
+async def delete_topic(
+    admin: Admin,
+    topic: TopicName,
+    cluster_name: Annotated[str, typer.Option("-c", "--clusterName", help="From which cluster.")],
+) -> Report:
+    """Delete a topic from the masters of a cluster, then from every NameServer."""
+    topic = values.topic_to_delete(topic)
+    cluster = values.not_blank(cluster_name, "-c")
+    request = requests.delete_topic_in_broker(topic)
+    # brokers and NameServers say OK to a topic that they do not have
+    unknown = await admin.is_unknown(requests.get_routeinfo_by_topic(topic), ResponseCode.TOPIC_NOT_EXIST)
+    missing = await _change_masters(admin, cluster, request)
+    by_address = {server.address for server in admin.name_servers}
+    servers = [Server(NAME_SERVER, address) for address in hash_order(by_address)]
+    await admin.change_each(servers, requests.delete_topic_in_namesrv(topic, cluster))
+    admin.note_missing(missing, request, NO_MASTER)
+    nothing = f"no NameServer of -n knew a topic {topic!r}: there was nothing to delete" if unknown else ""
+    return Report(failed=unknown, empty=nothing)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""topicList, topicRoute, topicClusterList, topicStatus, allocateMQ.
+
+Sources (5.5.0): org.apache.rocketmq.tools.command.topic.TopicListSubCommand, TopicRouteSubCommand,
+TopicClusterSubCommand, TopicStatusSubCommand, AllocateMQSubCommand, DefaultMQAdminExtImpl
+(examineTopicStats, getTopicClusterList, queryTopicConsumeByWho), AllocateMessageQueueAveragely.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cli.admin import answers, requests, values
+from cli.admin.answers import TopicOffset
+from cli.admin.clusters import NoSuchClusterError, Server, cluster_of, select_broker_addr
+from cli.admin.command import command
+from cli.admin.java_hash import hash_order
+from cli.admin.report import Report
+from cli.admin.session import NAME_SERVER, Admin
+from cli.admin.static_topic import MappingDetail, logical_offsets, mapping_detail
+from clients.broker.topic_config import perm_text
+from clients.broker.validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
+from clients.route.queues import MessageQueue, topic_subscribe_info
+from remoting.errors import AnswerError, ClientError
+from schemas.codes import ResponseCode
+from schemas.rocketmq_json import encode_topic_route
+from schemas.route import BrokerData, ClusterInfo, TopicRouteData
+
+NO_TOPIC = "this NameServer lists no topic"
+
+TopicName = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "topicList")(topic_list)
+    command(app, "topicRoute")(topic_route)
+    command(app, "topicClusterList")(topic_cluster_list)
+    command(app, "topicStatus")(topic_status)
+    command(app, "allocateMQ")(allocate_mq)
+
+
+async def topic_list(
+    admin: Admin,
+    cluster_model: Annotated[bool, typer.Option("-c", "--clusterModel", help="With cluster and consumers.")] = False,
+) -> Report:
+    """List all topics of a NameServer."""
+    if cluster_model:
+        return await _topics_with_clusters(admin)
+    topics = sorted(answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body))
+    return Report(lines=topics, data={"topicList": topics}, empty="" if topics else NO_TOPIC)
+
+
+async def _topics_with_clusters(admin: Admin) -> Report:
+    info = await admin.cluster_info()
+    listed = answers.topic_list((await admin.ask_name_server(requests.get_all_topic_list())).body)
+    found = []
+    # The bar counts topics: each costs up to three requests.
+    names = [Server(topic, "") for topic in hash_order(listed)]
+    for topic, _ in admin.visit(names, "topic"):
+        if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
+            found.append((topic, *await _cluster_and_groups(admin, info, topic)))
+    found.sort()
+    return Report(
+        tables=[
+            (
+                ("Cluster Name", "Topic", "Consumer Group"),
+                [(cluster, topic, group) for topic, cluster, groups in found for group in groups or [""]],
+            )
+        ],
+        data=[{"topic": topic, "cluster": cluster, "groups": groups} for topic, cluster, groups in found],
+        empty="" if found else NO_TOPIC,
+    )
+
+
+async def _cluster_and_groups(admin: Admin, info: ClusterInfo, topic: str) -> tuple[str, list[str]]:
+    """A topic's first cluster and its consumer groups; "" and none for a topic without a route."""
+    cluster = ""
+    request = requests.get_routeinfo_by_topic(topic)
+    server = Server(NAME_SERVER, admin.name_servers[0].address)
+    try:
+        data = _first_broker(await admin.route(topic), topic)
+        cluster = next(iter(cluster_of(info, data.broker_name)), "")
+        data_again = _first_broker(await admin.route(topic), topic)  # stock mqadmin asks twice
+        request = requests.query_topic_consume_by_who(topic)
+        server = Server(data_again.broker_name, select_broker_addr(data_again) or "")
+        groups = answers.group_list((await admin.read(server, request)).body)
+    except ClientError as error:
+        if not isinstance(error, AnswerError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
+            admin.note_failure(server, request, error)
+        return cluster, []
+    except NoSuchClusterError:
+        return cluster, []
+    return cluster, sorted(groups)
+
+
+def _first_broker(route: TopicRouteData, topic: str) -> BrokerData:
+    """Raises NoSuchClusterError for a route without brokers."""
+    if not route.broker_datas:
+        raise NoSuchClusterError(f"the route of {topic} names no broker")
+    return route.broker_datas[0]
+
+
+async def topic_route(
+    admin: Admin,
+    topic: TopicName,
+    list_format: Annotated[
+        bool, typer.Option("-l", "--list", help="As a table; it is one anyhow (mqadmin prints JSON without).")
+    ] = False,
+) -> Report:
+    """Show a topic's route."""
+    route = await admin.route(values.not_blank(topic, "-t"))
+    rows = {row.broker_name: row for row in route.queue_datas}
+    table: list[Sequence[object]] = []
+    for data in sorted(route.broker_datas, key=lambda data: data.broker_name):
+        row = rows.get(data.broker_name)
+        queues = ("", "", "") if row is None else (row.read_queue_nums, row.write_queue_nums, _perm(row.perm))
+        addresses = ", ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(data.broker_addrs.items()))
+        table.append((data.cluster, data.broker_name, addresses, *queues))
+    read = sum(row.read_queue_nums for row in rows.values())
+    write = sum(row.write_queue_nums for row in rows.values())
+    table.append(("Total:", len(rows), "", read, write, ""))
+    lines = [f"Order configuration: {route.order_topic_conf}"] if route.order_topic_conf else []
+    return Report(
+        tables=[(("ClusterName", "BrokerName", "BrokerAddrs", "ReadQueue", "WriteQueue", "Perm"), table)],
+        lines=lines,
+        data=json.loads(encode_topic_route(route, numeric_keys=False)),
+    )
+
+
+def _perm(perm: int) -> str:
+    return f"{perm} {perm_text(perm)}"
+
+
+async def topic_cluster_list(admin: Admin, topic: TopicName) -> Report:
+    """List the clusters that have a topic."""
+    topic = values.not_blank(topic, "-t")
+    info = await admin.cluster_info()
+    clusters = sorted(cluster_of(info, _first_broker(await admin.route(topic), topic).broker_name))
+    empty = "" if clusters else f"the first broker of {topic} is in no cluster"
+    return Report(lines=clusters, data={"clusters": clusters}, empty=empty)
+
+
+async def topic_status(
+    admin: Admin,
+    topic: TopicName,
+    cluster: Annotated[
+        str | None, typer.Option("-c", "--cluster", help="Find the brokers by the route of this name, e.g. a cluster.")
+    ] = None,
+) -> Report:
+    """Show a topic's offsets, queue by queue."""
+    topic = values.not_blank(topic, "-t")
+    route = await admin.route(topic if cluster is None else values.not_blank(cluster, "-c"))
+    servers = [
+        Server(data.broker_name, address)
+        for data in route.broker_datas
+        if (address := select_broker_addr(data)) is not None
+    ]
+    offsets: dict[MessageQueue, TopicOffset] = {}
+    put_tps = 0.0
+    for _, answer in await admin.read_each(servers, requests.get_topic_stats_info(topic)):
+        if answer is not None:
+            stats = answers.topic_stats(answer.body)
+            offsets.update(stats.offsets)
+            put_tps += stats.topic_put_tps
+    if cluster is None and not admin.failed:
+        offsets.update(logical_offsets(topic, await _mapping_details(admin, servers, topic), offsets))
+    queues = sorted(offsets.items())
+    return Report(
+        tables=[
+            (
+                ("Broker Name", "QID", "Min Offset", "Max Offset", "Last Updated"),
+                [
+                    (
+                        queue.broker_name,
+                        queue.queue_id,
+                        one.min_offset,
+                        one.max_offset,
+                        _when(one.last_update_timestamp),
+                    )
+                    for queue, one in queues
+                ],
+            )
+        ],
+        lines=[f"Topic put TPS: {put_tps:g}", *([] if queues else [f"No broker has statistics of {topic}."])],
+        data={
+            "offsets": [
+                {
+                    "brokerName": queue.broker_name,
+                    "queueId": queue.queue_id,
+                    "minOffset": one.min_offset,
+                    "maxOffset": one.max_offset,
+                    "lastUpdateTimestamp": one.last_update_timestamp,
+                }
+                for queue, one in queues
+            ],
+            "topicPutTps": put_tps,
+        },
+        failed=not queues,
+    )
+
+
+async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) -> list[MappingDetail]:
+    """What the brokers know of a static topic's logical queues; nothing for other topics."""
+    request = requests.get_topic_config(topic)
+    found = []
+    for server in servers:
+        try:
+            detail = mapping_detail((await admin.read(server, request)).body)
+            if detail is not None:
+                found.append(detail)
+        except ClientError as error:
+            if not isinstance(error, AnswerError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
+                admin.note_failure(server, request, error)
+    return found
+
+
+def _when(timestamp_ms: int) -> str:
+    """Local time, to the millisecond; "" for never."""
+    if timestamp_ms <= 0:
+        return ""
+    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).astimezone()
+    return moment.isoformat(" ", "milliseconds")
+
+
+async def allocate_mq(
+    admin: Admin,
+    topic: TopicName,
+    ip_list: Annotated[str, typer.Option("-i", "--ipList", help="Consumers, separated by commas.")],
+) -> Report:
+    """Show which queues each of some consumers would get (AllocateMessageQueueAveragely)."""
+    clients = values.consumers(ip_list)
+    topic = values.not_blank(topic, "-t")
+    queues = sorted(topic_subscribe_info(topic, await admin.route(topic)))
+    shares = allocate_averagely(queues, clients)
+    return Report(
+        tables=[
+            (
+                ("Client", "Broker Name", "QID"),
+                [(client, one.broker_name, one.queue_id) for client in clients for one in shares[client]],
+            )
+        ],
+        data={
+            "result": {
+                client: [{"brokerName": one.broker_name, "queueId": one.queue_id, "topic": one.topic} for one in share]
+                for client, share in shares.items()
+            }
+        },
+        empty="" if queues else f"no queue of {topic} can be read: nobody gets one",
+    )
+
+
+def allocate_averagely(queues: Sequence[MessageQueue], clients: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    """Each client's queues: consecutive ones, the first clients one more (AllocateMessageQueueAveragely.allocate)."""
+    shares = {}
+    least, more = divmod(len(queues), len(clients))
+    start = 0
+    for at, client in enumerate(clients):
+        end = start + least + (at < more)
+        shares[client] = list(queues[start:end])
+        start = end
+    return shares

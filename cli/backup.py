@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``routelake backup`` and ``routelake restore``; see docs/operations.md, "Back-up and restore"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DataDir, DataMode, LogUrl
+from runtime.machine import mask_files
+
+if TYPE_CHECKING:
+    from pipelines.backup.manifest import Manifest
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the backup; must not exist yet.")],
+    data_dir: DataDir = Path("data"),
+    data_mode: DataMode = "700",
+    log: LogUrl = "",
+) -> None:
+    """Back up tables and event log while routelake goes on."""
+    from pipelines.backup.take import take_backup
+
+    mask_files(data_mode)
+    manifest = take_backup(data_dir.absolute(), _log_url(data_dir, log), target.absolute())
+    print(f"{target}: backup of {data_dir} at {_position(manifest)}")
+    _print_proof(manifest)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a backup; it stays as it is.")],
+    data_dir: DataDir = Path("data"),
+    data_mode: DataMode = "700",
+    log: LogUrl = "",
+    keep_log: Annotated[
+        bool, typer.Option("--keep-log", help="Restore the tables alone; the log that is there goes on from them.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Prove the backup and say what would be done; change nothing.")
+    ] = False,
+) -> None:
+    """Put a backup in place of what is in the data directory, which is moved aside. Stop routelake first."""
+    from pipelines.backup.restore import restore as run
+
+    mask_files(data_mode)
+    done = run(source.absolute(), data_dir.absolute(), _log_url(data_dir, log), keep_log=keep_log, dry_run=dry_run)
+    if dry_run:
+        print(f"{source}: a whole backup at {_position(done.manifest)}; nothing was changed in {data_dir}")
+    else:
+        print(f"{data_dir}: restored from {source}, at {_position(done.manifest)}")
+    _print_proof(done.manifest)
+    for old, new in done.aside:
+        print(f"  {old} {'would move' if dry_run else 'was moved'} to {new}")
+    if done.cut_off:
+        print(f"  a restore was cut off here before; what it had moved is in {', '.join(done.cut_off)}")
+    if done.manifest.log.kind == "kafka":
+        print(
+            f"  the log stays in Kafka ({done.manifest.log.url}): it must have every record from offset "
+            f"{done.manifest.lake.needs_from} on, and no gateway may have run during the restore"
+        )
+
+
+def _position(manifest: Manifest) -> str:
+    lake = manifest.lake
+    return f"epoch {lake.epoch} (log offset {lake.log_offset}, {lake.event_time or 'no events yet'})"
+
+
+def _print_proof(manifest: Manifest) -> None:
+    size_mib = sum(file.bytes for file in manifest.files) / 1024 / 1024
+    print(
+        f"  proved: {len(manifest.files)} files of {size_mib:.1f} MiB have their digests, "
+        f"{len(manifest.lake.versions)} tables open at their versions with all files"
+    )
+    log = manifest.log
+    if log.kind == "sqlite":
+        print(f"  proved: the log has every record from offset {log.first_offset} to {log.next_offset - 1}")
+    else:
+        print(f"  the log is in Kafka, at offset {log.next_offset}: it is not in the backup")
+
+
+def _log_url(data_dir: Path, url: str) -> str:
+    return url or f"sqlite://{data_dir.resolve()}/events.db"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(backup)
+    app.command()(restore)

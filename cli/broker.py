@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``routelake broker`` and ``routelake fleet``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import NamesrvOrHttp
+from cli.preflight import check_folder, check_free, listen_address
+from clients.addresses import namesrv_addresses
+from runtime.logs import configure
+from schemas.errors import SetupError
+
+_BROKER_PORT = 10911
+
+HttpToken = Annotated[
+    str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for the HTTP door.")
+]
+
+
+def listen_settings(text: str) -> dict[str, str]:
+    """HOST:PORT as settings.
+
+    Raises:
+        SetupError: It is none, or not an address that others could reach the broker at.
+    """
+    listen = listen_address(text, "--listen", _BROKER_PORT)
+    if listen.is_everywhere:
+        raise SetupError(f"--listen {text!r}: the broker registers this address. Name one that clients can reach.")
+    if listen.port:
+        check_free(listen, "--listen")
+    return {"brokerIP1": str(listen).rpartition(":")[0], "listenPort": str(listen.port)}
+
+
+def broker(
+    namesrv: NamesrvOrHttp = "",
+    config_file: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A broker.conf (key=value); options win over it.")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", help="HOST:PORT to answer mqadmin on, and to register. Port 0: a free one."),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="brokerClusterName.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="brokerName.")] = None,
+    broker_id: Annotated[int | None, typer.Option("--id", help="brokerId: 0 a master, 1 and above slaves.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="Its folder; topics are in config/topics.json there. Default: ./store."),
+    ] = None,
+    auto_create_topic: Annotated[
+        bool | None,
+        typer.Option("--auto-create-topic/--no-auto-create-topic", help="autoCreateTopicEnable; on by default."),
+    ] = None,
+    http_token: HttpToken = "",
+) -> None:
+    """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
+    from cli.run_broker import run_broker
+    from clients.broker.config import broker_config, parse_properties
+
+    configure("broker")
+    settings: dict[str, str] = {"storePathRootDir": "store"}
+    source = "options"
+    if config_file is not None:
+        source = str(config_file)
+        try:
+            settings |= parse_properties(config_file.read_text(encoding="utf-8"), source)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SetupError(f"--config {config_file}: cannot be read: {why}") from error
+    if listen is not None:
+        settings |= listen_settings(listen)
+    options = {
+        "namesrvAddr": namesrv or None,
+        "brokerClusterName": cluster,
+        "brokerName": name,
+        "brokerId": None if broker_id is None else str(broker_id),
+        "storePathRootDir": None if store is None else str(store),
+        "autoCreateTopicEnable": None if auto_create_topic is None else str(auto_create_topic).lower(),
+    }
+    settings |= {key: value for key, value in options.items() if value is not None}
+    config, ignored = broker_config(settings, source)
+    check_folder(Path(config.store_path_root_dir), "--store")
+    namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
+    raise typer.Exit(run_broker(config, namesrvs, ignored=ignored, http_token=http_token))
+
+
+def fleet(
+    namesrv: NamesrvOrHttp = "",
+    brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
+    topics: Annotated[int, typer.Option("--topics", min=0, help="Topics of each, besides the built-in ones.")] = 10_000,
+    clusters: Annotated[int, typer.Option("--clusters", min=1, help="How many clusters they form.")] = 1,
+    heartbeat_period_s: Annotated[
+        float, typer.Option("--heartbeat-period-s", min=0.01, help="Between two registrations of one broker.")
+    ] = 30.0,
+    changes_per_s: Annotated[
+        float, typer.Option("--changes-per-s", min=0, help="Topics that change somewhere in the fleet, per second.")
+    ] = 0.0,
+    duration_s: Annotated[
+        float, typer.Option("--duration-s", min=0, help="Stop after this long; 0: when told to (Ctrl-C).")
+    ] = 0.0,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Registrations under way at a time.")] = 32,
+    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.01, help="Of one registration.")] = 60.0,
+    force_register: Annotated[
+        bool, typer.Option("--force-register/--ask-first", help="Send all topics every time, or ask whether to.")
+    ] = True,
+    unregister: Annotated[
+        bool, typer.Option("--unregister/--vanish", help="At the end: unregister, or just hang up.")
+    ] = True,
+    seed: Annotated[int, typer.Option("--seed", help="Decides queue numbers and which topics change.")] = 1,
+    http_token: HttpToken = "",
+) -> None:
+    """Run many brokers in one process, for rehearsals and benchmarks."""
+    from cli.run_fleet import run_fleet
+    from clients.broker.fleet import FleetSettings
+
+    configure("fleet")
+    settings = FleetSettings(
+        namesrvs=namesrv_addresses(namesrv, "--namesrv", http=True),
+        brokers=brokers,
+        topics=topics,
+        clusters=clusters,
+        period_s=heartbeat_period_s,
+        changes_per_s=changes_per_s,
+        duration_s=duration_s,
+        at_once=at_once,
+        timeout_s=timeout_s,
+        force_register=force_register,
+        unregister=unregister,
+        seed=seed,
+        http_token=http_token,
+    )
+    raise typer.Exit(run_fleet(settings))
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command()(broker)
+    app.command()(fleet)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `serve`, `gateway` and `fold` are told, judged before anything is made and before any child is started.
+
+Nothing here writes, connects or imports anything slow; every refusal is a SetupError that names the option.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from clients.addresses import MAX_PORT, is_http
+from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
+from schemas.errors import SetupError
+
+LEAST_DRIVER_MEMORY_MIB: Final = 512
+"""Spark's own driver refuses less than 450 MiB."""
+
+_ANY_IPV4: Final = "0.0.0.0"  # noqa: S104 (asked for by leaving the host out)
+_EVERY_INTERFACE: Final = (_ANY_IPV4, "::")
+_LISTEN_HOST: Final = re.compile(r"[^\s/@?#:;,\[\]]+|[0-9A-Fa-f:.]+(%\w+)?")
+_SQLITE_HEADER: Final = b"SQLite format 3\0"
+_UNITS_MIB: Final = {"m": 1, "g": 1024, "t": 1024 * 1024}
+
+
+class Listen(NamedTuple):
+    """Where to listen. ``host`` is without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every interface of the machine is meant."""
+        return self.host in _EVERY_INTERFACE
+
+    @property
+    def local(self) -> Listen:
+        """Where this machine itself reaches it."""
+        return Listen({_ANY_IPV4: "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
+
+
+def listen_address(text: str, option: str, default_port: int) -> Listen:
+    """Where to listen, as people write it: HOST:PORT, HOST, :PORT, [::]:PORT; for --http with http:// before it, too.
+
+    Args:
+        text: The value.
+        option: Its name.
+        default_port: For a HOST alone.
+
+    Raises:
+        SetupError: It is none of these.
+    """
+    given = text.strip()
+    if option == "--http" and given.lower().startswith("http://"):
+        given = given[len("http://") :]
+    given = given.removesuffix("/")
+    host, colon, port = given.rpartition(":")
+    if not colon or given.endswith("]"):
+        host, port = given, str(default_port)
+    bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") == host.endswith("]") else ""
+    shape = f"{option} {text!r}: expected HOST:PORT, for example 127.0.0.1:{default_port}"
+    if is_http(given):
+        raise SetupError(f"{shape}, without anything before it.")
+    if bare.count(":") and not host.startswith("["):
+        raise SetupError(f"{shape}; an IPv6 address stands in brackets, [::1]:{default_port}.")
+    if not port.isascii() or not port.isdigit() or int(port) > MAX_PORT or (host and not colon and host.isdigit()):
+        raise SetupError(f"{shape}.")
+    if (host and not bare) or (bare and _LISTEN_HOST.fullmatch(bare) is None) or not given:
+        raise SetupError(f"{shape}.")
+    return Listen(bare or _ANY_IPV4, int(port))
+
+
+def check_listening(http: Listen, remoting: Listen, *, supervised: bool) -> None:
+    """Make sure that both addresses can be listened on.
+
+    Args:
+        http: Of --http.
+        remoting: Of --remoting.
+        supervised: Whether child processes listen there, so that a port of the system's choice would be found by
+            nobody.
+
+    Raises:
+        SetupError: They are the same, or somebody listens there, or they are no addresses of this machine.
+    """
+    overlap = http.host == remoting.host or http.is_everywhere or remoting.is_everywhere
+    if http.port == remoting.port and overlap and http.port:
+        raise SetupError(f"--http {http} and --remoting {remoting} are the same port: give one of them another.")
+    both = (("--remoting", remoting), ("--http", http))
+    for option, listen in both:
+        if supervised and not listen.port:
+            raise SetupError(f"{option} {listen}: nobody would find port 0 of a child process. Name a port.")
+    for option, listen in both:
+        check_free(listen, option)
+
+
+def check_free(listen: Listen, option: str) -> None:
+    """Make sure that an address can be listened on. Raises SetupError."""
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise SetupError(f"{option} {listen}: {listen.host} cannot be resolved ({error.strerror}).") from error
+    failures = [failure for info in found if (failure := _bind_failure(info[0], info[4])) is not None]
+    in_use = [failure for failure in failures if failure.errno in (errno.EADDRINUSE, errno.EACCES)]
+    if in_use or len(failures) == len(found):
+        why = (in_use or failures)[0]
+        advice = {
+            errno.EADDRINUSE: "another process listens there. Stop it (`ss -ltnp` names it), or choose another port",
+            errno.EACCES: "ports below 1024 need privileges. Choose a higher one",
+            errno.EADDRNOTAVAIL: f"that is no address of this machine. Choose one, or {_ANY_IPV4} for all",
+        }.get(why.errno or 0, f"{why.strerror}. Choose another address")
+        raise SetupError(f"{option} {listen} cannot be listened on: {advice}.")
+
+
+def _bind_failure(family: int, address: tuple[Any, ...]) -> OSError | None:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error
+    return None
+
+
+def exposure(http: Listen, remoting: Listen) -> str | None:
+    """What to say of an address that listens on every interface of this machine; None without one."""
+    what = [f"NameServer on {remoting}"] * remoting.is_everywhere + [f"HTTP on {http}"] * http.is_everywhere
+    if not what:
+        return None
+    who = "whoever reaches this machine can change routes through the NameServer's port, as with RocketMQ's own"
+    if not remoting.is_everywhere:
+        who = "whoever reaches this machine can read routes (writes need a token, docs/http-api.md)"
+    return f"{' and '.join(what)}: every interface of this machine; {who}"
+
+
+def check_log(url: str, data_dir: Path) -> None:
+    """Whether an event log of that URL can be opened, as far as can be seen without opening it.
+
+    Args:
+        url: Of --log; empty for SQLite in the data directory.
+        data_dir: Which will be made.
+
+    Raises:
+        SetupError: No such kind of log; its folder is not there or cannot be written; the file is something else.
+    """
+    if not url:
+        url = f"sqlite://{data_dir.absolute()}/events.db"
+    if url == "memory:":
+        raise SetupError(f"--log memory: ends with its process, and routelake has several. Use {URL_FORMS}.")
+    if url.startswith("kafka:"):
+        parse_url(url)
+    elif url.startswith("sqlite:"):
+        _check_sqlite(sqlite_path(url), data_dir.absolute())
+    else:
+        raise SetupError(f"--log {url!r} names no event log. Use {URL_FORMS}.")
+
+
+def _check_sqlite(path: Path, data_dir: Path) -> None:
+    folder = path.parent
+    try:
+        if path.is_dir():
+            raise SetupError(f"--log {path} is a folder. Name a file.")
+        if not folder.is_dir() and folder != data_dir:
+            raise SetupError(f"--log {path}: there is no folder {folder}. Make it, or name another path.")
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            raise SetupError(f"--log {path}: {folder} cannot be written. Change its owner, or name another path.")
+        if path.exists():
+            with path.open("rb") as file:
+                header = file.read(len(_SQLITE_HEADER))
+            if header and header != _SQLITE_HEADER:
+                raise SetupError(f"--log {path} is not a SQLite database. Name another path, or move the file away.")
+    except OSError as error:
+        raise SetupError(f"--log {path} cannot be read: {error.strerror}.") from error
+
+
+def check_data_dir(data_dir: Path) -> None:
+    """Whether the data directory can be written, or made.
+
+    Raises:
+        SetupError: It cannot.
+    """
+    check_folder(data_dir, "--data-dir", "the data directory ")
+
+
+def check_folder(folder: Path, option: str, what: str = "") -> None:
+    """Whether a folder can be written, or made.
+
+    Args:
+        folder: Which.
+        option: That names it.
+        what: What it is, for the message.
+
+    Raises:
+        SetupError: It cannot.
+    """
+    place = folder.absolute()
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        why = "is not writable" if place.is_dir() else "is no folder"
+        raise SetupError(f"cannot write to {what}{folder}: {place} {why}. Choose another {option} or change its owner.")
+
+
+def check_lake(data_dir: Path, *, fold: bool) -> None:
+    """Whether the lake there, if there is one, is of a format we know, and for a fold: that no other one holds it.
+
+    Raises:
+        SetupError: It is not.
+    """
+    lake_dir = data_dir / "lake"
+    if not lake_dir.is_dir():
+        return
+    from lake.ddl import LOCK_FILE, check_format, lock_lake
+
+    check_format(lake_dir)
+    lock = lake_dir / LOCK_FILE
+    if not fold or not lock.exists():
+        return
+    with lock.open() as probe:  # nothing is written: the file names the process that holds the lake
+        try:
+            fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            lock_lake(lake_dir).close()
+
+
+def check_gateway(config: Path | None, frame_limit_mib: int, environ: Mapping[str, str]) -> None:
+    """Whether the configuration file and the variables of both listeners can be read.
+
+    Raises:
+        SetupError: They cannot.
+    """
+    from api.http.settings import from_environment
+    from api.settings.namesrv import NamesrvProperties, read
+    from api.settings.start import remoting_settings
+
+    remoting_settings(NamesrvProperties() if config is None else read(config), frame_limit_mib)
+    from_environment(environ)
+
+
+def check_driver_memory(text: str) -> None:
+    """Whether it is a heap that Spark's driver starts with: ``1g``, ``1500m``.
+
+    Raises:
+        SetupError: It is not.
+    """
+    match = re.fullmatch(r"([0-9]{1,9})([mgt])b?", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise SetupError(f"--driver-memory {text!r}: expected a number with a unit, for example 1g or 1500m.")
+    if int(match[1]) * _UNITS_MIB[match[2]] < LEAST_DRIVER_MEMORY_MIB:
+        raise SetupError(f"--driver-memory {text}: Spark does not start with less than {LEAST_DRIVER_MEMORY_MIB}m.")
+
+
+def check_shards(shards: int) -> None:
+    """Whether so many are offered.
+
+    Raises:
+        SetupError: They are not.
+    """
+    from pipelines.shards.partition import shard_keys
+
+    try:
+        shard_keys(shards)
+    except SetupError as error:
+        raise SetupError(f"--shards {error}") from None

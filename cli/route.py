@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake route`: a topic's route from any NameServer, once or with every change."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from cli.options import NamesrvOrHttp
+
+
+class Output(StrEnum):
+    """How to show it."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def route(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    namesrv_addr: NamesrvOrHttp = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and show every change.")] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TABLE,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="Put before the topic.")] = None,
+    http_token: Annotated[
+        str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for routelake's HTTP.")
+    ] = "",
+) -> None:
+    """Show a topic's route, as clients get it.
+
+    A NameServer that does not answer is passed over. With --watch, a routelake asked over HTTP tells every change at
+    once; other NameServers are asked again every 30 s. JSON is the route as routelake's HTTP gives it; with --watch, a
+    line a change: {"time", "topic", "route"}, where a missing topic's route is null.
+    """
+    from cli.route_show import show_route
+    from clients.route.settings import RouteSettings
+    from runtime.logs import configure
+
+    configure("route")
+    raise typer.Exit(
+        show_route(
+            topic,
+            namesrv_addr,
+            RouteSettings(namespace=namespace, http_token=http_token or None),
+            watch=watch,
+            as_json=output is Output.JSON,
+        )
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("route")(route)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a fleet from the command line: progress while it runs, a table at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import uvloop
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from clients.broker.fleet import Fleet, FleetSettings
+from runtime.process import StopSignal
+
+_LINE_EVERY_S = 10.0
+"""Between two lines where there is no screen to update."""
+_ERRORS_SHOWN = 5
+_WIDTH = 120
+"""Of the table in a file."""
+
+
+def run_fleet(settings: FleetSettings) -> int:
+    """Run a fleet until its time is over, SIGTERM or SIGINT.
+
+    Returns:
+        0 when every broker has been registered, else 1.
+
+    Raises:
+        SetupError: It cannot run as it is.
+    """
+    return uvloop.run(_run(StopSignal().listen(), settings))
+
+
+async def _run(stop_signal: StopSignal, settings: FleetSettings) -> int:
+    screen = Console(stderr=True)
+    stop = stop_signal.event()
+    fleet = Fleet(settings)
+    start = time.monotonic()
+    try:
+        await _until(stop, _register(fleet, settings, screen))
+        if not stop.is_set():
+            async with fleet.running():
+                await _watch(fleet, settings, screen, stop, start)
+        registered = fleet.registered
+    finally:
+        await fleet.close()
+    result, table = Console(), fleet.report.table(registered)
+    if not result.is_terminal:
+        result, table.box = Console(width=_WIDTH), None
+    result.print(table)
+    for message, count in fleet.report.errors.most_common(_ERRORS_SHOWN):
+        screen.print(f"{count} times: {message}", highlight=False, markup=False, soft_wrap=True)
+    return 0 if registered == settings.brokers else 1
+
+
+async def _register(fleet: Fleet, settings: FleetSettings, screen: Console) -> None:
+    columns = (TextColumn("registering"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen) as progress:
+        bar = progress.add_task("registering", total=settings.brokers)
+        await fleet.register(lambda: progress.advance(bar))
+
+
+async def _watch(fleet: Fleet, settings: FleetSettings, screen: Console, stop: asyncio.Event, start: float) -> None:
+    """Show how things stand until it is over."""
+    end = start + settings.duration_s if settings.duration_s else float("inf")
+    with Live(console=screen, refresh_per_second=2) if screen.is_terminal else contextlib.nullcontext() as live:
+        step_s = 0.5 if live is not None else _LINE_EVERY_S
+        while not stop.is_set() and (now := time.monotonic()) < end:
+            line = fleet.report.line(fleet.registered, now - start)
+            if live is not None:
+                live.update(line)
+            else:
+                screen.print(line, highlight=False, soft_wrap=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(step_s, end - now)):
+                    await stop.wait()
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do something, unless told to stop first."""
+    task = asyncio.create_task(work)
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if task.done():
+        task.result()
+    else:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

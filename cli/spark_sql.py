@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake spark-sql`: Spark SQL on the tables, for a question or a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import DataDir, DriverMemory
+from cli.route import Output
+
+
+def spark_sql(
+    query: Annotated[str, typer.Argument(help="Statements; without, they are read from standard input.")] = "",
+    data_dir: DataDir = Path("data"),
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to show rows.")] = Output.TABLE,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Rows of each result; else 1,000 in a table, all as JSON.")
+    ] = None,
+    driver_memory: DriverMemory = "1g",
+) -> None:
+    """Ask the tables in Spark SQL, by their names; at a terminal without a query, as often as you like.
+
+    It only reads, beside a running routelake or without one. JSON is an object a line. docs/tables.md has the columns.
+    """
+    from pipelines.spark_sql import run_spark_sql
+
+    raise typer.Exit(
+        run_spark_sql(
+            (data_dir / "lake").resolve(),
+            query,
+            as_json=output is Output.JSON,
+            limit=limit,
+            driver_memory=driver_memory,
+        )
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("spark-sql")(spark_sql)

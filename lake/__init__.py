@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Delta format as routelake uses it, for the fold that writes and for gateways and commands that read.
+
+ddl.py          create a lake, refuse one that is not ours
+types.py        columns of schemas.tables as Arrow has them
+actions.py      the lines of a commit in a table's log
+deltalog.py     one table's log, commit by commit
+active.py       the files of a table at a version
+staging.py      where delta-rs commits, before a commit is linked into its table
+commits.py      reading routeCommitTable
+damage.py       what a power cut or a hand leaves: named, with the way out
+arrow_types.py  data files without Arrow's own types (ADR 9)
+query.py        SQL over one table version
+"""

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create a lake, and refuse one that is not ours or newer than this program.
+
+A lake is a folder: ``lake.json`` with its format version, and one Delta table per entry of schemas.tables.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import IO
+
+from deltalake import DeltaTable, Field, Schema
+from deltalake.exceptions import DeltaError
+from deltalake.schema import ArrayType, MapType, PrimitiveType
+
+from lake.actions import LOG_FOLDER
+from lake.damage import DamagedTableError, check_commits, explain
+from schemas.errors import SetupError
+from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
+
+_LAKE_FILE = "lake.json"
+_PLAIN_TYPES = "plainTypes"
+"""In the lake's file: no data file says types of Arrow's own (`lake.arrow_types`)."""
+
+_TYPES: dict[str, PrimitiveType | MapType | ArrayType] = {
+    "string": PrimitiveType("string"),
+    "int": PrimitiveType("integer"),
+    "bigint": PrimitiveType("long"),
+    "boolean": PrimitiveType("boolean"),
+    "binary": PrimitiveType("binary"),
+    "timestamp": PrimitiveType("timestamp"),
+    "map<bigint,string>": MapType(PrimitiveType("long"), PrimitiveType("string"), value_contains_null=True),
+    "map<string,bigint>": MapType(PrimitiveType("string"), PrimitiveType("long"), value_contains_null=True),
+    "array<string>": ArrayType(PrimitiveType("string"), contains_null=True),
+}
+LOCK_FILE = "fold.lock"
+_ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
+"""delta-rs takes %20 in a path for a space when it looks for the table again."""
+
+
+def lock_lake(lake_dir: Path) -> IO[str]:
+    """Take the lake for this process; one fold writes a lake at a time.
+
+    Returns:
+        The open lock file; the lock lives as long as it is open.
+
+    Raises:
+        SetupError: the folder cannot be written, or another fold holds it.
+    """
+    try:
+        lake_dir.mkdir(parents=True, exist_ok=True)
+        lock = (lake_dir / LOCK_FILE).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise _cannot_write(lake_dir, error.strerror) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise SetupError(
+            f"{lake_dir} is already held by another fold (process {holder}). Stop it, or choose another --data-dir."
+        ) from error
+    lock.seek(0)
+    lock.truncate()
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
+    """Open every table, creating what is missing.
+
+    Args:
+        lake_dir: folder of the lake.
+        retention_days: how long history stays readable; a table whose properties say otherwise gets this.
+
+    Raises:
+        SetupError: the folder cannot be written or used, holds a lake of a newer format, or something else stands in a
+            table's place.
+    """
+    if _ESCAPED.search(str(lake_dir.absolute())):
+        raise SetupError(
+            f"{lake_dir}: Delta tables cannot be under a path with %20 or the like. Choose another --data-dir."
+        )
+    check_format(lake_dir)
+    try:
+        lake_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(lake_dir, error.strerror) from error
+    tables = {table.name: _open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
+    marker = lake_dir / _LAKE_FILE
+    if not marker.exists():
+        # Last, so that a folder with the marker has every table.
+        new = all(table.version() == 0 for table in tables.values())
+        write_whole(marker, json.dumps({"format": LAKE_FORMAT_VERSION, _PLAIN_TYPES: new}) + "\n")
+    return tables
+
+
+def has_plain_types(lake_dir: Path) -> bool:
+    """Whether no data file of any version says types of Arrow's own; older lakes may hold such files."""
+    return bool(json.loads((lake_dir / _LAKE_FILE).read_bytes()).get(_PLAIN_TYPES, False))
+
+
+def declare_plain_types(lake_dir: Path) -> None:
+    """Write down that every data file has been looked at."""
+    marker = lake_dir / _LAKE_FILE
+    write_whole(marker, json.dumps({**json.loads(marker.read_bytes()), _PLAIN_TYPES: True}) + "\n")
+
+
+def check_format(lake_dir: Path) -> None:
+    """Refuse a lake of a newer format. Raises SetupError; a missing lake is fine."""
+    marker = lake_dir / _LAKE_FILE
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))["format"]
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise SetupError(
+            f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away."
+        ) from error
+    if not isinstance(found, int) or found > LAKE_FORMAT_VERSION:
+        raise SetupError(
+            f"{lake_dir} has format {found}, this routelake reads up to {LAKE_FORMAT_VERSION}. Upgrade routelake first."
+        )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file so that whoever reads it finds all of it, or what was there before."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def delta_schema(table: Table) -> Schema:
+    """Delta schema with column comments."""
+    return Schema(
+        [
+            Field(column.name, _TYPES[column.type], nullable=column.nullable, metadata={"comment": column.comment})
+            for column in table.columns
+        ]
+    )
+
+
+def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
+    try:
+        if DeltaTable.is_deltatable(str(path)):
+            check_commits(path)
+            opened = DeltaTable(str(path))
+        else:
+            opened = _create(path, table, retention_days)
+        _check_columns(path, opened, table)
+        _keep_for(opened, retention_days)
+    except (DeltaError, OSError, DamagedTableError) as error:
+        raise SetupError(
+            f"the table {path} cannot be opened: {explain(path, error)}. If the disk is full, free some space on it; "
+            "if the table is damaged, restore the lake from a backup."
+        ) from error
+    return opened
+
+
+def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
+    if _was_cut_off(path):
+        shutil.rmtree(path)
+    if path.exists() and any(path.iterdir()):
+        raise SetupError(f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir.")
+    if not os.access(path.parent, os.W_OK):
+        raise _cannot_write(path.parent, "Permission denied")
+    return DeltaTable.create(
+        str(path),
+        schema=delta_schema(table),
+        mode="error",
+        partition_by=list(table.partition_by) or None,
+        name=table.name,
+        description=table.comment,
+        configuration={
+            "delta.enableChangeDataFeed": "true" if table in STATE_TABLES else "false",
+            "delta.enableDeletionVectors": "false",
+            "delta.appendOnly": "false",
+            **_retention(retention_days),
+        },
+    )
+
+
+def _was_cut_off(path: Path) -> bool:
+    """Whether the making of a table ended before its first commit: a log without an entry is all there is."""
+    log = path / LOG_FOLDER
+    return (
+        log.is_dir()
+        and list(path.iterdir()) == [log]
+        and not any(entry.is_dir() or entry.suffix in (".json", ".parquet") for entry in log.iterdir())
+    )
+
+
+def _check_columns(path: Path, opened: DeltaTable, table: Table) -> None:
+    found, declared = opened.schema().fields, delta_schema(table).fields
+    names = [field.name for field in found]
+    odd = [field.name for field, ours in zip(found, declared, strict=False) if field.type != ours.type]
+    if names != list(table.column_names) or odd:
+        expected = list(table.column_names)
+        problem = f"other types in columns {odd}" if names == expected else f"columns {names}, expected {expected}"
+        raise SetupError(
+            f"{path} has {problem}. Somebody changed it, or it is not a routelake table: restore it from a backup."
+        )
+
+
+def _retention(days: int) -> dict[str, str]:
+    interval = f"interval {days} days"
+    return {"delta.logRetentionDuration": interval, "delta.deletedFileRetentionDuration": interval}
+
+
+def _keep_for(table: DeltaTable, days: int) -> None:
+    """Vacuum and the clean-up of the log go by the properties of the table, whatever they are asked for."""
+    wanted = _retention(days)
+    if not wanted.items() <= table.metadata().configuration.items():
+        table.alter.set_table_properties(wanted)
+
+
+def _cannot_write(lake_dir: Path, why: str | None) -> SetupError:
+    return SetupError(f"cannot write to {lake_dir}: {why}. Choose another --data-dir or change its owner.")

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of `schemas.tables` as Arrow has them. Spark's workers read this: nothing here imports deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.tables import Table
+
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "map<bigint,string>": pa.map_(pa.int64(), pa.string()),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+    "array<string>": pa.list_(pa.string()),
+}
+
+
+def arrow_schema(table: Table, *, without: Sequence[str] = ()) -> pa.Schema:
+    """Arrow schema of a table as declared in schemas.tables."""
+    return pa.schema(
+        [
+            pa.field(column.name, ARROW_TYPES[column.type], column.nullable)
+            for column in table.columns
+            if column.name not in without
+        ]
+    )

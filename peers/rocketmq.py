@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apache RocketMQ's NameServer, started from its published jars."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
+from peers.peer import Peer
+
+# distribution/bin/runserver.sh (5.5.0) for Java 9 and newer, without the log of the garbage collector.
+RUNSERVER_MEMORY: Final = ("-Xms4g", "-Xmx4g", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m")
+RUNSERVER_JVM: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:G1HeapRegionSize=16m",
+    "-XX:G1ReservePercent=25",
+    "-XX:InitiatingHeapOccupancyPercent=30",
+    "-XX:SoftRefLRUPolicyMSPerMB=0",
+    "-XX:-OmitStackTraceInFastThrow",
+    "-XX:-UseLargePages",
+)
+
+# Logging off: the peers' own log files are never read, and configuring them costs a second and fills the output.
+_LOGBACK_FILES = ("rmq.logback-test.xml", "conf/logback_tools.xml", "conf/logback_broker.xml")
+_NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root level="OFF"/></configuration>\n'
+
+
+def prepare_home(home: Path) -> str:
+    """Write the logging configuration of all releases, and name the directory as the start of a class path."""
+    for name in _LOGBACK_FILES:
+        file = home / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_NO_LOGGING)
+    return f"{home}{os.pathsep}"
+
+
+class Stock(Peer):
+    """A peer of RocketMQ's: without logging, and with its start's duration."""
+
+    def __init__(self, jar_set: str = "rocketmq") -> None:
+        super().__init__(jar_set)
+        self._classpath = prepare_home(self.home) + self._classpath
+
+    @property
+    def start_seconds(self) -> float:
+        """How long the last start took."""
+        return self.process.start_seconds
+
+
+class StockNameServer(Stock):
+    """Apache RocketMQ's own NameServer 5.5.0 on a free port."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None, *, production: bool = False) -> None:
+        """Prepare it; `with` starts it.
+
+        Args:
+            properties: namesrv.properties on top of the port, for example scanNotActiveBrokerInterval.
+            production: With the JVM options of RocketMQ's runserver.sh instead of quickly.
+        """
+        super().__init__()
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        file = self._write_properties(
+            "namesrv.properties",
+            {"listenPort": str(self.port), "bindAddress": self.host, **(properties or {})},
+        )
+        self.process = JavaProcess(
+            "org.apache.rocketmq.namesrv.NamesrvStartup",
+            ["-c", str(file)],
+            self._classpath,
+            self.home,
+            heap_mb=192,
+            memory=RUNSERVER_MEMORY if production else None,
+            jvm_args=RUNSERVER_JVM if production else QUICK_JVM,
+            ready=lambda process: "boot success" in process.tail() and port_answers(self.port),
+        )
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{self.host}:{self.port}"

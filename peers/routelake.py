@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real routelake for tests and benchmarks: `serve` (or one of its parts) as its own process on free ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from peers.java import free_port, wait_until
+from runtime.procfs import commands_of_children
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Routelake:
+    """Context manager around one `routelake` process.
+
+    Args:
+        data_dir: its data directory.
+        command: serve, gateway or fold.
+        options: more command-line options.
+    """
+
+    def __init__(self, data_dir: Path, command: str = "serve", options: tuple[str, ...] = ()) -> None:
+        self.data_dir = data_dir
+        self.http_port, self.remoting_port = free_port(), free_port()
+        self._command = command
+        self._options = options
+        self.log_path = data_dir.parent / f"{data_dir.name}-{command}-{self.remoting_port}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def namesrv_addr(self) -> str:
+        """For namesrvAddr."""
+        return f"127.0.0.1:{self.remoting_port}"
+
+    @property
+    def lake_dir(self) -> Path:
+        """Folder of the tables."""
+        return self.data_dir / "lake"
+
+    def start(self, wait_ready_s: float | None = 180.0) -> Routelake:
+        """Start it and, unless None, wait until it says it is ready."""
+        ports = (
+            []
+            if self._command == "fold"
+            else ["--http", f"127.0.0.1:{self.http_port}", "--remoting", f"127.0.0.1:{self.remoting_port}"]
+        )
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "cli.main", self._command,
+                    "--data-dir", str(self.data_dir), *ports, *self._options,
+                ],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        if wait_ready_s is not None:
+            self.wait_ready(wait_ready_s)
+        return self
+
+    def wait_ready(self, timeout_s: float = 180.0) -> None:
+        """Wait for /readyz."""
+
+        def ready() -> bool:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError(f"routelake ended with {self.process.returncode}:\n{self.log_tail()}")
+            try:
+                return bool(self.get("/readyz")["ready"])
+            except (urllib.error.URLError, OSError):
+                return False
+
+        try:
+            wait_until(ready, timeout_s, "routelake to be ready", 0.1)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}:\n{self.log_tail()}") from None
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 (JSON)
+        """GET over HTTP, parsed JSON. Raises urllib.error.HTTPError."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=15) as answer:
+            return json.load(answer)
+
+    def log_tail(self, lines: int = 60) -> str:
+        """The end of what it printed."""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def child(self, name: str) -> int:
+        """Process id of a supervised child: gateway or fold."""
+        found = self.children(name)
+        if not found:
+            raise LookupError(f"no {name} is running")
+        return found[0]
+
+    def children(self, name: str) -> list[int]:
+        """Process ids of all such children: with workers there are several gateways."""
+        assert self.process is not None
+        commands = commands_of_children(self.process.pid)
+        return [pid for pid, command in commands.items() if name in command]
+
+    def log_process(self) -> int:
+        """Process id of the one that writes the event log for the gateway.
+
+        Raises:
+            LookupError: There is none at the moment.
+        """
+        for pid, command in commands_of_children(self.child("gateway")).items():
+            if "api.log_process" in command[-1]:
+                return pid
+        raise LookupError("no process writes the event log")
+
+    def kill_child(self, name: str) -> None:
+        """SIGKILL one child; the supervisor will start it again."""
+        os.kill(self.child(name), signal.SIGKILL)
+
+    def stop(self, timeout_s: float = 20.0) -> int:
+        """SIGTERM; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise TimeoutError(f"routelake did not stop within {timeout_s} s:\n{self.log_tail()}") from None
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """SIGKILL everything it started (its children stop when their standard input closes)."""
+        if self.process is not None and self.process.poll() is None:
+            children = commands_of_children(self.process.pid)
+            self.process.kill()
+            self.process.wait()
+            for child in children:
+                try:
+                    os.killpg(child, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+    def __enter__(self) -> Routelake:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.stop()
+        finally:
+            self.kill()

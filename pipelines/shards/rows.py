@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a shard reports besides changed rows: who was heard when, and what became of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pipelines.fold.changes import command_name, only_heard
+from pipelines.fold.rows import rows_of
+from pipelines.fold.state import At, BrokerGroup, Outcome
+from pipelines.shards.arrow import DELETE, HEARD, UPDATE
+from schemas.events import AnyEvent
+from schemas.tables import BROKER_LIVE_TABLE
+
+_json = msgspec.json.Encoder()
+
+
+def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:
+    """A command's entry in the epoch's outcomes and in routeChangeTable, without what would be long."""
+    fields = msgspec.to_builtins(event)
+    fields.pop("command")
+    fields.pop("actor")
+    for bulky in ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerList", "channel"):
+        fields.pop(bulky, None)
+    return {
+        "offset": at.offset,
+        "eventTime": at.now_ms,
+        "command": command_name(event),
+        "outcome": outcome.verdict,
+        "reason": outcome.reason,
+        "result": outcome.result,
+        "actor": _json.encode(event.actor).decode(),
+        "brokerName": fields.get("brokerName") or (fields.get("queueData") or {}).get("brokerName"),
+        "topic": fields.get("topic"),
+        "key": _json.encode(fields).decode(),
+    }
+
+
+def live_rows(
+    start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup], *, full: bool
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
+    """Rows of brokerLiveTable of the groups that moved, or of all with ``full`` (at the start of a driver run).
+
+    Their operations are UPDATE, DELETE and HEARD.
+    """
+    for name in dict.fromkeys([*start, *groups]):
+        before, after = start.get(name), groups.get(name)
+        if before is after and not full:
+            continue
+        old = rows_of(BROKER_LIVE_TABLE, before) if before is not None else {}
+        new = rows_of(BROKER_LIVE_TABLE, after) if after is not None else {}
+        for key, values in new.items():
+            was = old.get(key)
+            if full or was != values:
+                yield key, values, HEARD if only_heard(was, values) else UPDATE
+        for key in old:
+            if key not in new:
+                yield key, None, DELETE

@@ -1,0 +1,539 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection on the event loop: `RemotingConnection` with a socket, and bounds on all that a peer can make grow.
+
+How a request travels::
+
+    data_received -> frames -> 105: handler.fast_route, answered in the same turn, all answers in one write
+                            -> else: handler.handle in a task of its own, answered when it is done
+
+What a peer can do and what stops it:
+
+=====================================  =====================================================================
+sends and never reads                  above `write_high_bytes` nothing more is read, handled or answered; after
+                                       the idle timeout the connection is dropped, sooner if all of them together
+                                       hold `max_unread_bytes`
+sends faster than is handled           `max_in_flight` requests or their bytes, then reading pauses
+announces a frame and lets it starve   `frame_deadline_s`, plus what a slow but steady upload needs; dropped sooner
+                                       if all of them together hold `max_received_bytes`
+says nothing                           `idle_timeout_s`; sooner if it is among `max_connections`
+sends large frames, as many do         takes turns with the others (`Turns`)
+sends TLS, HTTP, noise                 closed at the first length field; HTTP is told where it belongs
+=====================================  =====================================================================
+
+Who is dropped for the sake of others is the one that holds most, for longest (`remoting.bounds`).
+
+Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettyRemotingAbstract, NettyServerConfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import msgspec
+
+from remoting.bounds import Holding, address_of
+from remoting.connection import Received, RemotingConnection
+from remoting.fair_queue import LARGE_BYTES
+from remoting.frame import DEFAULT_FRAME_LIMIT_BYTES, HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame
+from remoting.reply import ReplyHeader, ReplyTemplate, encode_reply_apart, reply_type
+from remoting.route_query import RouteQuery
+from schemas.codes import SerializeType
+from schemas.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from remoting.server import RemotingServer
+
+SHARED_BYTES: Final = 64 * 1024
+"""Bodies from here on are sent without a copy: every peer that waits for this answer waits for the same bytes."""
+
+_HTTP_REFUSAL: Final = (
+    f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(HTTP_IS_ELSEWHERE) + 1}\r\n"
+    f"Connection: close\r\n\r\n{HTTP_IS_ELSEWHERE}\n"
+).encode()
+
+CLOSE_GRACE_S: Final = 5.0
+"""How long a closed connection may take to flush before it is dropped."""
+
+
+class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of the server. The defaults are for production; tests shorten the times."""
+
+    frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES
+    reply_header: ReplyHeader = ReplyHeader.JSON
+    max_connections: int = 10_000
+    max_in_flight: int = 64
+    """Requests of one connection that are handled at a time."""
+    max_in_flight_bytes: int = 64 * 1024 * 1024
+    """Their bodies; one is always let through."""
+    max_received_bytes: int = 128 * 1024 * 1024
+    """Of unfinished frames and of requests being handled, all connections together. From half of it on, large frames
+    are read one after the other."""
+    give_way_after_s: float = 2.0
+    """How long a connection holds something before it gives way, while they are not far above that."""
+    write_high_bytes: int = 256 * 1024
+    """Unsent answers of one connection above which it is not read."""
+    max_unread_bytes: int = 64 * 1024 * 1024
+    """Unsent answers of all connections above that."""
+    idle_timeout_s: float = 120.0
+    """Nothing received for so long: closed (serverChannelMaxIdleTimeSeconds)."""
+    frame_deadline_s: float = 60.0
+    """A frame that has begun must be complete after this ..."""
+    frame_min_bytes_per_s: int = 64 * 1024
+    """... or keep arriving at this rate: 64 MiB over a line of 0.5 Mbit/s take 17 minutes and are let through."""
+    reuse_port: bool = False
+    """SO_REUSEPORT: several gateway processes on one port."""
+    backlog: int = 1024
+
+    @property
+    def tick_s(self) -> float:
+        """How often times are looked at; they are kept to within one tick."""
+        return min(5.0, max(0.02, min(self.idle_timeout_s, self.frame_deadline_s) / 4))
+
+
+class Handler(Protocol):
+    """What the server asks. All methods are called on the event loop."""
+
+    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
+        """The answer to a route request; None hands it to `handle`. Must not block."""
+
+    async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """The answer to a request; None for none at all. What it raises becomes an answer (`answers.failure`).
+
+        A large body has to be the same object for all who are told the same: it is kept until the last has read it.
+        A code it does not know gets `answers.not_supported`.
+        """
+
+    def on_connect(self, connection: Connection) -> None:
+        """A peer has connected."""
+
+    def on_close(self, connection: Connection) -> None:
+        """A connection is gone, whoever ended it; `close_reason` says why."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection, as handlers see it.
+
+    Attributes:
+        id: Unique for all time.
+        peer: host:port at the other end of the socket.
+        address: What counts as one address at the other end.
+        last_read: When something came last, on the server's clock.
+        has_spoken: Whether a whole request has come.
+        has_registered: Whether a broker has registered over it; handlers set it.
+        close_reason: Why it was closed; None while it is open.
+    """
+
+    def __init__(self, server: RemotingServer) -> None:
+        """Made by `RemotingServer` for each accepted socket."""
+        settings = server.settings
+        self.id = ""
+        self.peer = ""
+        self.address = ""
+        self.has_spoken = False
+        self.has_registered = False
+        self.close_reason: str | None = None
+        self._server = server
+        self._settings = settings
+        self._handler = server.handler
+        self._incoming = RemotingConnection(settings.frame_limit_bytes, server.queries)
+        self._transport: asyncio.Transport | None = None
+        self._answers_in_json = settings.reply_header is ReplyHeader.JSON
+        self._backlog: list[Received] = []
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._backlog_bytes = 0
+        self._unfinished_bytes = 0
+        self._shared_bytes = 0
+        self._reading = True
+        self._writing = True
+        self._may_answer = asyncio.Event()
+        self._holding_since_s = self._unread_since_s = 0.0
+        self.last_read = self._frame_since = self._not_writing_since = self._closing_since = server.now
+
+    @property
+    def proxied_peer(self) -> str | None:
+        """host:port that a PROXY preamble named. Whoever connects can claim anything."""
+        return self._incoming.proxied_peer
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be sent."""
+        return self._transport is None or self._transport.is_closing()
+
+    def send(self, command: RemotingCommand, serialize_type: SerializeType = SerializeType.JSON) -> bool:
+        """Send a request of the server's own, such as NOTIFY_MIN_BROKER_ID_CHANGE.
+
+        Returns:
+            Whether it was sent; not when the connection is closing or the peer does not read.
+        """
+        if self._transport is None or self._transport.is_closing() or not self._writing:
+            return False
+        self._transport.write(encode_frame(command, serialize_type))
+        return True
+
+    def close(self, reason: str) -> None:
+        """Close after what was written has been sent."""
+        if self.close_reason is None and self._transport is not None:
+            self.close_reason = reason
+            self._closing_since = self._server.now
+            self._let_all_go()
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Drop it at once, with whatever was not sent."""
+        if self._transport is not None:
+            if self.close_reason is None:
+                self.close_reason = reason
+            self._let_all_go()
+            self._transport.abort()
+
+    def let_go(self, command: RemotingCommand) -> None:
+        """The body of a request is needed no more: what it took is free for others."""
+        size = len(command.body)
+        command.body = b""
+        self._account_in_flight(-size)
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count it in, or refuse it."""
+        stream = cast("asyncio.Transport", transport)
+        peer = stream.get_extra_info("peername")
+        self.peer = host_and_port(peer)
+        self.address = address_of(peer[0]) if isinstance(peer, tuple) else self.peer
+        if not self._server.admit(self):
+            self.close_reason = "too many connections"
+            stream.abort()
+            return
+        self._transport = stream
+        stream.set_write_buffer_limits(high=self._settings.write_high_bytes)
+        self._server.guard(self._handler.on_connect, self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it out. Requests in flight are carried through; their answers go nowhere."""
+        if self._transport is None:
+            return
+        self._transport = None
+        if self.close_reason is None:
+            self.close_reason = f"connection lost: {exc}" if exc else "closed by peer"
+        self._let_all_go()
+        self._server.release(self)
+        self._server.guard(self._handler.on_close, self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, answer what they complete."""
+        if self.close_reason is not None:
+            return
+        incoming = self._incoming
+        self.last_read = self._server.now
+        if not self._backlog:
+            request = incoming.receive_route(data)
+            if request is not None:
+                self._answer_route(*request)
+                return
+        try:
+            received = incoming.receive_data(data)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if received:
+            self.has_spoken = True
+            if self._backlog:
+                self._keep(self._backlog + received)
+            else:
+                self._process(received)
+        if incoming.error is not None:
+            self._refuse(incoming.error)
+        elif incoming.buffered_bytes or self._unfinished_bytes:
+            self._note_unfinished(incoming.buffered_bytes, len(data))
+
+    def pause_writing(self) -> None:
+        """The peer does not read: stop answering, hence stop reading."""
+        self._writing = False
+        self._may_answer.clear()
+        self._not_writing_since = self._server.now
+        self._unread_since_s = time.monotonic()
+        self._pause_reading()
+        self._server.has_unread(self)
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._writing = True
+        self._shared_bytes = 0
+        self._may_answer.set()
+        self._server.has_read(self)
+        self.go_on()
+
+    # --- requests ---
+
+    def _process(self, received: list[Received]) -> None:
+        """Answer route requests, start the others; what does not fit within the bounds waits in the backlog."""
+        transport = self._transport
+        if transport is None:
+            return
+        high = self._settings.write_high_bytes
+        as_json = self._answers_in_json
+        out: list[bytes] = []
+        size = 0
+        routes = 0
+        for index, request in enumerate(received):
+            if isinstance(request, tuple):
+                query, digits = request
+                template = self._route(query)
+                if template is not None:
+                    if template.code:
+                        self._server.routes[template.code] += 1
+                    else:
+                        routes += 1
+                    if as_json:
+                        out.append(template.starts.get(len(digits)) or template.start(len(digits)))
+                        out.append(digits)
+                        out.append(template.tail)
+                        out.append(template.body)
+                    else:
+                        out.append(template.encode(digits, self._reply_type(query)))
+                    size += template.size
+                    if size < high:
+                        continue
+                    transport.write(b"".join(out))
+                    out = []
+                    size = 0
+                    if self._writing:
+                        continue
+                    self._postpone(received[index + 1 :])
+                    break
+                command = query.command(digits)
+            else:
+                command = request
+            if not self._start(command):
+                self._postpone(received[index:])
+                break
+        if routes:
+            self._server.routes[0] += routes
+        if out:
+            transport.write(b"".join(out))
+
+    def _answer_route(self, query: RouteQuery, digits: bytes) -> None:
+        """Answer one route request, as `_process` does several. The peer has spoken before: it is a known one."""
+        template = self._route(query)
+        if template is None:
+            command = query.command(digits)
+            if not self._start(command):
+                self._postpone([command])
+            return
+        if self._transport is None:
+            return
+        self._server.routes[template.code] += 1
+        self._transport.write(
+            template.encode(digits) if self._answers_in_json else template.encode(digits, self._reply_type(query))
+        )
+
+    def _route(self, query: RouteQuery) -> ReplyTemplate | None:
+        try:
+            return self._handler.fast_route(query)
+        except Exception as error:
+            return ReplyTemplate(self._server.failure(error, self))
+
+    def _reply_type(self, query: RouteQuery) -> SerializeType:
+        return reply_type(query.serialize_type, self._settings.reply_header)
+
+    def _start(self, command: RemotingCommand) -> bool:
+        """Begin a request, unless the bounds forbid it for now."""
+        settings = self._settings
+        if not self._writing:
+            return False
+        size = size_of(command)
+        if self._in_flight and (
+            self._in_flight >= settings.max_in_flight or self._in_flight_bytes + size > settings.max_in_flight_bytes
+        ):
+            return False
+        if size >= LARGE_BYTES and not self._server.may_start(size, self):
+            return False
+        self._in_flight += 1
+        self._account_in_flight(size)
+        self._server.spawn(self._serve(command))
+        return True
+
+    async def _serve(self, command: RemotingCommand) -> None:
+        """Handle one request from start to answer. While the peer does not read there is none, nor is it prepared."""
+        if not self._writing and self._transport is not None:
+            # An answer in this turn of the loop was more than the peer reads.
+            self._in_flight -= 1
+            self._account_in_flight(-size_of(command))
+            self._postpone([command, *self._backlog])
+            return
+        try:
+            reply = await self._handler.handle(command, self)
+        except Exception as error:
+            reply = self._server.failure(error, self)
+        finally:
+            self._in_flight -= 1
+            self._account_in_flight(-size_of(command))
+        if reply is not None:
+            self._server.count(command.code, reply.code)
+            while not self._writing and self._transport is not None and self.close_reason is None:
+                await self._may_answer.wait()
+            self._answer(command, reply)
+        if self._backlog or not self._reading:
+            self.go_on()
+
+    def _answer(self, command: RemotingCommand, reply: RemotingCommand) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            head, body = encode_reply_apart(command, reply, self._settings.reply_header)
+        except (ProtocolError, UnicodeError) as error:
+            reply = self._server.failure(error, self)
+            head, body = encode_reply_apart(command, reply, self._settings.reply_header)
+        if len(body) < SHARED_BYTES:
+            if head:
+                self._transport.write(head + body)
+        else:
+            self._shared_bytes += len(body)
+            self._transport.writelines((head, body))
+
+    # --- bounds ---
+
+    def _postpone(self, rest: list[Received]) -> None:
+        self._keep(rest)
+        if rest:
+            self._pause_reading()
+
+    def _keep(self, backlog: list[Received]) -> None:
+        """Have these wait, instead of those that have waited."""
+        size = sum(size_of(request) for request in backlog if not isinstance(request, tuple)) if backlog else 0
+        if size and not self._backlog_bytes and not self._unfinished_bytes:
+            self._holding_since_s = time.monotonic()
+        self._backlog = backlog
+        self._server.backlog_bytes += size - self._backlog_bytes
+        self._backlog_bytes = size
+
+    def _let_all_go(self) -> None:
+        """Nothing more is read or answered."""
+        self._keep([])
+        self._incoming.drop_unfinished()
+        self._account(0)
+        self._server.turns.leave(self)
+        self._server.has_read(self)
+        self._may_answer.set()
+
+    @property
+    def held(self) -> Holding[Connection]:
+        """What has come and is not being handled."""
+        return Holding(self, self.address, self._unfinished_bytes + self._backlog_bytes, self._holding_since_s)
+
+    @property
+    def unread(self) -> Holding[Connection]:
+        """Answers that wait for the peer; not what is held anyway, for all who are told the same."""
+        size = 0 if self._transport is None else self._transport.get_write_buffer_size() - self._shared_bytes
+        return Holding(self, self.address, max(0, size), self._unread_since_s)
+
+    def _pause_reading(self) -> None:
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+
+    @property
+    def missing_bytes(self) -> int:
+        """What is still to come of an unfinished frame, as far as it has said."""
+        incoming = self._incoming
+        return 0 if self.closed else max(0, incoming.announced_bytes - incoming.buffered_bytes)
+
+    def read_on(self) -> None:
+        """The next piece of a large frame may come."""
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def read_later(self) -> None:
+        """Others have their turn."""
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it is being handled."""
+        return not self._in_flight and self.close_reason is None
+
+    def go_on(self) -> None:
+        """Take up the backlog, then reading, as far as the bounds allow."""
+        if self._transport is None or self._transport.is_closing() or not self._writing:
+            return
+        backlog = self._backlog
+        self._keep([])
+        self._process(backlog)
+        if not self._reading and self._may_read():
+            self._reading = True
+            self.last_read = self._frame_since = self._server.now
+            self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        return self._writing and not self._backlog and not self._server.is_closing
+
+    def stop_reading(self) -> None:
+        """For a server that closes: finish what was received, take nothing more."""
+        self._pause_reading()
+
+    def _note_unfinished(self, size: int, arrived: int) -> None:
+        before = self._unfinished_bytes
+        if not before or size < before + arrived:
+            self._frame_since = self._server.now  # a frame has just begun
+            self._holding_since_s = time.monotonic()
+        self._account(size)
+        if size > before:
+            self._server.has_unfinished()
+        announced = self._incoming.announced_bytes
+        if announced >= LARGE_BYTES and self._server.takes_turns(size):
+            self.read_later()
+            self._server.turns.wait(self)
+        else:
+            self._server.turns.leave(self)
+
+    def _account(self, size: int) -> None:
+        self._server.unfinished_bytes += size - self._unfinished_bytes
+        self._unfinished_bytes = size
+
+    def _account_in_flight(self, size: int) -> None:
+        self._in_flight_bytes += size
+        self._server.account_in_flight(size)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._server.refused += 1
+        self._server.refusals.note("protocol-error", self.peer, str(error))
+        if error.fields.get("protocol") == "HTTP" and self._transport is not None:
+            self._transport.write(_HTTP_REFUSAL)
+        self.close(f"protocol error: {error}")
+
+    def tick(self, now: float) -> None:
+        """Look at the clock. Time in which this side did not read does not count against the peer."""
+        settings = self._settings
+        slack = settings.tick_s
+        if self.close_reason is not None:
+            if now - self._closing_since > CLOSE_GRACE_S + slack:
+                self.abort(self.close_reason)
+        elif not self._writing:
+            if now - self._not_writing_since > settings.idle_timeout_s + slack:
+                self.abort("peer does not read its answers")
+        elif not self._reading:
+            return
+        elif self._unfinished_bytes:
+            allowed = settings.frame_deadline_s + self._unfinished_bytes / settings.frame_min_bytes_per_s
+            if now - self._frame_since > allowed + slack:
+                self.close(f"frame not complete after {allowed:g} s")
+        elif not self._in_flight and now - self.last_read > settings.idle_timeout_s + slack:
+            self.close(f"idle for {settings.idle_timeout_s:g} s")
+
+
+def size_of(command: RemotingCommand) -> int:
+    """About how many bytes a request holds while it is handled."""
+    fields = command.ext_fields
+    return len(command.body) + (sum(map(len, fields.values())) if fields else 0)
+
+
+def host_and_port(address: object) -> str:
+    """A socket address as text; "" when there is none."""
+    if not isinstance(address, tuple):
+        return str(address or "")
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

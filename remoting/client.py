@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The asking side of the remoting protocol on asyncio: one connection to each address, opened when it is needed.
+
+Many requests travel on a connection at a time; ``opaque`` ties each answer to its request. A peer's own requests, such
+as NOTIFY_MIN_BROKER_ID_CHANGE, go to `on_request`.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingClient, NettyRemotingAbstract, NettyClientConfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, cast
+
+import msgspec
+
+from remoting.connection import RemotingConnection
+from remoting.errors import (
+    AnswerError,
+    AnswerTimeoutError,
+    ClientError,
+    ConnectError,
+    ConnectionLostError,
+    why_not_connected,
+)
+from remoting.frame import DEFAULT_FRAME_LIMIT_BYTES, FLAG_ONEWAY, RemotingCommand, encode_frame
+from schemas.codes import MAX_INT, LanguageCode, ResponseCode
+from schemas.errors import ProtocolError
+
+CONNECT_TIMEOUT_S: Final = 3.0
+"""NettyClientConfig.connectTimeoutMillis."""
+ANSWER_TIMEOUT_S: Final = 3.0
+"""Of one request, unless the call says otherwise (MQClientAPIImpl's usual timeoutMillis)."""
+
+OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
+"""(address, request of the peer's own) -> answer; None for none."""
+
+
+class RemotingClient:
+    """Requests to any number of addresses. Lives on one event loop; use it as ``async with``."""
+
+    def __init__(
+        self,
+        *,
+        on_request: OnRequest | None = None,
+        language: LanguageCode = LanguageCode.PYTHON,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
+    ) -> None:
+        """Connects to nobody yet.
+
+        Args:
+            on_request: Takes what a peer asks of us, on the event loop; None leaves it unanswered.
+            language: What we say we are written in.
+            connect_timeout_s: How long a connection may take to be made.
+            frame_limit_bytes: Largest frame to take.
+        """
+        self._on_request = on_request
+        self._language = language
+        self._connect_timeout_s = connect_timeout_s
+        self._frame_limit_bytes = frame_limit_bytes
+        self._links: dict[str, asyncio.Task[_Link]] = {}
+
+    async def __aenter__(self) -> RemotingClient:
+        """This client."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every connection."""
+        await self.close()
+
+    async def ask(self, address: str, request: RemotingCommand, timeout_s: float = ANSWER_TIMEOUT_S) -> RemotingCommand:
+        """Send a request, wait for its answer, whatever its code.
+
+        Args:
+            address: host:port.
+            request: Its opaque and language are filled in.
+            timeout_s: For connecting, sending and the answer together.
+
+        Raises:
+            ConnectError, AnswerTimeoutError, ConnectionLostError: No answer.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                link = await self._link(address)
+                return await link.ask(request)
+        except TimeoutError:
+            message = f"no answer to request {request.code} within {timeout_s:g} s"
+            raise AnswerTimeoutError(address, message, code=request.code) from None
+
+    async def call(
+        self, address: str, request: RemotingCommand, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> RemotingCommand:
+        """`ask`, where anything but SUCCESS is an error.
+
+        Raises:
+            ConnectError, AnswerTimeoutError, ConnectionLostError: No answer.
+            AnswerError: Another code than SUCCESS.
+        """
+        answer = await self.ask(address, request, timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise AnswerError(address, answer)
+        return answer
+
+    async def send_oneway(self, address: str, request: RemotingCommand) -> None:
+        """Send a request that nobody answers.
+
+        Raises:
+            ConnectError, ConnectionLostError: No connection.
+        """
+        link = await self._link(address)
+        link.send(msgspec.structs.replace(request, flag=request.flag | FLAG_ONEWAY))
+
+    def is_connected(self, address: str) -> bool:
+        """Whether there is an open connection to an address."""
+        task = self._links.get(address)
+        return task is not None and task.done() and _alive(task)
+
+    async def drop(self, address: str) -> None:
+        """Close the connection to one address; the next request makes a new one."""
+        task = self._links.pop(address, None)
+        if task is not None:
+            await _close(task)
+
+    async def close(self) -> None:
+        """Close every connection; whoever still waits for an answer gets a ConnectionLostError."""
+        links, self._links = list(self._links.values()), {}
+        for task in links:
+            await _close(task)
+
+    async def _link(self, address: str) -> _Link:
+        task = self._links.get(address)
+        if task is None or (task.done() and not _alive(task)):
+            task = asyncio.create_task(self._connect(address))
+            task.add_done_callback(_look)
+            self._links[address] = task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not task.cancelled() or (current is not None and current.cancelling()):
+                raise
+            raise ConnectionLostError(address, "the connection was closed") from None
+
+    async def _connect(self, address: str) -> _Link:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, link = await loop.create_connection(
+                    lambda: _Link(address, self._language, self._on_request, self._frame_limit_bytes),
+                    host.strip("[]"),
+                    int(port),
+                )
+        except TimeoutError:
+            raise ConnectError(address, f"no connection within {self._connect_timeout_s:g} s") from None
+        except (OSError, ValueError) as error:
+            raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
+        return link
+
+
+def _look(task: asyncio.Task[_Link]) -> None:
+    """Whoever asked may have given up by now; the failure is not forgotten, the next one asks anew."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _alive(task: asyncio.Task[_Link]) -> bool:
+    return not task.cancelled() and task.exception() is None and not task.result().closed.is_set()
+
+
+async def _close(task: asyncio.Task[_Link]) -> None:
+    if not task.done():
+        task.cancel()
+    elif _alive(task):
+        await task.result().close()
+
+
+class _Link(asyncio.Protocol):
+    """One connection and the requests that wait for an answer on it."""
+
+    def __init__(
+        self, address: str, language: LanguageCode, on_request: OnRequest | None, frame_limit_bytes: int
+    ) -> None:
+        self.closed = asyncio.Event()
+        self._address = address
+        self._language = language
+        self._on_request = on_request
+        self._incoming = RemotingConnection(frame_limit_bytes, keep_responses=True)
+        self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._opaque = 0
+        self._transport: asyncio.Transport | None = None
+
+    async def ask(self, request: RemotingCommand) -> RemotingCommand:
+        """Raises ConnectionLostError."""
+        opaque = self.send(request)
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._waiting[opaque] = future
+        try:
+            return await future
+        finally:
+            self._waiting.pop(opaque, None)
+
+    def send(self, request: RemotingCommand) -> int:
+        """Write a request; returns its opaque. Raises ConnectionLostError."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLostError(self._address, "the connection is closed")
+        self._opaque = self._opaque % MAX_INT + 1
+        self._transport.write(
+            encode_frame(msgspec.structs.replace(request, opaque=self._opaque, language=self._language))
+        )
+        return self._opaque
+
+    async def close(self) -> None:
+        """Close after what was written has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+            await self.closed.wait()
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ready."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Settle what was asked; hand over what the peer asks."""
+        try:
+            received = self._incoming.receive_data(data)
+        except ProtocolError as error:
+            self._fail(ConnectionLostError(self._address, f"answered with bytes that are no frame: {error}"))
+            if self._transport is not None:
+                self._transport.abort()
+            return
+        for command in received:
+            if not isinstance(command, RemotingCommand):
+                continue  # a route request: no peer asks us for routes
+            if command.is_response:
+                future = self._waiting.get(command.opaque)
+                if future is not None and not future.done():
+                    future.set_result(command)
+            elif self._on_request is not None:
+                answer = self._on_request(self._address, command)
+                if answer is not None and not command.is_oneway and self._transport is not None:
+                    self._transport.write(encode_frame(msgspec.structs.replace(answer, opaque=command.opaque)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody gets an answer any more."""
+        self._transport = None
+        self._fail(ConnectionLostError(self._address, f"connection lost: {exc or 'closed by the peer'}"))
+        self.closed.set()
+
+    def _fail(self, error: ClientError) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)

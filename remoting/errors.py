@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong when this side asks.
+
+RoutelakeError
+├── NothingDoneError         answered, but there was nothing to do
+└── ClientError
+    ├── ConnectError         no connection; nothing was sent
+    ├── AnswerTimeoutError   sent, but not answered in time: it may have happened
+    ├── ConnectionLostError  sent, then the connection closed: it may have happened
+    └── AnswerError          answered with an error code
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+
+from remoting.frame import RemotingCommand
+from schemas.errors import RoutelakeError
+
+
+class NothingDoneError(RoutelakeError):
+    """A peer said OK to a change, and also that there was nothing to change."""
+
+
+class ClientError(RoutelakeError):
+    """A request to a peer did not succeed. ``address`` says which peer."""
+
+    def __init__(self, address: str, message: str, /, **fields: object) -> None:
+        self.address = address
+        super().__init__(f"{address}: {message}", address=address, **fields)
+
+
+class ConnectError(ClientError):
+    """No connection could be made; nothing was sent (RemotingConnectException)."""
+
+
+class AnswerTimeoutError(ClientError):
+    """No answer in time; whether the request took effect is not known (RemotingTimeoutException)."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection closed before the answer came; whether the request took effect is not known."""
+
+
+class AnswerError(ClientError):
+    """The answer's code is not SUCCESS (MQClientException, MQBrokerException).
+
+    Attributes:
+        code: The response code.
+        remark: What the peer said.
+    """
+
+    def __init__(self, address: str, answer: RemotingCommand) -> None:
+        """See the attributes."""
+        self.code = answer.code
+        self.remark = answer.remark
+        super().__init__(address, f"CODE: {answer.code}  DESC: {answer.remark or ''}".rstrip(), code=answer.code)
+
+
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+
+
+def why_not_connected(error: BaseException) -> str:
+    """Why no connection could be made, in the system's words; libraries' hold Python's tuples, or say nothing."""
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
+    reasons = dict.fromkeys(os.strerror(int(number)) for number in _ERRNO.findall(str(error)))
+    if reasons:
+        return ", ".join(reasons)
+    cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
+    return str(error) if cause is None else why_not_connected(cause)

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The listening side: accepts connections, keeps count of them, watches the clock, and closes in good order.
+
+What happens on a connection is in `remoting.channel`.
+
+Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer, NettyServerConfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import secrets
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from remoting.accepting import Acceptor
+from remoting.answers import failure
+from remoting.bounds import to_give_way
+from remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
+from remoting.fair_queue import LARGE_BYTES, Turns
+from remoting.frame import RemotingCommand
+from remoting.refusals import Refusals
+from remoting.route_query import RouteQueryCache
+from schemas.codes import RequestCode
+from schemas.errors import RoutelakeError, SetupError
+
+__all__ = ["Connection", "Handler", "RemotingServer", "RemotingSettings"]
+
+log = logging.getLogger("routelake.remoting")
+
+_IDLEST: Final = 64
+"""Connections looked up at once that give way to newcomers."""
+
+_LOOK_S: Final = 0.25
+"""Until the next look for somebody who gives way, where there was nobody."""
+
+_REQUEST_CODES: Final = frozenset(map(int, RequestCode))
+
+
+class RemotingServer:
+    """Listens for peers.
+
+    Attributes:
+        connections: The open ones by id.
+        queries: Route requests seen on any connection.
+        accepted: Connections so far.
+        rejected: Connections over the limit so far for which nobody gave way.
+        refused: Connections closed for what they sent, so far.
+        failed: Requests whose handling raised something unexpected, so far.
+        routes: Route requests answered in the turn they came in, by response code, so far.
+        answered: The other requests answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
+        unfinished_bytes: Held of frames that have begun but not ended.
+        in_flight_bytes: Held of requests that are being handled.
+        backlog_bytes: Held of requests that wait to be handled.
+        unread_bytes: Held of answers that peers do not read, when they stopped.
+        refusals: What was refused or ended for protection, by reason.
+        turns: Of the connections in the middle of a large frame.
+        now: The event loop's time at the last tick.
+    """
+
+    def __init__(self, handler: Handler, settings: RemotingSettings | None = None) -> None:
+        """Prepare; `start` listens.
+
+        Args:
+            handler: Answers requests.
+            settings: Bounds.
+        """
+        self.handler = handler
+        self.settings = settings or RemotingSettings()
+        self.connections: dict[str, Connection] = {}
+        self.queries = RouteQueryCache()
+        self.accepted = self.rejected = self.refused = self.failed = 0
+        self.routes: defaultdict[int, int] = defaultdict(int)
+        self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self.unfinished_bytes = self.in_flight_bytes = self.backlog_bytes = self.unread_bytes = 0
+        self.refusals = Refusals("remoting")
+        self.turns = Turns(self)
+        self.now = 0.0
+        self.is_closing = False
+        self._run_id = secrets.token_hex(6)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._postponed: dict[Connection, None] = {}
+        """Those with a large request that waits for memory, in order."""
+        self._unread: dict[Connection, int] = {}
+        """Those that do not read their answers, and how much that was when they stopped."""
+        self._next_look_s = 0.0
+        self._idlest: deque[tuple[Connection, float]] = deque()
+        self._all_gone = asyncio.Event()
+        self._acceptor = Acceptor(lambda: Connection(self), self._accept_refused)
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen.
+
+        Args:
+            host: Name or address; "" for all interfaces.
+            port: 0 for a free one.
+
+        Raises:
+            SetupError: The address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        try:
+            await self._acceptor.start(host, port, backlog=self.settings.backlog, reuse_port=self.settings.reuse_port)
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        self._ticker = loop.create_task(self._tick())
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        if not self._acceptor.sockets:
+            raise SetupError("the remoting server is not listening")
+        port: int = self._acceptor.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self, grace_s: float = 10.0) -> None:
+        """Stop accepting, finish what was received, close.
+
+        Args:
+            grace_s: How long requests in flight may take.
+        """
+        self.is_closing = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        self._acceptor.close()
+        for connection in list(self.connections.values()):
+            connection.stop_reading()
+        while self._tasks and loop.time() < deadline:
+            await asyncio.wait(self._tasks, timeout=deadline - loop.time())
+        for connection in list(self.connections.values()):
+            connection.close("server stops")
+        if self.connections:
+            self._all_gone.clear()
+            try:
+                await asyncio.wait_for(self._all_gone.wait(), min(CLOSE_GRACE_S, max(1.0, deadline - loop.time())))
+            except TimeoutError:
+                for connection in list(self.connections.values()):
+                    connection.abort("server stops")
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+
+    # --- for Connection ---
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a connection in. When there are too many, an idle one of the address that has most gives way."""
+        if self.is_closing:
+            self.rejected += 1
+            return False
+        if len(self.connections) >= self.settings.max_connections and not self._make_room(connection):
+            self.rejected += 1
+            self.refusals.note("too-many-connections", connection.peer, f"{len(self.connections)} are open")
+            return False
+        self.accepted += 1
+        connection.id = f"{self._run_id}-{self.accepted}"
+        self.connections[connection.id] = connection
+        return True
+
+    def _accept_refused(self, error: OSError) -> None:
+        """The system has no file descriptor, or no memory, for a newcomer: somebody idle gives way."""
+        self.refusals.note("accept-failed", "", f"{error.strerror}; {len(self.connections)} connections are open")
+        self._make_room(None)
+
+    def _make_room(self, newcomer: Connection | None) -> bool:
+        """End the idlest connection of the address that has most; False if none of them is idle."""
+        if not self._idlest:
+            self._idlest = self._find_idlest(newcomer)
+        while self._idlest:
+            connection, last_read = self._idlest.popleft()
+            if connection.is_idle and connection.last_read == last_read:
+                self._evict(connection, "evicted-idle", f"{len(self.connections)} connections are open")
+                return True
+        return False
+
+    def _find_idlest(self, newcomer: Connection | None) -> deque[tuple[Connection, float]]:
+        """Those who go first: who never said anything, then who has said nothing for longest.
+
+        A connection over which a broker has registered goes last, and never for one of its own address. The search
+        costs milliseconds, so it is made for several newcomers at once.
+        """
+        by_address: defaultdict[str, list[Connection]] = defaultdict(list)
+        for connection in self.connections.values():
+            by_address[connection.address].append(connection)
+        most = max(by_address.values(), key=len, default=[])
+        is_own = newcomer is None or not most or most[0].address == newcomer.address
+        idle = [found for found in most if found.is_idle and not (is_own and found.has_registered)]
+        idle.sort(key=lambda found: (found.has_registered, found.has_spoken, found.last_read))
+        return deque((found, found.last_read) for found in idle[: max(1, min(_IDLEST, len(most) // 8))])
+
+    def _evict(self, connection: Connection, reason: str, detail: str) -> None:
+        """Drop a connection at once, for the sake of the others."""
+        self.connections.pop(connection.id, None)
+        self.refusals.note(reason, connection.peer, detail)
+        connection.abort(f"{reason}: {detail}")
+
+    def release(self, connection: Connection) -> None:
+        """Count it out."""
+        self.connections.pop(connection.id, None)
+        self._postponed.pop(connection, None)
+        if not self.connections:
+            self._all_gone.set()
+
+    # --- memory, for Connection and Turns ---
+
+    @property
+    def received_bytes(self) -> int:
+        """Held of what peers have sent."""
+        return self.unfinished_bytes + self.in_flight_bytes + self.backlog_bytes
+
+    def is_short(self) -> bool:
+        """Whether large frames have to become whole one after the other."""
+        return self.received_bytes > self.settings.max_received_bytes // 2
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so much more may be received."""
+        return self.received_bytes + size_bytes <= self.settings.max_received_bytes
+
+    def is_idle(self) -> bool:
+        """Whether no large request is being handled, whose end would make room."""
+        return self.in_flight_bytes < LARGE_BYTES
+
+    def takes_turns(self, unfinished_bytes: int) -> bool:
+        """Whether the sender of a large frame, of which so much is here, has to wait before it goes on."""
+        return unfinished_bytes >= LARGE_BYTES or self.is_short()
+
+    def has_unfinished(self) -> None:
+        """More of an unfinished frame has come.
+
+        The first pieces of many frames may cross the limit in the same moment; so up to half as much again only those
+        give way that have held something for a while.
+        """
+        limit = self.settings.max_received_bytes
+        if self.received_bytes <= limit:
+            return
+        now_s = time.monotonic()
+        is_far_over = self.received_bytes > limit * 3 // 2
+        if not is_far_over and now_s < self._next_look_s:
+            return
+        before_s = now_s if is_far_over else now_s - self.settings.give_way_after_s
+        holdings = [held for held in (each.held for each in self.connections.values()) if held.size_bytes]
+        chosen = to_give_way(
+            [held for held in holdings if held.since_s <= before_s], self.received_bytes - limit * 3 // 4, now_s
+        )
+        if not chosen:
+            self._next_look_s = now_s + _LOOK_S
+        for connection in chosen:
+            detail = f"{connection.held.size_bytes} bytes of {self.received_bytes} that wait"
+            self._evict(connection, "evicted-unfinished", detail)
+
+    def has_unread(self, connection: Connection) -> None:
+        """A connection does not read its answers."""
+        self.has_read(connection)
+        size = self._unread[connection] = connection.unread.size_bytes
+        self.unread_bytes += size
+        limit = self.settings.max_unread_bytes
+        if self.unread_bytes > limit:
+            holdings = [each.unread for each in self._unread]
+            excess = sum(holding.size_bytes for holding in holdings) - limit * 3 // 4
+            for other in to_give_way(holdings, excess, time.monotonic()):
+                self._evict(other, "evicted-unread", f"{other.unread.size_bytes} bytes of {self.unread_bytes}")
+
+    def has_read(self, connection: Connection) -> None:
+        """It does again, or is gone."""
+        self.unread_bytes -= self._unread.pop(connection, 0)
+
+    def may_start(self, size_bytes: int, connection: Connection) -> bool:
+        """Whether a large request may be handled now; if not, the connection is called when it may."""
+        if not self.in_flight_bytes or self.in_flight_bytes + size_bytes <= self.settings.max_received_bytes // 2:
+            return True
+        self._postponed[connection] = None
+        return False
+
+    def account_in_flight(self, size_bytes: int) -> None:
+        """So much more is being handled, or less."""
+        self.in_flight_bytes += size_bytes
+        if size_bytes <= -LARGE_BYTES:
+            self.turns.go_on()
+            if self._postponed:
+                asyncio.get_running_loop().call_soon(self._go_on_with_postponed)
+
+    def _go_on_with_postponed(self) -> None:
+        for connection in list(self._postponed):
+            if self.in_flight_bytes > self.settings.max_received_bytes // 2:
+                break
+            del self._postponed[connection]
+            connection.go_on()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a request; the server keeps the task alive."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def failure(self, error: Exception, connection: Connection) -> RemotingCommand:
+        """The answer to a request whose handling raised; the unexpected is logged."""
+        if not isinstance(error, RoutelakeError):
+            self.failed += 1
+            log.error("request of %s failed", connection.peer, exc_info=error)
+        return failure(error)
+
+    def count(self, request_code: int, response_code: int) -> None:
+        """Count an answer. Peers may invent any number of codes, and each would stay here for ever."""
+        self.answered[request_code if request_code in _REQUEST_CODES else -1, response_code] += 1
+
+    def guard(self, callback: Callable[[Connection], None], connection: Connection) -> None:
+        """Call back; what it raises must not take the connection down."""
+        try:
+            callback(connection)
+        except Exception:
+            self.failed += 1
+            log.exception("callback for %s failed", connection.peer)
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.settings.tick_s)
+            self.now = loop.time()
+            for connection in list(self.connections.values()):
+                connection.tick(self.now)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> SetupError:
+    """Why the address cannot be listened on, and what to change."""
+    remedy = {
+        errno.EADDRINUSE: "another process listens there: stop it, or choose another port",
+        errno.EACCES: "ports below 1024 need privileges: choose a higher one",
+        errno.EADDRNOTAVAIL: "that is no address of this machine: choose one, or 0.0.0.0 for all",
+    }.get(error.errno or 0, f"{error.strerror or error}: choose another address")
+    return SetupError(
+        f"cannot listen for remoting on {host or '*'}:{port}: {remedy} with --remoting HOST:PORT (ROUTELAKE_REMOTING)",
+        host=host,
+        port=port,
+    )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How child processes behave: they end with their parent, and leave the processor to those who answer."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from runtime.procfs import threads_below
+from runtime.secrets import without_secrets
+
+SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
+"""Environment variable that tells a child about the pipe on its standard input."""
+
+SERVED: Final = 0
+"""File descriptor of the socket in a process that `spawn` started."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+_NICENESS: Final = 5
+"""Answers come first where several processes share a machine; on one with a core to spare it makes no difference."""
+
+
+def on_parent_exit(stop: Callable[[], None]) -> None:
+    """In a supervised child: call ``stop`` (from a thread of its own) when the parent is gone.
+
+    The parent holds the other end of the standard input. When it is killed, even by SIGKILL, the pipe closes.
+    """
+    if os.environ.get(SUPERVISED) != "1":
+        return
+
+    def watch() -> None:
+        # Not sys.stdin: its lock, held by this thread, would abort the interpreter at shutdown.
+        while os.read(0, 1):
+            pass
+        stop()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process that serves this one alone: ``main()`` of a module.
+
+    It has a session of its own. So a terminal's Ctrl-C does not reach it, and it does not use up the gateway's share
+    of the processor (`give_way`).
+
+    SIGTERM and SIGINT are not for it: it ends with its parent.
+
+    Args:
+        module: Its name.
+
+    Returns:
+        The process, and one end of a stream socket. The other end is its standard input: `SERVED` there. It should end
+        when it reads the end of the stream, for then this process is gone.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            # A stop of all processes at once is the parent's to hear: it goes on writing what it has accepted, and then
+            # this ends with it. Before anything else: what is imported takes a second.
+            deaf = "from signal import *; signal(SIGTERM, SIG_IGN); signal(SIGINT, SIG_IGN)"
+            command = [sys.executable, "-c", f"{deaf}; from {module} import main; main()"]
+            environment = without_secrets(os.environ)
+            return subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True, env=environment), ours
+        except BaseException:
+            ours.close()
+            raise
+
+
+def end_with_parent() -> None:
+    """In a process that `spawn` started: be killed when the thread that did so ends, by prctl(2), PR_SET_PDEATHSIG.
+
+    The end of the stream tells it, too, but only when it reads: it may wait for something else then, and act for one
+    that is gone afterwards.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def give_way(niceness: int = _NICENESS) -> None:
+    """Let the gateway have the processor first: this process and all that it has started.
+
+    Linux may weigh sessions before processes, and then a niceness counts within a session alone (sched(7), "The
+    autogroup feature"). So this process should have a session of its own; somebody else's is left as it is.
+
+    Args:
+        niceness: 0 to 19; is added to what it has. 0 leaves everything as it is.
+    """
+    if niceness <= 0:
+        return
+    mine = min(19, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+    for _ in range(2):  # a thread that was begun meanwhile has it from the one that began it, or is found now
+        for thread in threads_below(os.getpid()):
+            with suppress(OSError):  # it has just ended
+                os.setpriority(os.PRIO_PROCESS, thread, mine)
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(50):
+        try:
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+        except BlockingIOError:
+            time.sleep(0.1)  # the kernel takes one such change in so long, from all who are not root
+        except OSError:
+            return  # no such feature
+        else:
+            return

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process takes from the machine, and from its parent: open files, the modes of its files, its environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import stat
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from runtime.children import SUPERVISED
+from schemas.errors import SetupError
+
+log = structlog.get_logger("routelake")
+
+_MOST_FILES: Final = 1_048_576
+"""Linux: fs.nr_open. Some systems have a hard limit of a thousand times that, and programs that count up to it hang."""
+
+_OTHER_FILES: Final = 256
+"""A gateway's own: libraries, tables, pipes, the event log."""
+
+_MODE: Final = re.compile(r"7[0-7]{2}")
+
+
+def guard_data(data_dir: Path, mode: str) -> None:
+    """Make the data directory, and let all that this process and its children make have its mode.
+
+    A directory that was there keeps its own mode: somebody may have set it. One that is open to more than asked is
+    said in a warning.
+
+    Args:
+        data_dir: The data directory.
+        mode: Octal: ``700``, ``750`` for readers in the group, ``755``. Files have it without the right to execute.
+
+    Raises:
+        SetupError: Not such a mode, or the directory cannot be written.
+    """
+    allowed = mask_files(mode)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        probe = data_dir / ".writable"
+        probe.touch()
+        probe.unlink()
+        found = stat.S_IMODE(data_dir.stat().st_mode)
+    except OSError as error:
+        raise SetupError(
+            f"cannot write to the data directory {data_dir}: {error.strerror}. "
+            "Choose another --data-dir or change its owner."
+        ) from error
+    if found & 0o777 & ~allowed and os.environ.get(SUPERVISED) != "1":
+        log.warning(
+            "the data directory is open to others than its owner",
+            mode=f"{found:o}",
+            advice=f"chmod -R go= {data_dir}, or say --data-mode {found & 0o777:o} if they are to read it",
+        )
+
+
+def mask_files(mode: str) -> int:
+    """Let what this process and its children make have no more than a mode; returns it as a number.
+
+    Args:
+        mode: As for `guard_data`.
+
+    Raises:
+        SetupError: Not such a mode.
+    """
+    if not _MODE.fullmatch(mode):
+        raise SetupError(f"--data-mode {mode!r}: expected an octal mode such as 700, or 750 for readers in the group.")
+    allowed = int(mode, 8)
+    os.umask(0o777 & ~allowed)
+    return allowed
+
+
+def raise_file_limit() -> int:
+    """Take as many open files as this process may have; returns how many. Children have the same limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft if soft != resource.RLIM_INFINITY else _MOST_FILES
+
+
+def check_file_limit(connections: int) -> None:
+    """Warn where not every connection that is allowed can be had."""
+    limit, needed = raise_file_limit(), connections + _OTHER_FILES
+    if limit < needed:
+        log.warning(
+            "fewer open files than connections are allowed: at the limit, new ones wait or are refused",
+            limit=limit,
+            needed=needed,
+            advice=f"ulimit -Hn {needed}, or LimitNOFILE={needed} in a systemd unit",
+        )

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake serve`: the gateway and the fold as child processes, watched and restarted.
+
+A crashed child is started again after a pause that doubles with each crash in a row (0.5 s to 30 s) and is short again
+once the child has run for a minute. A child that ends with exit code 2 cannot start as things are (port in use, lake
+held by another fold, ...): its own message says what to do, and everything stops with that code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from runtime.children import SUPERVISED
+from runtime.process import EXIT_SETUP, StopSignal
+from runtime.progress import Startup
+from runtime.secrets import without_secrets
+
+log = structlog.get_logger("routelake.serve")
+
+DRAIN_S: Final = 12.0
+"""How long a child may take to stop before it is killed; a stop as a whole stays under 15 s."""
+
+_FIRST_BACK_OFF_S: Final = 0.5
+_MAX_BACK_OFF_S: Final = 30.0
+_STEADY_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class Child:
+    """One supervised process."""
+
+    name: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    restart_at_s: float = 0.0
+    back_off_s: float = _FIRST_BACK_OFF_S
+    restarts: int = 0
+    has_secrets: bool = False
+    """Whether it needs the tokens of this process's environment."""
+
+    def start(self) -> None:
+        """Start it in a session of its own, so that a terminal's Ctrl-C reaches only the supervisor."""
+        self.process = subprocess.Popen(
+            list(self.command),
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            env={**(os.environ if self.has_secrets else without_secrets(os.environ)), SUPERVISED: "1"},
+        )
+        self.started_s = time.monotonic()
+        log.info("started", child=self.name, pid=self.process.pid)
+
+
+class Supervisor:
+    """Runs children until told to stop. `run` blocks."""
+
+    def __init__(self, children: Sequence[Child], ready_url: str, ready_line: str) -> None:
+        self._children = children
+        self._ready_url = ready_url
+        self._ready_line = ready_line
+        self._stop = StopSignal()
+        self._exit_code = 0
+
+    def run(self) -> int:
+        """Start everything, watch it, stop it on SIGTERM or SIGINT; returns the exit code."""
+        self._stop.listen()
+        for child in self._children:
+            child.start()
+        announced = False
+        startup = Startup(self._ready_url, spark=any(child.name == "fold" for child in self._children))
+        next_probe_s = 0.0
+        while not self._stop.wait(0.05):
+            for child in self._children:
+                self._watch(child)
+            now = time.monotonic()
+            if not announced and now >= next_probe_s:
+                next_probe_s = now + 0.2
+                if startup.look():
+                    announced = True
+                    print(self._ready_line, flush=True)
+        log.info("stopping")
+        self._stop_all()
+        return self._exit_code
+
+    def _watch(self, child: Child) -> None:
+        now = time.monotonic()
+        if child.process is None:
+            if now >= child.restart_at_s:
+                child.restarts += 1
+                child.start()
+            return
+        code = child.process.poll()
+        if code is None:
+            return
+        child.process = None
+        if code == EXIT_SETUP and child.restarts == 0:
+            # Its message has been printed; starting it again would only print it again.
+            self._exit_code = EXIT_SETUP
+            self._stop.set()
+            return
+        if now - child.started_s >= _STEADY_S:
+            child.back_off_s = _FIRST_BACK_OFF_S
+        child.restart_at_s = now + child.back_off_s
+        log.warning("ended, starting again", child=child.name, exit_code=code, in_seconds=child.back_off_s)
+        child.back_off_s = min(child.back_off_s * 2, _MAX_BACK_OFF_S)
+
+    def _stop_all(self) -> None:
+        deadline = time.monotonic() + DRAIN_S
+        running = [child for child in self._children if child.process is not None]
+        for child in running:
+            assert child.process is not None
+            child.process.terminate()
+        for child in running:
+            assert child.process is not None
+            try:
+                child.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.warning("did not stop in time, killed", child=child.name, pid=child.process.pid)
+                os.killpg(child.process.pid, signal.SIGKILL)
+                child.process.wait()
+        log.info("stopped")

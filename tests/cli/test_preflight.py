@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot start is refused at once, before anything is made and before any child is started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cli.preflight import Listen, exposure, listen_address
+from lake.ddl import lock_lake
+from peers.java import free_port
+from peers.routelake import ROOT
+from schemas.errors import SetupError
+
+PROGRAM = """
+import sys
+from cli.main import main
+try:
+    main()
+finally:
+    heavy = {"pyspark", "pandas", "fastapi", "uvicorn", "kafka", "pyarrow"} & set(sys.modules)
+    if heavy:
+        print("loaded", heavy)
+"""
+
+
+class Refused:
+    """`routelake WORDS` in a folder of its own, in this process; nothing may be made."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        monkeypatch.chdir(folder)
+        for name in [name for name in os.environ if name.startswith("ROUTELAKE_") or "NAMESRV" in name]:
+            monkeypatch.delenv(name)
+
+        def made(*_: object) -> None:
+            raise AssertionError("it went on")
+
+        monkeypatch.setattr("cli.main._make", made)
+
+    def __call__(self, *words: str) -> str:
+        """The one line that it says."""
+        before = self.listing()
+        code, out, err = self.run(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1), (code, out, err)
+        assert err.startswith("routelake: ")
+        assert self.listing() == before
+        return err
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        self._monkeypatch.setattr(sys, "argv", ["routelake", *words])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = self._capsys.readouterr()
+        return int(end.value.code or 0), captured.out, captured.err
+
+    def listing(self) -> list[str]:
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+    return Refused(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def ports() -> tuple[str, ...]:
+    return "--http", f"127.0.0.1:{free_port()}", "--remoting", f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def words_of(command: str, ports: tuple[str, ...]) -> list[str]:
+    return [command, *(() if command == "fold" else ports)]
+
+
+LOGS = [
+    ("mysql://x", "names no event log"),
+    ("memory:", "ends with its process"),
+    ("sqlite:events.db", "the absolute path of a file"),
+    ("sqlite:///", "the absolute path of a file"),
+    ("sqlite:///nowhere/at/all/events.db", "there is no folder /nowhere/at/all"),
+    ("sqlite://{folder}", "is a folder"),
+    ("sqlite://{folder}/text", "is not a SQLite database"),
+    ("kafka://", "kafka://host:9092"),
+    ("kafka://host/topic", "kafka://host:9092"),
+    ("kafka://host:99999/topic", "kafka://host:9092"),
+    ("kafka://host:9092/a/b", "kafka://host:9092"),
+]
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
+@pytest.mark.parametrize(("url", "says"), LOGS)
+def test_event_logs(
+    tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str, url: str, says: str
+) -> None:
+    (tmp_path / "text").write_text("this is not a database, but as long as its header")
+    said = refused(*words_of(command, ports), "--log", url.format(folder=tmp_path))
+    assert says in said
+    assert "or memory:" not in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+@pytest.mark.parametrize("option", ["--http", "--remoting"])
+def test_ports_in_use(
+    tmp_path: Path, refused: Refused, ports: tuple[str, ...], taken: int, command: str, option: str, workers: str
+) -> None:
+    said = refused(command, *ports, option, f"127.0.0.1:{taken}", "--workers", workers)
+    assert f"{option} 127.0.0.1:{taken} cannot be listened on: another process listens there" in said
+    assert f"{option} 0.0.0.0:{taken} cannot" in refused(command, *ports, option, f":{taken}")
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+@pytest.mark.parametrize(
+    ("http", "remoting", "says"),
+    [
+        ("127.0.0.1:18999", "127.0.0.1:18999", "are the same port"),
+        (":18999", "127.0.0.1:18999", "are the same port"),
+        ("192.0.2.1:18999", "127.0.0.1:18998", "no address of this machine"),
+        ("no-such-host.invalid:18999", "127.0.0.1:18998", "cannot be resolved"),
+        ("127.0.0.1:99999", "127.0.0.1:18998", "--http '127.0.0.1:99999': expected HOST:PORT"),
+        ("127.0.0.1:18999", "9876", "--remoting '9876': expected HOST:PORT"),
+        ("127.0.0.1:18999", "http://127.0.0.1:9876", "without anything before it"),
+        ("127.0.0.1:18999", "::1:9876", "in brackets"),
+        ("", "127.0.0.1:18998", "--http '': expected HOST:PORT"),
+    ],
+)
+def test_addresses_to_listen_on(refused: Refused, command: str, http: str, remoting: str, says: str) -> None:
+    assert says in refused(command, "--http", http, "--remoting", remoting)
+
+
+def test_a_port_of_the_systems_choice_for_a_child(refused: Refused) -> None:
+    assert "Name a port" in refused("serve", "--http", "127.0.0.1:0")
+
+
+CONFIGS = [
+    ("listenPrt=1", "line 1: unknown key 'listenPrt'. Did you mean listenPort?"),
+    ("listenPort=1\nlistenPort=2", "is '1' in line 1 and '2' in line 2"),
+    ("listenPort=many", "listenPort='many' is not usable"),
+    ("listenPort=65536", "expected a number from 0 to 65535"),
+    ("clusterTest=true", "clusterTest=true is not possible"),
+    ("bindAddress=\\u00zz", "malformed"),
+    (None, "No such file"),
+    ("folder", "Is a directory"),
+]
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+@pytest.mark.parametrize(("text", "says"), CONFIGS)
+def test_configuration_files(
+    tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str, text: str | None, says: str
+) -> None:
+    """Bad inputs 43 to 50 of a configuration; with --remoting beside it, too, which wins over the file."""
+    file = tmp_path / "namesrv.properties"
+    if text == "folder":
+        file.mkdir()
+    elif text is not None:
+        file.write_text(text)
+    assert says in refused(command, *ports, "--config", str(file))
+    assert says in refused(command, "--config", str(file))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--shards 3", "--shards 3 shards: choose one of 1, 2, 4, 8, 16"),
+        ("--driver-memory lots", "--driver-memory 'lots'"),
+        ("--driver-memory 100m", "less than 512m"),
+        ("--driver-memory 1", "with a unit"),
+        ("--trigger-ms -1", "--trigger-ms"),
+        ("--history-retention-days 0", "--history-retention-days"),
+        ("--history-retention-days 99999999", "--history-retention-days"),
+        ("--liveness-interval-s 0", "--liveness-interval-s"),
+        ("--liveness-interval-s nan", "--liveness-interval-s"),
+        ("--log-retention-hours inf", "--log-retention-hours"),
+        ("--log-retention-hours nan", "--log-retention-hours"),
+        ("--data-dir text", "cannot write to the data directory"),
+        ("--data-dir text/data", "cannot write to the data directory"),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "fold"])
+def test_numbers_and_folders(
+    tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str, words: str, says: str
+) -> None:
+    (tmp_path / "text").write_text("")
+    assert says in refused(*words_of(command, ports), *words.split())
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("ROUTELAKE_HTTP_TOKENS", "alice", "ROUTELAKE_HTTP_TOKENS: entry 1 is not USER=TOKEN"),
+        ("ROUTELAKE_HTTP_PROTECT_READS", "yes", "expected true or false"),
+        ("ROUTELAKE_REMOTING_CONNECTIONS", "many", "ROUTELAKE_REMOTING_CONNECTIONS"),
+    ],
+)
+def test_variables_of_http(
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
+    ports: tuple[str, ...],
+    command: str,
+    name: str,
+    value: str,
+    says: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert says in refused(command, *ports)
+
+
+@pytest.mark.parametrize("command", ["serve", "fold"])
+def test_a_lake_that_another_fold_holds(tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str) -> None:
+    with lock_lake(tmp_path / "data" / "lake"):
+        assert "already held by another fold" in refused(*words_of(command, ports))
+    (tmp_path / "data" / "lake" / "fold.lock").write_text("1234")
+    with pytest.raises(AssertionError, match="it went on"):
+        refused(*words_of(command, ports))
+    assert (tmp_path / "data" / "lake" / "fold.lock").read_text() == "1234"  # the look leaves no trace
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("bench nosuch", "no benchmark 'nosuch'"),
+        ("bench --serve '", "--serve"),
+        ("bench --results text", "--results"),
+        ("bench --results text/results", "--results"),
+        ("fleet -n 127.0.0.1 --timeout-s nan", "--timeout-s"),
+        ("admin topicList -n 127.0.0.1 --timeout-s nan", "--timeout-s"),
+        ("broker -n 127.0.0.1 --listen 127.0.0.1:TAKEN", "another process listens there"),
+        ("broker -n 127.0.0.1 --listen :10911", "Name one that clients can reach"),
+        ("bench --serve --wrkers", "no such option: --wrkers. Did you mean --workers"),
+        ("broker -n 127.0.0.1 --listen 10911", "--listen '10911': expected HOST:PORT"),
+        ("broker -n 127.0.0.1 --listen 192.0.2.1:10911", "no address of this machine"),
+        ("broker -n 127.0.0.1 --store text", "--store"),
+        ("broker -n 127.0.0.1 --config none", "--config none: cannot be read: No such file"),
+        ("import-kv none", "none: No such file"),
+    ],
+)
+def test_other_commands(tmp_path: Path, refused: Refused, taken: int, words: str, says: str) -> None:
+    (tmp_path / "text").write_text("")
+    assert says in refused(*(word.replace("TAKEN", str(taken)) for word in words.split()))
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("127.0.0.1:8081", Listen("127.0.0.1", 8081)),
+        ("localhost", Listen("localhost", 8080)),
+        (" 10.0.0.1:8080/ ", Listen("10.0.0.1", 8080)),
+        (":8081", Listen("0.0.0.0", 8081)),
+        ("[::]:8081", Listen("::", 8081)),
+        ("[::1]", Listen("::1", 8080)),
+        ("http://127.0.0.1:8080/", Listen("127.0.0.1", 8080)),
+    ],
+)
+def test_addresses_as_people_write_them(text: str, listen: Listen) -> None:
+    assert listen_address(text, "--http", 8080) == listen
+
+
+@pytest.mark.parametrize("text", ["[::1", "::1]:80", "a b:80", "a/b:80", "[]:80", ":", "a:٣", "8080"])
+def test_no_address(text: str) -> None:
+    with pytest.raises(SetupError, match="--http.*expected HOST:PORT"):
+        listen_address(text, "--http", 8080)
+
+
+def test_every_interface_is_said() -> None:
+    here, everywhere, six = Listen("10.0.0.1", 1), Listen("0.0.0.0", 2), Listen("::", 3)
+    assert exposure(here, here) is None
+    assert "HTTP on 0.0.0.0:2: every interface of this machine" in (exposure(everywhere, here) or "")
+    assert "NameServer on [::]:3: every interface" in (exposure(here, six) or "")
+    assert "NameServer on [::]:3 and HTTP on 0.0.0.0:2" in (exposure(everywhere, six) or "")
+    assert (str(everywhere.local), str(six.local), str(here.local)) == ("127.0.0.1:2", "[::1]:3", "10.0.0.1:1")
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_every_interface_is_said_before_anything_is_made(
+    refused: Refused, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    with pytest.raises(AssertionError, match="it went on"):
+        refused(command, "--http", f":{free_port()}", "--remoting", f"127.0.0.1:{free_port()}")
+    assert capsys.readouterr().err.count("every interface of this machine") == 1
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
+def test_it_takes_less_than_a_second_and_loads_nothing_heavy(tmp_path: Path, command: str) -> None:
+    """In a process of its own. Its time is that of the processor, which holds on a busy machine, too."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")}
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, command, "--log", "memory:"],
+        cwd=tmp_path,
+        env={**inherited, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    after = os.times()
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert list(tmp_path.iterdir()) == []
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 1

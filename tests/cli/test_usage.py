@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a whole: its name, version, completion, and what it says to a slip of the hand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from peers.routelake import ROOT
+
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if "NAMESRV" not in key and not key.startswith("ROUTELAKE_")},
+    "PYTHONPATH": str(ROOT),
+}
+
+
+def cli(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        cwd=ROOT,
+        env={**ENVIRONMENT, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+COMMANDS = ["serve", "gateway", "fold", "bench", "broker", "fleet", "route", "import-kv", "completion", "admin"]
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS), ["admin", "topicRoute"]], ids=" ".join)
+def test_help_names_the_program_and_cuts_nothing(words: list[str]) -> None:
+    shown = cli(*words, "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith(f"Usage: {' '.join(['./routelake', *words])} ")
+    assert not re.search("[\u2500-\u257f\u2026\x1b]|\\.\\.\\.$", shown.stdout.replace("]...", ""), re.MULTILINE)
+    for variable in re.findall(r"env\s+var:\s+(\w+)", shown.stdout):
+        assert variable in {"NAMESRV_ADDR"} or variable.startswith("ROUTELAKE_")
+
+
+def test_help_shows_the_whole_of_a_long_variable() -> None:
+    assert "ROUTELAKE_HISTORY_RETENTION_DAYS" in cli("serve", "--help").stdout
+
+
+def test_version() -> None:
+    shown = cli("--version")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert shown.returncode == 0, shown.stderr
+    assert re.fullmatch(rf"routelake {re.escape(version)}( \(commit [0-9a-f]{{7,}}\))?\n", shown.stdout)
+    assert ("commit" in shown.stdout) == ((ROOT / ".git").exists() and shutil.which("git") is not None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("servee", "Did you mean './routelake serve'?"),
+        ("SERVE", "Did you mean './routelake serve'?"),
+        ("topicList", "Did you mean './routelake admin topicList'?"),
+        ("admin topiclist", "Did you mean './routelake admin topicList'?"),
+        ("admin TOPICROUTE", "Did you mean './routelake admin topicRoute'?"),
+        ("admin sendMessage", "No such command 'sendMessage'. See ./routelake admin -h."),
+        ("serve --lgo x", "no such option: --lgo. Did you mean --log? See ./routelake serve -h."),
+        ("serve --workers many", "'--workers'"),
+        ("serve --workers 0", "greater than or equal to 1"),
+        ("route", "TOPIC is missing"),
+        ("route orders", "-n"),
+        ("admin topicRoute -n a:1", "-t or --topic is missing (Topic name). See ./routelake admin topicRoute -h."),
+        ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_a_slip_of_the_hand_is_answered_in_one_line(words: str, says: str) -> None:
+    done = cli(*words.split())
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("routelake: ")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+    assert "['" not in done.stderr
+    assert "python -m" not in done.stderr
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    done = cli()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: ./routelake [OPTIONS] COMMAND")
+
+
+def completed(line: str) -> list[str]:
+    """What bash offers where a line ends."""
+    words = line.split(" ")
+    script = f"""
+        source <({sys.executable} -m cli.main completion bash)
+        COMP_WORDS=({" ".join(f"'{word}'" for word in words)}); COMP_CWORD={len(words) - 1}
+        $(complete -p routelake | sed 's/.*-F \\([^ ]*\\) .*/\\1/') "$PWD/stand-in" "${{COMP_WORDS[COMP_CWORD]}}" x
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    return subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=True
+    ).stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_in_bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for ./routelake that needs no set-up."""
+    stand_in = tmp_path / "stand-in"
+    stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cli.main "$@"\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert completed("routelake ser") == ["serve"]
+    assert completed("routelake admin topicR") == ["topicRoute"]
+    assert completed("routelake serve --liveness") == ["--liveness-interval-s"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_of_shells_that_do_not_hand_over_what_was_typed(shell: str) -> None:
+    script = cli("completion", shell).stdout
+    assert f"{ROOT / 'routelake'}" in script
+    assert not re.search(r" routelake[)\"]", script)
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "serve --help"])
+def test_it_answers_quickly_and_loads_nothing_heavy(words: str) -> None:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['routelake', *{words.split()!r}]\n"
+        "from cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end\n"
+        "heavy = {'pyspark', 'deltalake', 'pyarrow', 'pandas', 'fastapi', 'kafka', 'uvicorn'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)\n"
+    )
+    before_s = os.times().children_user
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert os.times().children_user - before_s < 2  # seconds of processor: holds on a busy machine, too

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only the Kafka log can get wrong: its topic, its limits, and brokers that do not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from peers.java import free_port
+from peers.kafka import Kafka
+from peers.routelake import ROOT
+from pipelines.log import LogRecord, open_log
+from pipelines.log import kafka as kafka_log
+from pipelines.log.kafka import TOPIC_CONFIG, KafkaLog
+from pipelines.log.urls import parse_url
+from schemas.errors import BadRequestError, SetupError, UnavailableError
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def admin(kafka_address: str) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=kafka_address)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def url(new_topic: Callable[[], str]) -> str:
+    return new_topic()
+
+
+def topic_of(url: str) -> str:
+    return parse_url(url)[1]
+
+
+def make_topic(admin: KafkaAdminClient, url: str, partitions: int = 1, /, **config: str) -> None:
+    """TOPIC_CONFIG with changes; `__` in a name stands for a dot."""
+    changes = {name.replace("__", "."): value for name, value in config.items()}
+    spec = {"num_partitions": partitions, "replication_factor": 1, "configs": {**TOPIC_CONFIG, **changes}}
+    admin.create_topics({topic_of(url): spec}, wait_for_metadata=True)
+
+
+def config_of(admin: KafkaAdminClient, url: str) -> dict[str, str]:
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic_of(url))
+    described: dict[str, Any] = admin.describe_configs([resource], config_filter="all")["topic"][topic_of(url)]
+    return {name: entry["value"] for name, entry in described.items()}
+
+
+def until_available(call: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(UnavailableError):
+            call()
+            return
+        assert time.monotonic() < deadline
+
+
+def test_a_missing_topic_is_made(admin: KafkaAdminClient, url: str) -> None:
+    open_log(url).close()
+    (described,) = admin.describe_topics([topic_of(url)])
+    assert len(described["partitions"]) == 1
+    assert TOPIC_CONFIG.items() <= config_of(admin, url).items()
+
+
+def test_an_existing_topic_that_is_fit_is_used(admin: KafkaAdminClient, url: str) -> None:
+    make_topic(admin, url)
+    with contextlib.closing(open_log(url)) as log:
+        log.append([("k", b"1")])
+        assert len(log.read(0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("message.timestamp.type", "CreateTime"),
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", "604800000"),
+        ("retention.bytes", "1000000000"),
+    ],
+)
+def test_a_topic_that_is_not_fit_is_refused_with_the_command(
+    admin: KafkaAdminClient, url: str, name: str, value: str
+) -> None:
+    make_topic(admin, url, 1, **{name: value})
+    with pytest.raises(SetupError) as refused:
+        open_log(url)
+    assert f"{name}={value}" in str(refused.value)
+    command = str(refused.value.fields["command"])
+    assert command.startswith("kafka-configs.sh --bootstrap-server 127.0.0.1:")
+    assert command.endswith(
+        f"--alter --entity-type topics --entity-name {topic_of(url)} --add-config {name}={TOPIC_CONFIG[name]}"
+    )
+    assert str(refused.value).endswith(command)
+
+
+def test_all_that_is_wrong_is_named_at_once(admin: KafkaAdminClient, url: str) -> None:
+    """A topic as kafka-topics.sh makes it by default."""
+    admin.create_topics({topic_of(url): {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+    with pytest.raises(SetupError, match=r"--add-config message.timestamp.type=LogAppendTime,retention.ms=-1$"):
+        open_log(url)
+
+
+def test_a_topic_of_several_partitions_is_refused(admin: KafkaAdminClient, url: str) -> None:
+    make_topic(admin, url, 3)
+    with pytest.raises(SetupError, match=r"has 3 partitions.*kafka-topics.sh .*--partitions 1"):
+        open_log(url)
+
+
+def test_a_smaller_message_limit_is_obeyed_before_anything_is_sent(admin: KafkaAdminClient, url: str) -> None:
+    make_topic(admin, url, max__message__bytes="10000")
+    with contextlib.closing(open_log(url)) as log:
+        with pytest.raises(BadRequestError, match=r"20000 bytes.*kafka-configs.sh.*max.message.bytes="):
+            log.append([("", b"small"), ("", bytes(20_000))])
+        assert log.read(0) == []
+        # A list above the limit is split, a single record up to it is not.
+        log.append([("k", bytes(9_000))] * 5)
+        assert len(log.read(0)) == 5
+
+
+def test_a_topic_made_anew_is_another_log(admin: KafkaAdminClient, url: str) -> None:
+    with contextlib.closing(open_log(url)) as log:
+        before = log.log_id
+    admin.delete_topics([topic_of(url)])
+    until_available(lambda: open_log(url).close())
+    with contextlib.closing(open_log(url)) as log:
+        assert log.log_id != before
+    with contextlib.closing(open_log(url + "-other")) as other:
+        assert other.log_id not in (before, log.log_id)
+
+
+def test_null_keys_and_values_read_as_empty(url: str, kafka_address: str) -> None:
+    with contextlib.closing(open_log(url)) as log:
+        with contextlib.closing(KafkaProducer(bootstrap_servers=kafka_address)) as foreign:
+            for key, value in ((b"k", None), (None, b"v"), (b"\xff\xfe", b"v")):
+                foreign.send(topic_of(url), key=key, value=value)
+                foreign.flush()
+        assert [record[2:] for record in log.read(0)] == [("k", b""), ("", b"v"), ("\ufffd\ufffd", b"v")]
+
+
+def test_a_log_that_ends_with_a_transaction_marker_has_an_end(url: str, kafka_address: str) -> None:
+    with contextlib.closing(open_log(url)) as log:
+        (mine,) = log.append([("k", b"mine")])
+        foreign = KafkaProducer(bootstrap_servers=kafka_address, transactional_id=topic_of(url))
+        with contextlib.closing(foreign):
+            foreign.init_transactions()
+            foreign.begin_transaction()
+            foreign.send(topic_of(url), b"foreign").get()  # type: ignore[no-untyped-call]
+            foreign.commit_transaction()
+        records = log.read(0)
+        assert [record.payload for record in records] == [b"mine", b"foreign"]
+        assert log.end() == (mine.offset + 3, records[-1].event_time_ms)
+        assert log.append([("k", b"next")])[0].offset == mine.offset + 3
+
+
+def test_lists_of_several_processes_stay_together(url: str) -> None:
+    names = ["p0", "p1", "p2"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.pipelines.log.appender", url, name, "40"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    with contextlib.closing(open_log(url)) as log:
+        records = log.read(0)
+    assert [record.event_time_ms for record in records] == sorted(record.event_time_ms for record in records)
+    by_offset: dict[int, LogRecord] = {record.offset: record for record in records}
+    acknowledged = 0
+    for name, output in zip(names, outputs, strict=True):
+        lines = [tuple(map(int, line.split())) for line in output.splitlines()]
+        acknowledged += len(lines)
+        for number, offset, event_time_ms in lines:
+            record = by_offset[offset]
+            assert (record.key, record.event_time_ms) == (name, event_time_ms)
+            assert record.payload.startswith(f"{name}:{number}:".encode())
+        assert [line[1] for line in lines] == sorted(line[1] for line in lines)
+    assert acknowledged == len(records)
+
+
+def test_a_list_is_one_record_batch(url: str) -> None:
+    """Kafka stamps a batch as a whole: one time for the list, however long building it takes."""
+    with contextlib.closing(open_log(url)) as log:
+        appended = log.append([("k", bytes(1000))] * 5000)
+        assert len({at.event_time_ms for at in appended}) == 1
+        assert [at.offset for at in appended] == list(range(appended[0].offset, appended[0].offset + 5000))
+
+
+def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
+    kafka: Kafka, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "READ_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(kafka_log, "CONNECT_TIMEOUT_S", 1.0)
+    with contextlib.closing(KafkaLog([kafka.address], topic_of(url), delivery_timeout_s=2)) as log:
+        log.append([("k", b"before")])
+        log.read(0)
+        log.trim(0, 0)
+        calls: list[Callable[[], object]] = [
+            lambda: log.append([("k", b"doubt"), ("k", b"doubt")]),
+            lambda: log.append([("k", b"no producer")]),
+            lambda: log.read(0),
+            log.end,
+            lambda: log.trim(1, 1),
+        ]
+        kafka.process.sigstop()
+        try:
+            in_doubt = []
+            for call in calls:
+                start = time.monotonic()
+                with pytest.raises(UnavailableError) as unavailable:
+                    call()
+                assert time.monotonic() - start < 10
+                in_doubt.append(unavailable.value.fields["in_doubt"])
+            assert in_doubt == [True, False, False, False, False]
+        finally:
+            kafka.process.sigcont()
+        until_available(lambda: log.append([("k", b"after")]))
+        payloads = [record.payload for record in log.read(0)]
+        assert payloads[0] == b"before"
+        assert payloads[-1] == b"after"
+        assert payloads.count(b"doubt") in (0, 2)
+        assert log.trim(log.end().next_offset, 2**60) == len(payloads) - 1
+
+
+def test_acknowledged_records_outlive_a_killed_broker(kafka: Kafka, url: str) -> None:
+    with contextlib.closing(open_log(url)) as log:
+        before = log.append([("k", str(index).encode()) for index in range(100)])
+        kafka.process.sigkill()
+        kafka.process.start()
+        until_available(lambda: log.append([("k", b"after")]))
+        assert log.end().next_offset == before[-1].offset + 2
+        assert [record.payload for record in log.read(0)] == [str(index).encode() for index in range(100)] + [b"after"]
+
+
+def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_log, "CONNECT_TIMEOUT_S", 0.5)
+    address = f"127.0.0.1:{free_port()}"
+    before = set(threading.enumerate())
+    start = time.monotonic()
+    with pytest.raises(UnavailableError, match=address):
+        open_log(f"kafka://{address}/topic")
+    assert time.monotonic() - start < 5
+    # A gateway that waits for Kafka tries again and again.
+    assert set(threading.enumerate()) <= before

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real query in this process: a SQLite log with a clock of its own, one Spark session, waiting without sleeping."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipelines.job import FoldQuery, FoldSettings
+from pipelines.log.base import LogRecord
+from pipelines.log.sqlite import SqliteLog
+from pipelines.tables.writer import Epoch
+from schemas.events import AnyEvent, encode, routing_key
+from tests.pipelines.fold.logs import START_MS
+
+WAIT_S = 90.0
+"""Longer than a batch ever takes, even on a machine that is busy with other things."""
+
+
+class Stage:
+    """A data directory with a log. Event time is what `now_ms` says."""
+
+    def __init__(self, spark: SparkSession, directory: Path, **settings: Any) -> None:
+        self.spark = spark
+        self.now_ms = START_MS
+        self.lake_dir = directory / "lake"
+        self.checkpoint_dir = directory / "checkpoint"
+        self.log_path = directory / "events.db"
+        self.log = SqliteLog(self.log_path, clock=lambda: self.now_ms)
+        self.settings = FoldSettings(
+            lake_dir=self.lake_dir,
+            checkpoint_dir=self.checkpoint_dir,
+            log_url=f"sqlite://{self.log_path}",
+            scratch_dir=directory / "scratch",
+            **{"liveness_interval_s": 0.0, **settings},
+        )
+        self.query: FoldQuery | None = None
+        self.epochs: list[Epoch] = []
+        self._moved = threading.Condition()
+
+    # --- the log ---
+
+    def append(self, *events: AnyEvent, after_ms: int = 1) -> int:
+        """Append events, each so many ms after the one before; returns the last one's offset."""
+        offset = 0
+        for event in events:
+            self.now_ms += after_ms
+            offset = self.log.append([(routing_key(event), encode(event))])[0].offset
+        return offset
+
+    def write(self, records: Sequence[LogRecord]) -> int:
+        """Append given records at their own event times; returns the last one's offset."""
+        offset = 0
+        for record in records:
+            self.now_ms = record.event_time_ms
+            offset = self.log.append([(record.key, record.payload)])[0].offset
+        return offset
+
+    def records(self) -> list[LogRecord]:
+        """The whole log."""
+        return self.log.read(0)
+
+    # --- the query ---
+
+    def start(self) -> None:
+        """Start the query, or go on with it."""
+        assert self.query is None
+        self.query = FoldQuery(self.spark, self.settings, self._on_epoch)
+
+    def stop(self) -> None:
+        """Stop it."""
+        if self.query is not None:
+            self.query.stop()
+            self.query = None
+
+    def wait(self, offset: int) -> None:
+        """Until everything up to an offset is folded and committed."""
+        assert self.query is not None
+        deadline = time.monotonic() + WAIT_S
+        with self._moved:
+            while self.query.writer.log_offset < offset:
+                error = self.query.query.exception()
+                assert error is None, error
+                assert time.monotonic() < deadline, f"at {self.query.writer.log_offset}, waiting for {offset}"
+                self._moved.wait(0.05)
+        with self.query._committing:  # the writer knows the offset before it has written it
+            pass
+
+    def wait_idle(self) -> None:
+        """Until nothing is left to do."""
+        assert self.query is not None
+        self.wait(self.log.end().next_offset - 1)
+        self.query.query.processAllAvailable()
+
+    def close(self) -> None:
+        self.stop()
+        self.log.close()
+
+    def _on_epoch(self, epoch: Epoch) -> None:
+        with self._moved:
+            self.epochs.append(epoch)
+            self._moved.notify_all()

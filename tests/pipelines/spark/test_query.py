@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The streaming query: events from the log become tables, exactly as the pure fold says, through stops and losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from peers.java import wait_until
+from pipelines.log.base import LogRecord
+from runtime.procfs import threads_below
+from schemas.errors import SetupError
+from schemas.events import encode, routing_key
+from tests.pipelines.fold import events as make
+from tests.pipelines.fold.expected import Expected
+from tests.pipelines.fold.logs import ASSORTMENT, STEPS_MS, written
+from tests.pipelines.fold.microbatches import ordered
+from tests.pipelines.spark.harness import Stage
+from tests.support import lakes
+
+pytestmark = pytest.mark.jvm
+
+
+def random_log(seed: int, length: int) -> list[LogRecord]:
+    rng = random.Random(seed)
+    return written([(rng.choice(STEPS_MS), rng.choice(ASSORTMENT)) for _ in range(length)])[:length]
+
+
+def tables_are_right(lake_dir: Path, records: list[LogRecord]) -> None:
+    """Every table at the last epoch is what the pure fold makes of the log; nothing is there twice, nothing missing."""
+    last = lakes.commits(lake_dir)[-1]
+    folded = [record for record in records if record.offset <= last["logOffset"]]
+    expected = Expected(folded).expire_due(round(last["watermark"].timestamp() * 1000))
+    assert lakes.last_epoch_tables(lake_dir) == expected.tables()
+    history = lakes.history(lake_dir)
+    assert ordered(row for row in history if row["seq"] >= 0) == expected.history()
+    commands = sorted((row["offset"], row["command"], row["outcome"]) for row in history if row["seq"] < 0)
+    assert commands == sorted((offset, command, outcome) for offset, command, outcome, *_ in expected.outcomes)
+    assert [row["offset"] for row in lakes.quarantine(lake_dir)] == [offset for offset, _ in expected.unreadable]
+    lakes.check_epochs(lake_dir)
+
+
+def test_events_become_tables(stage: Stage) -> None:
+    records = random_log(1, 300)
+    stage.write(records[:100])
+    stage.start()
+    stage.wait(100)
+    for record in records[100:110]:
+        stage.write([record])
+    stage.wait(stage.write(records[110:]))
+    stage.wait_idle()
+    tables_are_right(stage.lake_dir, stage.records())
+    assert stage.records() == records
+    assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+
+
+def test_it_goes_on_from_its_checkpoint(stage: Stage) -> None:
+    records = random_log(2, 120)
+    for start in range(0, 120, 40):
+        stage.start()
+        stage.write(records[start : start + 40])
+        stage.wait_idle()
+        stage.stop()
+        tables_are_right(stage.lake_dir, stage.records())
+    assert {commit["queryId"] for commit in lakes.commits(stage.lake_dir)} == {
+        lakes.commits(stage.lake_dir)[0]["queryId"]
+    }
+
+
+def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
+    """State comes back from the tables, with heartbeats that were not committed yet from the log."""
+    stage = stages("lazy", liveness_interval_s=3600.0)
+    records = random_log(3, 160)
+    for start in range(0, 160, 40):
+        stage.start()
+        stage.wait(stage.write(records[start : start + 40]))
+        stage.stop()
+        tables_are_right(stage.lake_dir, stage.records())
+        lose_checkpoint(stage, by_format=start == 40)
+    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
+
+
+def test_a_lake_restored_beside_a_newer_checkpoint_gets_back_what_it_lacks(stage: Stage, tmp_path: Path) -> None:
+    """The checkpoint knows what the tables have lost, and would never write it again."""
+    records = random_log(6, 120)
+    for start in (0, 40):
+        stage.start()
+        stage.wait(stage.write(records[start : start + 40]))
+        stage.stop()
+        if start == 0:
+            shutil.copytree(stage.lake_dir, tmp_path / "backup")
+    shutil.rmtree(stage.lake_dir)
+    (tmp_path / "backup").rename(stage.lake_dir)
+    stage.start()
+    stage.wait(stage.write(records[80:]))
+    stage.stop()
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def lose_checkpoint(stage: Stage, *, by_format: bool) -> None:
+    """Delete it, or let it be an older routelake's, whose state cannot be read."""
+    if not by_format:
+        shutil.rmtree(stage.checkpoint_dir)
+        return
+    marker = stage.checkpoint_dir / "routelake.json"
+    written = json.loads(marker.read_text())
+    marker.write_text(json.dumps({**written, "format": written["format"] - 1}))
+
+
+def test_a_checkpoint_of_a_newer_routelake_is_refused(stage: Stage) -> None:
+    stage.start()
+    stage.wait(stage.write(random_log(5, 10)))
+    stage.stop()
+    marker = stage.checkpoint_dir / "routelake.json"
+    marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": 99}))
+    with pytest.raises(SetupError, match="newer routelake"):
+        stage.start()
+
+
+def test_the_number_of_shards_can_be_changed_with_the_checkpoint(stages: Callable[..., Stage]) -> None:
+    records = random_log(4, 80)
+    stage = stages("shards", shards=2)
+    stage.start()
+    stage.wait(stage.write(records[:40]))
+    stage.stop()
+    shutil.rmtree(stage.checkpoint_dir)
+    other = Stage(stage.spark, stage.lake_dir.parent, shards=1)
+    stage.spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        other.start()
+        other.wait(other.write(records[40:]))
+        tables_are_right(stage.lake_dir, stage.records())
+    finally:
+        other.close()
+        stage.spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def test_brokers_expire_when_nothing_but_the_clock_moves(stage: Stage) -> None:
+    stage.start()
+    offset = stage.append(
+        make.register("x:1", name="x", heartbeat_timeout_millis=60_000),
+        make.register(heartbeat_timeout_millis=3_000),
+    )
+    stage.wait(offset)
+    stage.wait(stage.append(make.clock(), after_ms=3_000))
+    assert {key[0] for key in lakes.state_tables(stage.lake_dir)["brokerAddrTable"]} == {"b", "x"}
+    stage.wait(stage.append(make.clock(), after_ms=1_000))
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"x"}
+    stage.wait(stage.append(make.clock(), after_ms=60_000))
+    assert lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"] == {}
+    tables_are_right(stage.lake_dir, stage.records())
+    expired = {row["brokerName"]: row for row in lakes.history(stage.lake_dir) if row["command"] == "BROKER_EXPIRED"}
+    assert round(expired["b"]["eventTime"].timestamp() * 1000) == stage.records()[1].event_time_ms + 3_000
+
+
+def test_a_silent_broker_expires_by_timer_while_others_talk(stage: Stage) -> None:
+    """Its own shard hears nothing at all, and no CLOCK comes."""
+    stage.start()
+    stage.append(make.register(heartbeat_timeout_millis=3_000))
+    stage.wait(stage.append(make.put("n", "k", "0")))
+    stage.wait(stage.append(make.put("n", "k", "1"), after_ms=10_000))
+    stage.wait(stage.append(make.put("n", "k", "2")))
+    stage.wait_idle()
+    stage.wait(stage.append(make.put("n", "k", "3")))
+    assert lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"] == {}
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def test_heartbeats_are_folded_with_the_next_change(stage: Stage) -> None:
+    stage.start()
+    stage.wait(stage.append(make.register()))
+    assert stage.query is not None
+    for _ in range(5):
+        stage.append(make.heartbeat())
+        stage.query.query.processAllAvailable()
+    assert stage.query.writer.log_offset == 1
+    stage.wait(stage.append(make.clock()))
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def test_equal_event_times_are_not_late(stage: Stage) -> None:
+    """After a clock that stepped back, the log stamps the same time for a long while."""
+    stage.start()
+    for number in range(6):
+        stage.wait(stage.append(make.put("n", f"k{number}"), after_ms=0))
+    tables_are_right(stage.lake_dir, stage.records())
+    assert len(lakes.state_tables(stage.lake_dir)["kvConfigTable"]) == 6
+
+
+def test_records_that_spark_drops_as_late_are_noticed(stage: Stage) -> None:
+    """Only a log that breaks its promise has such; Kafka's may, when its partition moves to a machine that lags."""
+    stage.start()
+    stage.wait(stage.append(make.put("n", "k", "1")))
+    stage.wait(stage.append(make.put("n", "k", "2"), after_ms=60_000))
+    stage.wait(stage.append(make.put("n", "k", "3")))  # Spark compares with the watermark of the batch before
+    stage.wait_idle()
+    assert stage.query is not None
+    assert stage.query.dropped_as_late() == 0
+    event = make.put("n", "k", "4")
+    with sqlite3.connect(stage.log_path) as connection:
+        connection.execute(
+            "INSERT INTO event (event_time_ms, key, payload) VALUES (?, ?, ?)",
+            (stage.now_ms - 30_000, routing_key(event), encode(event)),
+        )
+    connection.close()
+    wait_until(lambda: stage.query is not None and stage.query.dropped_as_late() > 0, 60, "the drop to be noticed")
+
+
+def test_timeouts_at_the_ends_of_their_type(stage: Stage) -> None:
+    """Timers in the past, and in the year 9999."""
+    stage.start()
+    timeouts = (0, -1, -(2**63), 2**63 - 1, 2**53)
+    events = [
+        make.register(f"{number}:1", name=f"b{number}", heartbeat_timeout_millis=timeout)
+        for number, timeout in enumerate(timeouts)
+    ]
+    stage.wait(stage.append(*events))
+    stage.wait(stage.append(make.clock(), make.put("n", "k")))
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b3", "b4"}
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def test_records_nobody_can_read_are_quarantined(stage: Stage) -> None:
+    stage.start()
+    stage.log.append([("b:b", b"garbage"), ("*", b""), ("kv", b"\x01torn"), ("", b"\x02"), ("b:☃", b"\xff")])
+    offset = stage.append(make.register())
+    stage.wait(offset)
+    assert [row["offset"] for row in lakes.quarantine(stage.lake_dir)] == [1, 2, 3, 4, 5]
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b"}
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+def workers() -> list[int]:
+    """Spark's Python workers that fold or read, each a fork of a daemon."""
+    found = []
+    for pid in threads_below(os.getpid()):
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_text()
+            if "pyspark.worker" in command and "pyspark.daemon" in command:
+                found.append(pid)
+    return found
+
+
+def test_a_worker_that_is_killed_in_mid_batch_costs_no_event(stage: Stage) -> None:
+    """By the kernel, say, which was out of memory (its task is tried again, in this JVM, and so is a query)."""
+    records = random_log(7, 240)
+    stage.start()
+    stage.wait(stage.write(records[:20]))
+    killed = 0
+    for start in range(20, 240, 20):
+        last = stage.write(records[start : start + 20])
+        if killed < 3 and (found := workers()):
+            os.kill(max(found), signal.SIGKILL)
+            killed += 1
+        stage.wait(last)
+    stage.wait_idle()
+    assert killed == 3
+    tables_are_right(stage.lake_dir, stage.records())
+    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 1

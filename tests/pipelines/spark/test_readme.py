@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The questions of the README, word for word: what was the route before the topic was deleted, and who deleted it?"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution, files
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from peers.routelake import ROOT
+from tests.pipelines.fold import events as make
+from tests.pipelines.fold.logs import written
+from tests.pipelines.tables.drive import drive
+
+README = ROOT / "README.md"
+
+
+def block(language: str) -> str:
+    """The README's code in a language."""
+    found = re.search(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+    assert found is not None, f"the README shows nothing in {language}"
+    return found.group(1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """data/lake: epoch 2 registers orders, which is deleted later; other brokers come, and one registers anew.
+
+    So the tables have files of appends and of merges, which could not always be filtered together (docs/adr/0009).
+    """
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "data").mkdir()
+    (folder / "routelake").symlink_to(ROOT / "routelake")
+    names = ("orders", "TBW102", "audit")
+    both, more = make.topics(*names), make.topics(*names, row=make.ROW._replace(perm=4))
+    history = [
+        make.put("n", "k"),
+        make.register(table=both),
+        make.register("c:1", name="c", table=both),
+        make.register("d:1", name="d", table=both),
+        make.register("c:1", name="c", table=more, version=make.V2),
+        make.delete_topic("orders"),
+        make.register("e:1", name="e", table=make.topics("other", "TBW102")),
+    ]
+    drive(folder / "data" / "lake", [[record] for record in written([(1_000, event) for event in history])])
+    return folder
+
+
+@pytest.mark.jvm
+def test_spark_sql(folder: Path) -> None:
+    """As a person types it, in a folder that has ./data."""
+    done = subprocess.run(
+        ["./routelake", "spark-sql"], cwd=folder, input=block("sql"), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    version, route, who = done.stdout.split("\n\n")[:3]
+    assert re.search(r"\|1 +\|", version), version
+    assert re.search(r"\|b +\|orders\|8 +\|8 +\|6 +\|", route), route
+    assert "DELETE_TOPIC_IN_NAMESRV" in who
+    peer = make.actor().peer
+    assert peer is not None
+    assert peer in who
+
+
+def test_duckdb(folder: Path) -> None:
+    """With nothing but what the README's pip line installs."""
+    (line,) = re.findall(r"`pip install ([^`]+)`", README.read_text())
+    site = folder / "site-packages"
+    _only(site, line.split())
+    now = """
+queues = table("topicQueueTable")
+print("now", duckdb.sql("select count(*) from queues where topic = 'TBW102'").fetchall())"""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", block("python") + now],
+        cwd=folder,
+        env={"PYTHONPATH": str(site), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"b\s*│\s*8\s*│\s*6", done.stdout), done.stdout
+    assert "now [(4,)]" in done.stdout
+    assert f"DELETE_TOPIC_IN_NAMESRV {make.actor().peer}" in done.stdout
+
+
+def _only(site: Path, names: list[str]) -> None:
+    """A folder of packages with these distributions and what they need."""
+    wanted, todo = set[str](), list(names)
+    while todo:
+        name = todo.pop().lower().replace("_", "-")
+        if name not in wanted:
+            wanted.add(name)
+            needs = map(Requirement, distribution(name).requires or [])
+            todo += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    site.mkdir()
+    for name in wanted:
+        for file in files(name) or []:
+            top = site / file.parts[0]
+            if file.parts[0] not in ("..", "__pycache__") and not top.exists():
+                top.symlink_to(Path(str(distribution(name).locate_file(file.parts[0]))))

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Killed between any two steps of a commit: the repeated batch ends where an undisturbed one would have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lake.ddl import open_lake
+from pipelines.log.base import LogRecord
+from pipelines.tables.seed import read_seed
+from pipelines.tables.writer import LakeWriter, rewind
+from schemas.tables import ROUTE_CHANGE_TABLE
+from tests.pipelines.fold import events as make
+from tests.pipelines.fold.expected import Expected
+from tests.pipelines.fold.logs import Garbage, written
+from tests.pipelines.fold.microbatches import Query, ordered
+from tests.pipelines.tables.drive import SHARDS, DeltaLake, open_writer
+from tests.pipelines.tables.fixed_log import FixedLog
+from tests.support import lakes
+
+Batches = Sequence[Sequence[LogRecord]]
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def killed_after(writer: LakeWriter, writes: int, *, backwards: bool = False) -> LakeWriter:
+    """The writer, made to die when so many of its Delta commits are done, one after the other in either direction."""
+    left = writes
+    inside = False
+
+    def dying(work: Any) -> Any:
+        def commit(*args: Any) -> None:
+            nonlocal left, inside
+            if inside:  # one of the two calls the other
+                work(*args)
+                return
+            if left == 0:
+                raise Killed
+            left -= 1
+            inside = True
+            work(*args)
+            inside = False
+
+        return commit
+
+    def one_by_one(steps: Sequence[Callable[[], None]]) -> None:
+        for step in reversed(steps) if backwards else steps:
+            step()
+
+    writer._do = one_by_one  # type: ignore[method-assign]
+    writer._apply = dying(writer._apply)  # type: ignore[method-assign]
+    writer._append = dying(writer._append)  # type: ignore[method-assign]
+    return writer
+
+
+RECORDS = written(
+    [
+        (0, make.register(heartbeat_timeout_millis=3_000, filter_server_list=["f:1"])),
+        (0, make.register("x:1", name="x", topic_queue_mapping_info_map={"T": make.mapping("T", "x")})),
+        (5, make.put("n", "k")),
+        (5, Garbage("b:b", b"garbage")),
+        (5, make.wipe("x")),
+        (5, make.delete_topic("T")),
+        (5, make.put("n", "k", None)),
+        (5, make.heartbeat()),
+        (5, make.heartbeat("x:1", name="x")),
+        (5, make.register("y:1", name="y")),
+        (5, make.unregister("x:1", name="x")),
+        (9_000, make.clock()),
+    ]
+)
+BATCHES: Batches = [RECORDS[0:4], RECORDS[4:7], RECORDS[7:9], RECORDS[9:10], RECORDS[10:]]
+WRITES = (10, 5, 2, 6, 7)
+"""Delta commits of each batch."""
+PLACES = [(number, writes) for number, count in enumerate(WRITES) for writes in range(count + 1)]
+
+
+def fold_all(
+    lake_dir: Path, batches: Batches, *, dies_in: int | None = None, writes: int = 0, backwards: bool = False
+) -> int:
+    """Fold the batches; in one of them the process dies after so many writes, and a new one repeats it.
+
+    Returns:
+        How many commits the batch in question made in the end.
+    """
+    query = Query(SHARDS)
+    query.lake = DeltaLake(open_writer(lake_dir))
+    made = 0
+    for number, batch in enumerate([*batches, []]):
+        if number == dies_in:
+            before = sum(_versions(lake_dir).values())
+            state = copy.deepcopy(query.keys)
+            query.lake = DeltaLake(killed_after(open_writer(lake_dir), writes, backwards=backwards), first_batch=number)
+            try:
+                query.run(batch)
+            except Killed:
+                query = _again(query, state, lake_dir, number)
+                query.run(batch)
+            query.lake = DeltaLake(open_writer(lake_dir), first_batch=number + 1)
+            made = sum(_versions(lake_dir).values()) - before
+        else:
+            query.run(batch)
+    return made
+
+
+def _again(query: Query, state: Any, lake_dir: Path, number: int) -> Query:
+    again = Query(SHARDS)
+    again.keys, again.max_ms, again._run = state, query.max_ms, query._run + 1
+    again.lake = DeltaLake(open_writer(lake_dir), first_batch=number)
+    return again
+
+
+def _versions(lake_dir: Path) -> dict[str, int]:
+    return {name: table.version() for name, table in open_lake(lake_dir, retention_days=30).items()}
+
+
+def _comparable_commits(lake_dir: Path) -> list[dict[str, Any]]:
+    """All of routeCommitTable but the wall clock, and what depends on which run reported liveness last."""
+    skipped = {"commitTime", "livenessOffset"}
+    return [{name: row[name] for name in row if name not in skipped} for row in lakes.commits(lake_dir)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake_dir = tmp_path_factory.mktemp("undisturbed")
+    fold_all(lake_dir, BATCHES)
+    expected = Expected(RECORDS).expire_due()
+    assert lakes.last_epoch_tables(lake_dir) == expected.tables()
+    return lake_dir
+
+
+@pytest.mark.parametrize(
+    ("dies_in", "writes", "backwards"),
+    # Tables are written in no order: whichever are done, the others follow. Nearly none, and nearly all, the other way.
+    [(*place, False) for place in PLACES] + [(0, 2, True), (0, 7, True), (1, 1, True), (4, 3, True)],
+)
+def test_a_batch_cut_off_after_any_write_is_completed(
+    undisturbed: Path, tmp_path: Path, dies_in: int, writes: int, backwards: bool
+) -> None:
+    fold_all(tmp_path, BATCHES, dies_in=dies_in, writes=writes, backwards=backwards)
+    assert lakes.last_epoch_tables(tmp_path) == lakes.last_epoch_tables(undisturbed)
+    history, undisturbed_history = lakes.history(tmp_path), lakes.history(undisturbed)
+    assert ordered(history) == ordered(undisturbed_history)
+    assert {(row["offset"], row["epoch"]) for row in history} == {
+        (row["offset"], row["epoch"]) for row in undisturbed_history
+    }
+    assert _comparable_commits(tmp_path) == _comparable_commits(undisturbed)
+    assert lakes.quarantine(tmp_path) == lakes.quarantine(undisturbed)
+    lakes.check_epochs(tmp_path)
+
+
+LINKS = {0: range(0, 60, 12), 1: range(0, 20, 3), 4: range(0, 30, 5)}
+"""By batch, a sample of the links that publish its commits."""
+
+
+@pytest.mark.parametrize(("dies_in", "links"), [(batch, links) for batch, some in LINKS.items() for links in some])
+def test_a_batch_cut_off_while_it_is_published_is_completed(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: int, links: int
+) -> None:
+    query = Query(SHARDS)
+    query.lake = DeltaLake(open_writer(tmp_path))
+    for batch in BATCHES[:dies_in]:
+        query.run(batch)
+    state = copy.deepcopy(query.keys)
+    writer = open_writer(tmp_path)
+    query.lake = DeltaLake(writer, first_batch=dies_in)
+    made, link = count(), os.link
+
+    def dying(source: Path, target: Path) -> None:
+        if next(made) >= links:
+            raise Killed
+        link(source, target)
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(os, "link", dying)
+        query.run(BATCHES[dies_in])
+    query = _again(query, state, tmp_path, dies_in)
+    query.run(BATCHES[dies_in])
+    query.lake = DeltaLake(open_writer(tmp_path), first_batch=dies_in + 1)
+    for batch in [*BATCHES[dies_in + 1 :], []]:
+        query.run(batch)
+    assert lakes.last_epoch_tables(tmp_path) == lakes.last_epoch_tables(undisturbed)
+    assert ordered(lakes.history(tmp_path)) == ordered(lakes.history(undisturbed))
+    assert _comparable_commits(tmp_path) == _comparable_commits(undisturbed)
+    lakes.check_epochs(tmp_path)
+
+
+def test_every_place_was_tried(tmp_path: Path) -> None:
+    made = [fold_all(tmp_path / str(number), BATCHES, dies_in=number, writes=99) for number in range(len(BATCHES))]
+    assert tuple(made) == WRITES
+
+
+@pytest.mark.parametrize(("dies_in", "writes"), PLACES)
+def test_the_checkpoint_is_lost_as_well(tmp_path: Path, dies_in: int, writes: int) -> None:
+    """Tables that ran ahead are put back, and another query goes on from the last epoch."""
+    query = Query(SHARDS)
+    writer = open_writer(tmp_path)
+    query.lake = DeltaLake(writer)
+    for batch in BATCHES[:dies_in]:
+        query.run(batch)
+    killed_after(writer, writes)
+    with contextlib.suppress(Killed):
+        query.run(BATCHES[dies_in])
+
+    tables = open_lake(tmp_path, retention_days=30)
+    rewind(tmp_path, tables)
+    seed = read_seed(tmp_path, FixedLog(RECORDS))
+    at_epoch = lakes.commits(tmp_path)
+    if at_epoch:
+        assert lakes.state_tables(tmp_path) == lakes.state_tables(tmp_path, at_epoch[-1]), "nothing is ahead any more"
+    again = Query(SHARDS, seed=seed.state)
+    again.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
+    again.run([record for record in RECORDS if record.offset >= seed.next_offset])
+    again.run([])
+    expected = Expected(RECORDS).expire_due()
+    assert lakes.last_epoch_tables(tmp_path) == lakes.state_tables(tmp_path) == expected.tables()
+    assert ordered(row for row in lakes.history(tmp_path) if row["seq"] >= 0) == expected.history()
+    assert lakes.history(tmp_path) == lakes.rows(tmp_path, ROUTE_CHANGE_TABLE.name)
+    assert [row["offset"] for row in lakes.quarantine(tmp_path)] == [4]
+    lakes.check_epochs(tmp_path)
+
+
+def test_rewind_twice_is_as_good_as_once(tmp_path: Path) -> None:
+    query = Query(SHARDS)
+    query.lake = DeltaLake(open_writer(tmp_path))
+    query.run(BATCHES[0])
+    killed_after(query.lake.writer, 2)
+    with pytest.raises(Killed):
+        query.run(BATCHES[1])
+    for _ in range(2):
+        rewind(tmp_path, open_lake(tmp_path, retention_days=30))
+        assert lakes.state_tables(tmp_path) == Expected(RECORDS[:4]).tables()
+
+
+def test_rewind_of_a_lake_that_never_had_an_epoch(tmp_path: Path) -> None:
+    query = Query(SHARDS)
+    query.lake = DeltaLake(killed_after(open_writer(tmp_path), 3))
+    with pytest.raises(Killed):
+        query.run(BATCHES[0])
+    rewind(tmp_path, open_lake(tmp_path, retention_days=30))
+    assert lakes.state_tables(tmp_path) == Expected([]).tables()
+    assert read_seed(tmp_path, FixedLog(RECORDS)).next_offset == 0

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process takes from the machine and hands on: modes of files, the limit of open files, no tokens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from peers.java import wait_until
+from peers.routelake import ROOT, Routelake
+from pipelines.log.sqlite import SqliteLog
+from runtime.procfs import commands_of_children, threads_below
+from runtime.secrets import without_secrets
+from schemas.events import encode, routing_key
+from tests.pipelines.fold import events as make
+from tests.runtime.test_signals import until_said
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Of everything there, by path, but for what is gone before it is looked at (a file that is being renamed)."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            found[str(path)] = stat.S_IMODE(path.lstat().st_mode)
+    return found
+
+
+def run(script: str, *words: str, soft: int = 256, hard: int = 4096) -> str:
+    """What a script says, in a process with a limit of open files."""
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n{script}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", limited, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Routelake:
+    return Routelake(tmp_path / "data", "gateway")
+
+
+@pytest.mark.parametrize(("options", "others"), [((), 0o077), (("--data-mode", "750"), 0o027)])
+def test_what_is_made_is_for_its_owner(tmp_path: Path, options: tuple[str, ...], others: int) -> None:
+    gateway = Routelake(tmp_path / "data", "gateway", options).start(wait_ready_s=None)
+    try:
+        until_said(gateway.log_path, "serving")
+        found = modes(gateway.data_dir)
+        assert any(path.endswith("events.db-wal") for path in found)
+        assert not {path: oct(mode) for path, mode in found.items() if mode & others}
+        assert "open to others" not in gateway.log_path.read_text()
+    finally:
+        gateway.kill()
+
+
+def test_a_directory_that_was_open_before_is_said_and_left(gateway: Routelake) -> None:
+    gateway.data_dir.mkdir(mode=0o755)
+    gateway.data_dir.chmod(0o755)
+    gateway.start(wait_ready_s=None)
+    try:
+        until_said(gateway.log_path, "serving")
+        assert "open to others than its owner" in gateway.log_path.read_text()
+        assert stat.S_IMODE(gateway.data_dir.stat().st_mode) == 0o755
+    finally:
+        gateway.kill()
+
+
+@pytest.mark.parametrize("mode", ["0", "77", "077", "rwx", "7777", ""])
+def test_a_mode_that_is_none(tmp_path: Path, mode: str) -> None:
+    said = run("import sys; sys.argv[0] = 'routelake'; from cli.main import main; main()", "gateway", "--data-dir", str(tmp_path / "d"), "--data-mode", mode)  # fmt: skip
+    assert "--data-mode" in said and "Traceback" not in said
+    assert not (tmp_path / "d").exists()
+
+
+def test_tokens_are_for_gateways_alone(gateway: Routelake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=s3cret")
+    gateway.start(wait_ready_s=None)
+    try:
+        until_said(gateway.log_path, "serving")
+        assert gateway.process is not None
+        assert b"s3cret" in Path(f"/proc/{gateway.process.pid}/environ").read_bytes()
+        children = commands_of_children(gateway.process.pid)
+        assert children
+        assert not [pid for pid in children if b"s3cret" in Path(f"/proc/{pid}/environ").read_bytes()]
+    finally:
+        if gateway.process is not None:
+            gateway.process.send_signal(signal.SIGTERM)
+        gateway.kill()
+
+
+@pytest.mark.jvm
+def test_the_fold_keeps_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's files are for their owner, too, and neither the JVM nor a worker has a token."""
+    monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=s3cret")
+    with closing(SqliteLog(tmp_path / "events.db")) as event_log:
+        event_log.append([(routing_key(event), encode(event)) for event in (make.register(), make.put("n", "k"))])
+    fold = Routelake(tmp_path / "data", "fold", ("--log", f"sqlite://{tmp_path / 'events.db'}"))
+    fold.start(wait_ready_s=None)
+    try:
+        wait_until((fold.lake_dir / "fold-status.json").exists, 120, "a batch", 0.1)
+        found = modes(fold.data_dir)
+        assert any("/state/" in path for path in found)
+        assert not {path: oct(mode) for path, mode in found.items() if mode & 0o077}
+        assert fold.process is not None
+        ours = listening_addresses(threads_below(fold.process.pid))
+        assert ours
+        assert ours <= LOOPBACK
+        below = threads_below(fold.process.pid) - threads_of(fold.process.pid)
+        environments = [read_unless_gone(Path(f"/proc/{pid}/environ")) for pid in below]
+        assert any(environments)
+        assert not any(b"s3cret" in environment for environment in environments)
+    finally:
+        fold.kill()
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1 as /proc/net/tcp writes it, and as an IPv6 socket has it (proc(5))."""
+_LISTEN = "0A"
+
+
+def listening_addresses(pids: set[int]) -> set[str]:
+    """The addresses on which these processes listen for TCP, in hexadecimal and without their ports."""
+    sockets = set()
+    for pid in pids:
+        with suppress(OSError):  # it has just ended
+            sockets |= {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    found = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            _, local, _, state, *rest = line.split()
+            if state == _LISTEN and f"socket:[{rest[5]}]" in sockets:
+                found.add(local.partition(":")[0])
+    return found
+
+
+def read_unless_gone(path: Path) -> bytes:
+    with suppress(OSError):  # a thread or process that has just ended
+        return path.read_bytes()
+    return b""
+
+
+def threads_of(pid: int) -> set[int]:
+    return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+def test_nothing_else_is_kept_from_them() -> None:
+    given = {
+        "ROUTELAKE_HTTP_TOKENS": "a=b",
+        "ROUTELAKE_HTTP_TOKEN": "b",
+        "ROUTELAKE_LOG": "l",
+        "TOKEN": "t",
+        "PATH": "p",
+    }
+    assert without_secrets(given) == {"ROUTELAKE_LOG": "l", "TOKEN": "t", "PATH": "p"}
+
+
+_CHECK = """
+import sys
+from runtime.logs import configure
+from runtime.machine import check_file_limit
+configure("gateway")
+check_file_limit(int(sys.argv[1]))
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+def test_the_limit_of_open_files_is_raised() -> None:
+    assert run(_CHECK, "1000") == "4096\n"
+
+
+def test_a_limit_that_is_too_low_is_said() -> None:
+    said = run(_CHECK, "10000")
+    assert "limit=4096" in said
+    assert "needed=10256" in said
+    assert "LimitNOFILE=10256" in said
