@@ -9,18 +9,12 @@ import gc
 import structlog
 import uvloop
 
-from api.gateway import Gateway, GatewaySettings
-from api.http.app import create_app
+from api.gateway import GatewaySettings
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
 from api.log_process import LogProcess
-from api.metrics import Metrics
-from api.registrations import Registrations
-from api.remoting.handlers import NameServerHandler
-from api.remoting.metering import RemotingMeter
-from api.view.answers import RouteAnswers
-from api.view.history import History
-from remoting.server import RemotingServer, RemotingSettings
+from api.wiring import GatewayParts
+from remoting.server import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_large_blocks
@@ -40,7 +34,8 @@ def run_gateway(
     *,
     http: Address,
     remoting: Address,
-    bounds: RemotingSettings | None = None,
+    remoting_settings: RemotingSettings,
+    http_settings: HttpSettings,
 ) -> int:
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
@@ -48,14 +43,16 @@ def run_gateway(
         The exit code: 0 after a stop, 1 if the process that writes the log has died.
 
     Raises:
-        SetupError: a port is in use, or the log or the lake cannot be used as it is.
+        SetupError: a port is in use, a setting is unusable, or the log or the lake cannot be used as it is.
         UnavailableError: the log cannot be reached.
     """
     give_back_large_blocks()
-    check_file_limit((bounds or RemotingSettings()).max_connections + HttpSettings().max_connections)
+    check_file_limit(remoting_settings.max_connections + http_settings.max_connections)
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
-    return uvloop.run(_run(stop, settings, log_url, http, remoting, bounds))
+    appender = LogProcess(log_url, settings.gateway_id, settings.gap_s)
+    parts = GatewayParts(settings, appender, remoting_settings, http_settings)
+    return uvloop.run(_run(stop, parts, appender, http, remoting))
 
 
 def _text(address: Address) -> str:
@@ -63,46 +60,26 @@ def _text(address: Address) -> str:
 
 
 async def _run(
-    stop_signal: StopSignal,
-    settings: GatewaySettings,
-    log_url: str,
-    http: Address,
-    remoting: Address,
-    bounds: RemotingSettings | None,
+    stop_signal: StopSignal, parts: GatewayParts, appender: LogProcess, http: Address, remoting: Address
 ) -> int:
     stop = stop_signal.event()
-    appender = LogProcess(log_url, settings.gateway_id, settings.gap_s)
+    gateway, server = parts.gateway, parts.server
     try:
-        gateway = Gateway(settings, appender)
         await gateway.start()
         _calm_collector()
-        answers = RouteAnswers()
-        metrics = Metrics()
-        registrations = Registrations(gateway, metrics)
-        handler = NameServerHandler(gateway, answers, metrics, registrations)
-        server = RemotingServer(handler, bounds)
-        RemotingMeter(server, metrics)
         try:
             await server.start(*remoting)
-            app = create_app(
-                gateway,
-                History(str(settings.lake_dir)),
-                answers=answers,
-                metrics=metrics,
-                registrations=registrations,
-            )
 
             def bound(_port: int) -> None:
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
 
             http_task = asyncio.create_task(
-                serve_http(app, *http, stop=stop, on_bound=bound, reuse_port=server.settings.reuse_port)
+                serve_http(parts.app, *http, stop=stop, on_bound=bound, reuse_port=server.settings.reuse_port)
             )
             endings = {http_task, *(asyncio.create_task(event.wait()) for event in (stop, appender.died))}
             await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             stop.set()
-            handler.stop()
-            await server.close(DRAIN_S)
+            await parts.close_remoting(DRAIN_S)
             await http_task
         finally:
             await gateway.stop()

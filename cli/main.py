@@ -159,6 +159,7 @@ def gateway(
 
     keep_pandas_out()
     from api.gateway import GatewaySettings
+    from api.http.settings import from_environment
     from api.main import run_gateway
     from api.settings.namesrv import NamesrvProperties, read
     from api.settings.start import gateway_settings, remoting_settings
@@ -180,7 +181,8 @@ def gateway(
             log_url(data_dir, log),
             http=listen[0],
             remoting=listen[1],
-            bounds=bounds,
+            remoting_settings=bounds,
+            http_settings=from_environment(os.environ),
         )
     )
 

@@ -8,7 +8,6 @@ handler, and for whatever it raises one of the handlers below. Every error is a 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -48,7 +47,7 @@ from api.http.problems import (
     Problem,
     problem_of,
 )
-from api.http.settings import HttpSettings, from_environment
+from api.http.settings import HttpSettings
 from api.http.sites import Sites
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
@@ -137,7 +136,7 @@ def create_app(
     Args:
         gateway: Writes and reads go through it. The application must be served on its event loop.
         history: Answers ``as_of``, ``changes`` and ``epochs``; without it they are 503.
-        settings: Who may write, limits. Default: what the environment says (`api.http.settings`).
+        settings: Who may write, limits.
         answers: The cache of encoded routes, if another door of this process has one.
         metrics: Likewise. What it is given must not observe a gateway yet.
         registrations: Likewise.
@@ -145,7 +144,7 @@ def create_app(
     Raises:
         SetupError: a setting is unusable.
     """
-    settings = from_environment(os.environ) if settings is None else settings
+    settings = settings or HttpSettings()
     answers = answers or RouteAnswers()
     follow_switches(gateway, answers)
     metrics = metrics or Metrics()

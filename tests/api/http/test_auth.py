@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from api.http.app import create_app
 from api.http.settings import HttpSettings, from_environment
 from api.names import is_loopback
 from schemas.errors import SetupError
@@ -124,13 +123,6 @@ def test_settings_from_the_environment() -> None:
         with pytest.raises(SetupError, match=f"ROUTELAKE_HTTP_{name}") as refused:
             from_environment({f"ROUTELAKE_HTTP_{name}": value})
         assert "s3cret" not in str(refused.value)
-
-
-def test_the_environment_counts_unless_settings_are_given(still: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "nonsense")
-    with pytest.raises(SetupError, match="entry 1 is not USER=TOKEN"):
-        create_app(still.gateway)
-    assert not create_app(still.gateway, settings=HttpSettings()).door.guard.protects_reads
 
 
 def test_loopback() -> None:

@@ -239,6 +239,7 @@ def test_the_command_line_and_the_variable_win_over_the_file(
     file.write_text("listenPort=1111\norderMessageEnable=true\nserverWorkerThreads=8\n")
     if variable is not None:
         monkeypatch.setenv("ROUTELAKE_REMOTING", variable)
+    monkeypatch.setenv("ROUTELAKE_HTTP_PROTECT_READS", "true")
     seen: dict[str, object] = {}
 
     def run_gateway(settings: GatewaySettings, log_url: str, **more: object) -> int:
@@ -265,7 +266,8 @@ def test_the_command_line_and_the_variable_win_over_the_file(
     assert isinstance(settings, GatewaySettings)
     assert settings.order_message_enable
     assert not settings.allow_config_update
-    assert seen["bounds"].frame_limit_bytes == 17 * 1024 * 1024  # type: ignore[attr-defined]
+    assert seen["remoting_settings"].frame_limit_bytes == 17 * 1024 * 1024  # type: ignore[attr-defined]
+    assert seen["http_settings"].protect_reads  # type: ignore[attr-defined]
 
 
 def test_every_key_that_takes_effect_is_in_the_docs() -> None:

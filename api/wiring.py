@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of one gateway, wired: the only place that knows which part needs which."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from api.gateway import Gateway, GatewaySettings
+from api.http.app import HttpApp, create_app
+from api.http.settings import HttpSettings
+from api.log_writer import Appender
+from api.metrics import Metrics
+from api.registrations import Registrations
+from api.remoting.handlers import NameServerHandler
+from api.remoting.metering import RemotingMeter
+from api.view.answers import RouteAnswers
+from api.view.history import History
+from remoting.server import RemotingServer, RemotingSettings
+
+
+class GatewayParts:
+    """A gateway and both its APIs, on one event loop.
+
+    The caller starts and stops them: ``gateway.start``, then ``server.start`` and `serve_http` of ``app``; then
+    `close_remoting`, and ``gateway.stop`` last.
+
+    Args:
+        settings: The gateway's.
+        appender: Writes its events; the caller closes it, after the gateway has stopped.
+        remoting: Settings of the remoting listener.
+        http: Settings of the HTTP listener.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        appender: Appender,
+        remoting: RemotingSettings | None = None,
+        http: HttpSettings | None = None,
+    ) -> None:
+        self._http = http or HttpSettings()
+        self.gateway = Gateway(settings, appender)
+        self.answers = RouteAnswers()
+        self.metrics = Metrics()
+        self.registrations = Registrations(self.gateway, self.metrics)
+        self.handler = NameServerHandler(self.gateway, self.answers, self.metrics, self.registrations)
+        self.server = RemotingServer(self.handler, remoting)
+        RemotingMeter(self.server, self.metrics)
+
+    @cached_property
+    def app(self) -> HttpApp:
+        """The HTTP API, of a gateway that has started.
+
+        Raises:
+            SetupError: A token is unusable.
+        """
+        return create_app(
+            self.gateway,
+            History(str(self.gateway.settings.lake_dir)),
+            settings=self._http,
+            answers=self.answers,
+            metrics=self.metrics,
+            registrations=self.registrations,
+        )
+
+    async def close_remoting(self, drain_s: float) -> None:
+        """Finish what is under way over remoting; a connection that is closed from now on is no broker's loss."""
+        self.handler.stop()
+        await self.server.close(drain_s)
