@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -43,27 +43,29 @@ class BoundedCache(Generic[K, T]):
         self._entries.move_to_end(key)
         return found[0]
 
-    def put(self, key: K, value: T, size_bytes: int) -> list[K]:
+    def put(self, key: K, value: T, size_bytes: int, may_go: Callable[[T], bool] | None = None) -> bool:
         """Put or replace.
 
         Args:
             key: Counted with the value.
             value: What is kept.
             size_bytes: Of both, but for the `ENTRY_BYTES` that each entry costs.
+            may_go: Whether a value may be forgotten for this one, asked from the one not used for longest on; None:
+                each may.
 
         Returns:
-            The keys that were forgotten for it.
+            Whether it is kept: not where there is no room, for what is in the way may not go.
         """
         size_bytes += ENTRY_BYTES
         self.pop(key)
+        while self._entries and self.bytes + size_bytes > self._max_bytes:
+            oldest, (old, _) = next(iter(self._entries.items()))
+            if may_go is not None and not may_go(old):
+                return False
+            self.pop(oldest)
         self._entries[key] = (value, size_bytes)
         self.bytes += size_bytes
-        forgotten = []
-        while self.bytes > self._max_bytes and len(self._entries) > 1:
-            oldest, (_, oldest_bytes) = self._entries.popitem(last=False)
-            self.bytes -= oldest_bytes
-            forgotten.append(oldest)
-        return forgotten
+        return True
 
     def pop(self, key: K) -> None:
         """Forget one, if it is there."""

@@ -303,9 +303,9 @@ def measure_answers(lake: Path, topics: int, groups: int) -> Figures:
             call(names[number % len(names)])
         return (time.perf_counter() - began) / count * 1e6
 
-    body = answers.route(view, names[0])
+    answer = answers.route(view, names[0])
     figures = {
-        "answer_bytes": float(len(body or b"")),
+        "answer_bytes": float(len(answer.body) if answer else 0),
         "answer_encode_us": per_call(len(names), lambda name: answers.route(view, name)),
         "answer_hot_us": per_call(100_000, lambda name: answers.route(view, name)),
     }

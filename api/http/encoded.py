@@ -15,14 +15,12 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message, Scope
 
-from api.bounded import BoundedCache
 from api.gateway import Gateway
-from api.http.etag import JSON, Position, fingerprint, matches, read_headers
+from api.http.etag import JSON, Position, matches, read_headers
 from api.metrics import Metrics
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
 
-_MAX_ROUTES_BYTES: Final = 64 * 1024 * 1024
 _MAX_READY_BYTES: Final = 64 * 1024 * 1024
 _READY_BYTES: Final = 2500
 """What a `Ready` costs beside its path and body, roughly."""
@@ -38,23 +36,15 @@ class EncodedRoute(NamedTuple):
 
 
 class EncodedRoutes:
-    """`RouteAnswers` with fingerprints; a fingerprint is taken once per body, which many topics may share."""
+    """`RouteAnswers` with fingerprints."""
 
     def __init__(self, answers: RouteAnswers) -> None:
-        """Start empty."""
         self._answers = answers
-        self._known: BoundedCache[int, EncodedRoute] = BoundedCache(_MAX_ROUTES_BYTES)
 
     def get(self, view: RouteView, topic: str) -> EncodedRoute | None:
         """The answer; None means TOPIC_NOT_EXIST."""
-        body = self._answers.route(view, topic)
-        if body is None:
-            return None
-        known = self._known.get(id(body))
-        if known is None or known.body is not body:
-            known = EncodedRoute(body, fingerprint(body))
-            self._known.put(id(body), known, len(body))
-        return known
+        answer = self._answers.route(view, topic)
+        return None if answer is None else EncodedRoute(answer.body, answer.digest)
 
 
 class Ready(NamedTuple):

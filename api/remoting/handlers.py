@@ -25,7 +25,6 @@ from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.notifier import Notifier
 from api.remoting.repeats import Heartbeats
-from api.remoting.templates import Templates
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
 from remoting import commands
@@ -72,9 +71,6 @@ class NameServerHandler:
         self._metrics = metrics or Metrics()
         self._answers = answers or RouteAnswers()
         follow_switches(gateway, self._answers)
-        self._templates = Templates()
-        self._current: dict[RouteQuery, ReplyTemplate] = {}
-        """Those of them known to be right for the view and the settings of the moment."""
         self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
         """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
@@ -85,7 +81,6 @@ class NameServerHandler:
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
         gateway.follow_views(self._view_moved)
-        gateway.follow_settings(lambda _settings: self._current.clear())
         self._handlers: Final[dict[int, Handler]] = {
             RequestCode.PUT_KV_CONFIG: self._command,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
@@ -115,30 +110,17 @@ class NameServerHandler:
     # --- what the server calls ---
 
     def fast_route(self, query: RouteQuery) -> ReplyTemplate:
-        """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded; the same object while the answer is the same."""
-        current = self._current.get(query)
-        if current is not None:
-            return current
+        """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded."""
         if not self._gateway.is_ready_for_service:
             return ReplyTemplate(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
-        body = (
+        answer = (
             None
             if query.topic is None
             else self._answers.route(
                 self._gateway.view, query.topic, numeric_keys=query.numeric_keys, zone=query.zone_name
             )
         )
-        if body is None:
-            return ReplyTemplate(topic_not_exist(query.topic))
-        if not query.is_kept:
-            return ReplyTemplate(response(body=body))
-        known = self._templates.get(query, body)
-        if known is None:
-            known = ReplyTemplate(response(body=body))
-            for forgotten in self._templates.put(query, known):
-                self._current.pop(forgotten, None)
-        self._current[query] = known
-        return known
+        return ReplyTemplate(topic_not_exist(query.topic)) if answer is None else answer.reply
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
@@ -158,7 +140,6 @@ class NameServerHandler:
             task.add_done_callback(self._closing.discard)
 
     def _view_moved(self, before: RouteView, after: RouteView) -> None:
-        self._current.clear()
         if self._gateway.settings.notify_min_broker_id_changed:
             self._notifier.view_moved(before, after)
 

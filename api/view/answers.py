@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded answers, each encoded once.
+"""Route answers, each made once.
 
-A route answer depends on five things only: the topic's rows, the broker groups behind them, its static mapping, its
-order configuration, and the variant asked for. All of them are shared, immutable objects of the view, so the cache is
-keyed by their identity: an entry stays good through every view swap that leaves them alone, and topics that look alike
-(most topics of a cluster do) share one body. On top lies a plain dict by topic, dropped at each swap.
+What is kept on the way from a request to its answer:
 
-The two large parts of a body are put together from pieces: every group's ``brokerDatas`` entry is encoded once and
-joined per set of groups (`_Part`), every distinct row's ``queueDatas`` entry once. A topic on 300 groups (63 KB) is
-then a join of pieces, and a change of one broker re-encodes one piece, not 10,000 answers.
-`tests/api/view/test_answers.py` holds the result against `schemas.rocketmq_json.encode_topic_route`, byte by byte.
+=============  ============================================  =========================================================
+`_current`     topic -> answer, for one view                 grows with the view's topics; dropped when the view moves
+`_answers`     what an answer is made of -> answer           ``max_bytes``
+`_parts`       set of broker groups -> what their topics     a quarter of that
+               have in common
+=============  ============================================  =========================================================
+
+An answer depends on the topic's rows, the broker groups behind them, its static mapping, its order configuration, and
+the variant asked for. The first three are shared, immutable objects of the view, so the key holds their identities: an
+answer stays good through every view that leaves them alone, and topics that look alike (most topics of a cluster do)
+share one.
+
+No key is of a peer's choosing: topics are the view's, and zones that the view does not know are one. And nothing that
+was used in this view or the one before is dropped for something else: an answer that finds no room is made again each
+time, from pieces that are encoded already. So no peer can drive out what others use, whatever it asks for.
+
+A topic on 300 groups (63 KB) is a join of pieces, and a change of one broker encodes one piece anew, not 10,000
+answers. `tests/api/view/test_answers.py` holds the result against `schemas.rocketmq_json.encode_topic_route`.
 
 One thread at a time; the gateway's loop owns it.
 
@@ -19,7 +30,9 @@ route/response_cache.rs; the contents are ClientRequestProcessor.getRouteInfoByT
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import hashlib
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -29,45 +42,86 @@ from api.view import pickup
 from api.view.advance import Groups
 from api.view.rows import BrokerGroup, Row, TopicMapping, TopicRows
 from api.view.snapshot import RouteView
+from remoting.reply import ReplyTemplate, response
 from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encode_mapping, encode_topic_route
 
-_MAX_PIECES: Final = 10_000
+_ANSWER_BYTES: Final = 1_500
+"""Of an answer with digest and reply, beside its body, measured with tracemalloc."""
+
+_ELSEWHERE: Final = ""
+"""Every zone that no broker group is in."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-class _Part:
-    """What all topics on one set of broker groups have in common, in one dialect."""
+class RouteAnswer:
+    """The answer for all topics that look alike. Digest and reply are made when they are first asked for.
 
-    __slots__ = ("broker_datas", "brokers", "filter_servers", "groups", "may_act", "names", "seen_in")
+    Attributes:
+        body: Of a GET_ROUTEINFO_BY_TOPIC.
+    """
+
+    __slots__ = ("_digest", "_of", "_reply", "body", "serial")
+
+    def __init__(self, body: bytes, of: tuple[object, ...] = ()) -> None:
+        """Take a body.
+
+        Args:
+            body: As the attribute.
+            of: Objects whose identities are the key: they must live as long as the answer does.
+        """
+        self.body = body
+        self.serial = 0
+        self._of = of
+        self._digest = ""
+        self._reply: ReplyTemplate | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of the body, 16 hexadecimal digits: the same at every gateway."""
+        if not self._digest:
+            self._digest = hashlib.blake2b(self.body, digest_size=8).hexdigest()
+        return self._digest
+
+    @property
+    def reply(self) -> ReplyTemplate:
+        """The reply over remoting."""
+        if self._reply is None:
+            self._reply = ReplyTemplate(response(body=self.body))
+        return self._reply
+
+
+class _Part:
+    """What all topics on one set of broker groups have in common, in one dialect.
+
+    ``serial`` is that of the last view it was used in, ``seen_in`` are the groups of that view.
+    """
+
+    __slots__ = ("broker_datas", "brokers", "filter_servers", "groups", "may_act", "names", "seen_in", "serial")
 
     def __init__(
-        self, brokers: tuple[str, ...], groups: tuple[BrokerGroup | None, ...], broker_datas: list[bytes]
+        self,
+        brokers: tuple[str, ...],
+        groups: tuple[BrokerGroup | None, ...],
+        numeric_keys: bool,
+        before: _Part | None,
     ) -> None:
         known = [group for group in groups if group is not None]
         self.brokers = brokers
         self.groups = groups
         self.may_act = any(map(pickup.may_need_acting_master, known))
-        self.broker_datas = broker_datas if self.may_act or not known else [b",".join(broker_datas)]
+        self.broker_datas = _broker_datas(groups, numeric_keys, before)
         self.filter_servers = _encode(pickup.filter_server_table(known))
         self.names = [b'{"brokerName":' + _encode(name) for name in brokers]
         self.seen_in: Groups = {}
+        self.serial = 0
 
     def size(self) -> int:
         return len(self.filter_servers) + sum(map(len, self.broker_datas)) + sum(map(len, self.names))
 
 
-class _Body:
-    """An encoded answer, and the objects whose identities are its key: they must live as long as it does."""
-
-    __slots__ = ("data", "mapping", "part", "rows")
-
-    def __init__(self, data: bytes, rows: TopicRows, part: _Part, mapping: TopicMapping | None) -> None:
-        self.data, self.rows, self.part, self.mapping = data, rows, part, mapping
-
-
 class RouteAnswers:
-    """The cache of one gateway process.
+    """The answers of one gateway process.
 
     Attributes:
         support_acting_master: NamesrvConfig.supportActingMaster; may be switched at any time.
@@ -90,29 +144,31 @@ class RouteAnswers:
         """
         self.support_acting_master = support_acting_master
         self.order_message_enable = order_message_enable
-        self._bodies: BoundedCache[Hashable, _Body] = BoundedCache(max_bytes)
-        self._zoned: BoundedCache[Hashable, tuple[bytes, _Body]] = BoundedCache(max_bytes // 8)
+        self._answers: BoundedCache[Hashable, RouteAnswer] = BoundedCache(max_bytes)
         self._parts: BoundedCache[Hashable, _Part] = BoundedCache(max_bytes // 4)
-        self._row_pieces: dict[Row, bytes] = {}
-        self._group_pieces: dict[tuple[str, bool], tuple[BrokerGroup, bytes]] = {}
+        self._current: dict[tuple[bool, str | None], dict[str, RouteAnswer]] = {}
+        """Those of the view ``_serial``, by dialect and zone. They are in ``_answers``, too."""
+        self._standard: dict[str, RouteAnswer] = {}
+        """Of these the ones that nearly everybody asks for."""
+        self._serial = self._serial_before = 0
+        self._zones: tuple[Groups, frozenset[str]] = ({}, frozenset())
         self._tables: dict[str, tuple[object, bytes]] = {}
-        self._serial = 0
-        self._hot: dict[tuple[bool, bool, bool], dict[str, bytes]] = {}
 
     def switch(self, *, support_acting_master: bool, order_message_enable: bool) -> None:
         """Set both switches."""
         self.support_acting_master = support_acting_master
         self.order_message_enable = order_message_enable
+        self._drop_current()
 
     @property
     def held_bytes(self) -> int:
         """How much is kept."""
-        return self._bodies.bytes + self._zoned.bytes + self._parts.bytes
+        return self._answers.bytes + self._parts.bytes
 
     def route(
         self, view: RouteView, topic: str, *, numeric_keys: bool = False, zone: str | None = None
-    ) -> bytes | None:
-        """The body of a GET_ROUTEINFO_BY_TOPIC; None means TOPIC_NOT_EXIST.
+    ) -> RouteAnswer | None:
+        """The answer to a GET_ROUTEINFO_BY_TOPIC; None means TOPIC_NOT_EXIST.
 
         Args:
             view: The cut to answer from.
@@ -121,22 +177,18 @@ class RouteAnswers:
             zone: Keep this zone only (``__ZONE_MODE`` is true and this is ``__ZONE_NAME``, not blank).
         """
         if view.serial != self._serial:
-            self._hot = {}
-            self._serial = view.serial
+            self._drop_current()
+            self._serial_before, self._serial = self._serial, view.serial
         if zone is not None:
-            return self._zoned_route(view, topic, zone)
-        variant = (numeric_keys, self.support_acting_master, self.order_message_enable)
-        hot = self._hot.get(variant)
-        if hot is None:
-            hot = self._hot[variant] = {}
-        data = hot.get(topic)
-        if data is None:
-            body = self._body(view, topic, numeric_keys)
-            if body is None:
-                return None
-            data = body.data
-            self._hot.setdefault(variant, {})[topic] = data
-        return data
+            numeric_keys = True
+            zone = zone.lower() if zone.lower() in self._zones_of(view) else _ELSEWHERE
+        elif not numeric_keys:
+            answer = self._standard.get(topic)
+            if answer is not None:
+                return answer
+        current = self._current.get((numeric_keys, zone))
+        answer = None if current is None else current.get(topic)
+        return self._find(view, topic, numeric_keys, zone) if answer is None else answer
 
     def cluster_info(self, view: RouteView) -> bytes:
         """The body of a GET_BROKER_CLUSTER_INFO."""
@@ -153,9 +205,20 @@ class RouteAnswers:
             known = self._tables["all_topics"] = (view.topics, encode_topic_list(view.topic_names()))
         return known[1]
 
-    # --- how a body is made ---
+    # --- how an answer is found or made ---
 
-    def _body(self, view: RouteView, topic: str, numeric_keys: bool) -> _Body | None:
+    def _drop_current(self) -> None:
+        self._standard = {}
+        self._current = {(False, None): self._standard}
+
+    def _zones_of(self, view: RouteView) -> frozenset[str]:
+        """Those that a group is in, in lower case."""
+        if self._zones[0] is not view.groups:
+            names = (group.row.zone_name for group in view.groups.values())
+            self._zones = (view.groups, frozenset(name.lower() for name in names if name))
+        return self._zones[1]
+
+    def _find(self, view: RouteView, topic: str, numeric_keys: bool, zone: str | None) -> RouteAnswer | None:
         rows = view.topics.get(topic)
         if rows is None:
             return None
@@ -165,97 +228,45 @@ class RouteAnswers:
         mapping = view.mapping_tables.get(topic)
         order_conf = view.order_topic_conf(topic) if self.order_message_enable else None
         acting = self.support_acting_master and part.may_act and pickup.promotes(topic)
-        key = (id(rows), id(part), id(mapping), acting, order_conf)
-        body = self._bodies.get(key)
-        if body is None:
-            data = self._encode_route(rows, part, mapping, order_conf, numeric_keys, acting)
-            body = _Body(data, rows, part, mapping)
-            if self._bodies.put(key, body, len(data)):
-                self._hot = {}  # it must not keep alive what was forgotten
-        return body
+        key = (id(rows), id(part), id(mapping), acting, order_conf, zone)
+        answer = self._answers.get(key)
+        if answer is None:
+            if zone is None:
+                body = _encode_route(rows, part, mapping, order_conf, numeric_keys, acting)
+            else:
+                body = self._encode_zoned_route(view, topic, zone)
+            answer = RouteAnswer(body, (rows, part, mapping))
+            if not self._answers.put(key, answer, _ANSWER_BYTES + len(body), self._is_unused):
+                return answer
+        answer.serial = self._serial
+        self._current.setdefault((numeric_keys, zone), {})[topic] = answer
+        return answer
 
     def _part(self, view: RouteView, brokers: tuple[str, ...], numeric_keys: bool) -> _Part:
         key = (id(brokers), numeric_keys)
         part = self._parts.get(key)
-        if part is not None and part.seen_in is view.groups:
-            return part
-        groups = tuple(map(view.groups.get, brokers))
-        if part is None or not all(map(_is, part.groups, groups)):
-            known = [self._group_piece(group, numeric_keys) for group in groups if group is not None]
-            part = _Part(brokers, groups, known)
-            self._parts.put(key, part, part.size())
-        part.seen_in = view.groups
+        if part is None or part.seen_in is not view.groups:
+            groups = tuple(map(view.groups.get, brokers))
+            if part is None or not all(map(_is, part.groups, groups)):
+                part = _Part(brokers, groups, numeric_keys, part)
+                self._parts.put(key, part, part.size(), self._is_unused)
+            part.seen_in = view.groups
+        part.serial = self._serial
         return part
 
-    def _encode_route(
-        self,
-        rows: TopicRows,
-        part: _Part,
-        mapping: TopicMapping | None,
-        order_conf: str | None,
-        numeric_keys: bool,
-        acting: bool,
-    ) -> bytes:
-        pieces = [
-            b'{"brokerDatas":[',
-            b",".join(_with_acting_masters(rows, part, numeric_keys) if acting else part.broker_datas),
-            b'],"filterServerTable":',
-            part.filter_servers,
-        ]
-        if order_conf is not None:
-            pieces += b',"orderTopicConf":', _encode(order_conf)
-        row_piece = self._row_piece
-        queue_datas = [name + row_piece(row) for name, row in zip(part.names, rows.rows, strict=True)]
-        pieces += b',"queueDatas":[', b",".join(queue_datas), b"]"
-        if mapping is not None:
-            entries = [
-                _encode(bname) + b":" + encode_mapping(info, numeric_keys=numeric_keys)
-                for bname, info in mapping.by_bname.items()
-            ]
-            pieces += b',"topicQueueMappingByBroker":{', b",".join(entries), b"}"
-        pieces.append(b"}")
-        return b"".join(pieces)
+    def _is_unused(self, kept: RouteAnswer | _Part) -> bool:
+        """Whether nobody asked for it in this view or the one before."""
+        return kept.serial < self._serial_before
 
-    def _group_piece(self, group: BrokerGroup, numeric_keys: bool) -> bytes:
-        """A brokerDatas entry."""
-        key = (group.name, numeric_keys)
-        known = self._group_pieces.get(key)
-        if known is None or known[0] is not group:
-            if len(self._group_pieces) >= _MAX_PIECES:
-                self._group_pieces.clear()
-            piece = encode_broker_data(pickup.broker_data(group), numeric_keys=numeric_keys)
-            known = self._group_pieces[key] = (group, piece)
-        return known[1]
-
-    def _row_piece(self, row: Row) -> bytes:
-        """A queueDatas entry after its brokerName, which comes first in alphabetical order."""
-        piece = self._row_pieces.get(row)
-        if piece is None:
-            if len(self._row_pieces) >= _MAX_PIECES:
-                self._row_pieces.clear()
-            piece = _encode(pickup.queue_data("", row)).removeprefix(b'{"brokerName":""')
-            self._row_pieces[row] = piece
-        return piece
-
-    def _zoned_route(self, view: RouteView, topic: str, zone: str) -> bytes | None:
-        whole = self._body(view, topic, numeric_keys=True)
-        if whole is None:
-            return None
-        key = (id(whole), zone.lower())
-        known = self._zoned.get(key)
-        if known is None:
-            route = pickup.pick_up_topic_route(
-                view,
-                topic,
-                support_acting_master=self.support_acting_master,
-                order_message_enable=self.order_message_enable,
-            )
-            if route is None:
-                return None
-            data = encode_topic_route(pickup.filter_by_zone(route, zone), numeric_keys=True)
-            known = (data, whole)
-            self._zoned.put(key, known, len(data) + len(zone))
-        return known[0]
+    def _encode_zoned_route(self, view: RouteView, topic: str, zone: str) -> bytes:
+        route = pickup.pick_up_topic_route(
+            view,
+            topic,
+            support_acting_master=self.support_acting_master,
+            order_message_enable=self.order_message_enable,
+        )
+        assert route is not None
+        return encode_topic_route(pickup.filter_by_zone(route, zone), numeric_keys=True)
 
 
 def encode_topic_list(topics: list[str], broker_addr: str | None = None) -> bytes:
@@ -263,6 +274,52 @@ def encode_topic_list(topics: list[str], broker_addr: str | None = None) -> byte
     listed = _encode(topics)
     addr = b"" if broker_addr is None else b'"brokerAddr":' + _encode(broker_addr) + b","
     return b"{" + addr + b'"topicList":' + listed + b"}"
+
+
+def _encode_route(
+    rows: TopicRows,
+    part: _Part,
+    mapping: TopicMapping | None,
+    order_conf: str | None,
+    numeric_keys: bool,
+    acting: bool,
+) -> bytes:
+    pieces = [
+        b'{"brokerDatas":[',
+        b",".join(_with_acting_masters(rows, part, numeric_keys) if acting else part.broker_datas),
+        b'],"filterServerTable":',
+        part.filter_servers,
+    ]
+    if order_conf is not None:
+        pieces += b',"orderTopicConf":', _encode(order_conf)
+    queue_datas = [name + _row_piece(row) for name, row in zip(part.names, rows.rows, strict=True)]
+    pieces += b',"queueDatas":[', b",".join(queue_datas), b"]"
+    if mapping is not None:
+        entries = [
+            _encode(bname) + b":" + encode_mapping(info, numeric_keys=numeric_keys)
+            for bname, info in mapping.by_bname.items()
+        ]
+        pieces += b',"topicQueueMappingByBroker":{', b",".join(entries), b"}"
+    pieces.append(b"}")
+    return b"".join(pieces)
+
+
+def _broker_datas(groups: Sequence[BrokerGroup | None], numeric_keys: bool, before: _Part | None) -> list[bytes]:
+    """The brokerDatas entry of each group that there is; those of groups that have not changed are taken over."""
+    taken: dict[int, bytes] = {}
+    if before is not None:
+        taken = dict(zip(map(id, filter(None, before.groups)), before.broker_datas, strict=True))
+    return [
+        taken.get(id(group)) or encode_broker_data(pickup.broker_data(group), numeric_keys=numeric_keys)
+        for group in groups
+        if group is not None
+    ]
+
+
+@lru_cache(10_000)
+def _row_piece(row: Row) -> bytes:
+    """A queueDatas entry after its brokerName, which comes first in alphabetical order."""
+    return _encode(pickup.queue_data("", row)).removeprefix(b'{"brokerName":""')
 
 
 def _with_acting_masters(rows: TopicRows, part: _Part, numeric_keys: bool) -> list[bytes]:

@@ -9,11 +9,22 @@ from api.bounded import ENTRY_BYTES, BoundedCache
 def test_it_forgets_what_was_not_used_for_longest() -> None:
     cache: BoundedCache[str, int] = BoundedCache(3 * (ENTRY_BYTES + 100))
     for number, key in enumerate("abc"):
-        assert cache.put(key, number, 100) == []
+        assert cache.put(key, number, 100)
     assert cache.get("a") == 0
-    assert cache.put("d", 3, 100) == ["b"]
+    assert cache.put("d", 3, 100)
     assert (cache.get("b"), len(cache)) == (None, 3)
-    assert cache.put("e", 4, 100 + ENTRY_BYTES + 100) == ["c", "a"]
+    assert cache.put("e", 4, 100 + ENTRY_BYTES + 100)
+    assert (cache.get("c"), cache.get("a"), cache.get("d")) == (None, None, 3)
+    assert cache.bytes == 3 * (ENTRY_BYTES + 100)
+
+
+def test_it_forgets_nothing_that_has_to_stay() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(3 * (ENTRY_BYTES + 100))
+    for number, key in enumerate("abc"):
+        assert cache.put(key, number, 100)
+    assert cache.put("d", 3, 100, lambda value: value < 1)
+    assert not cache.put("e", 4, 100, lambda value: value < 1)
+    assert [cache.get(key) for key in "abcde"] == [None, 1, 2, 3, None]
     assert cache.bytes == 3 * (ENTRY_BYTES + 100)
 
 
@@ -29,6 +40,6 @@ def test_replacing_and_removing_keep_the_count() -> None:
 
 def test_a_single_entry_beyond_the_bound_is_kept() -> None:
     cache: BoundedCache[str, int] = BoundedCache(10)
-    assert cache.put("a", 1, 1_000) == []
-    assert cache.put("b", 2, 1_000) == ["a"]
-    assert cache.get("b") == 2
+    assert cache.put("a", 1, 1_000)
+    assert cache.put("b", 2, 1_000)
+    assert (cache.get("a"), cache.get("b")) == (None, 2)

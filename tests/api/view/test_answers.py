@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -56,18 +58,25 @@ NUMERIC = (
 )
 
 
+def body(
+    answers: RouteAnswers, view: RouteView, topic: str, *, numeric_keys: bool = False, zone: str | None = None
+) -> bytes | None:
+    answer = answers.route(view, topic, numeric_keys=numeric_keys, zone=zone)
+    return None if answer is None else answer.body
+
+
 def test_golden_bytes_of_every_field() -> None:
     view = view_of(complete_rows(EVERY_FIELD))
     answers = RouteAnswers(order_message_enable=True)
-    assert answers.route(view, "orders") == STANDARD
-    assert answers.route(view, "orders", numeric_keys=True) == NUMERIC
-    answers.order_message_enable = False
-    assert answers.route(view, "orders") == STANDARD.replace(b'"orderTopicConf":"broker-a:8",', b"")
+    assert body(answers, view, "orders") == STANDARD
+    assert body(answers, view, "orders", numeric_keys=True) == NUMERIC
+    answers.switch(support_acting_master=False, order_message_enable=False)
+    assert body(answers, view, "orders") == STANDARD.replace(b'"orderTopicConf":"broker-a:8",', b"")
 
 
 def test_golden_bytes_of_the_least() -> None:
     view = view_of(complete_rows({"topicQueueTable": {("b", "t"): queue()}, "brokerAddrTable": {("b",): group()}}))
-    assert RouteAnswers(order_message_enable=True).route(view, "t") == (
+    assert body(RouteAnswers(order_message_enable=True), view, "t") == (
         b'{"brokerDatas":[{"brokerAddrs":{},"brokerName":"b","cluster":"c1","enableActingMaster":false}],'
         b'"filterServerTable":{},'
         b'"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
@@ -77,9 +86,9 @@ def test_golden_bytes_of_the_least() -> None:
 def test_no_route_without_rows_or_known_brokers() -> None:
     view = view_of(complete_rows({"topicQueueTable": {("ghost", "t"): queue()}}))
     answers = RouteAnswers()
-    assert answers.route(view, "t") is None and pick_up_topic_route(view, "t") is None
-    assert answers.route(view, "x") is None and pick_up_topic_route(view, "x") is None
-    assert answers.route(view, "t", zone="hz") is None
+    assert body(answers, view, "t") is None and pick_up_topic_route(view, "t") is None
+    assert body(answers, view, "x") is None and pick_up_topic_route(view, "x") is None
+    assert body(answers, view, "t", zone="hz") is None
 
 
 def test_rows_of_unknown_brokers_are_listed_beside_known_ones() -> None:
@@ -114,7 +123,7 @@ def acting_view(perm: int = 4, *, acting: bool = True, topic: str = "t", **addrs
 def shown(view: RouteView, topic: str = "t", *, switch: bool = True) -> dict[int, str]:
     route = pick_up_topic_route(view, topic, support_acting_master=switch)
     assert route is not None
-    assert RouteAnswers(support_acting_master=switch).route(view, topic) == encode_topic_route(
+    assert body(RouteAnswers(support_acting_master=switch), view, topic) == encode_topic_route(
         route, numeric_keys=False
     )
     return route.broker_datas[0].broker_addrs
@@ -145,7 +154,7 @@ def zoned(zone: str, tables: TableChanges, *, acting: bool = False) -> TopicRout
     route = pick_up_topic_route(view, "t", support_acting_master=acting)
     assert route is not None
     kept = filter_by_zone(route, zone)
-    assert RouteAnswers(support_acting_master=acting).route(view, "t", zone=zone) == encode_topic_route(
+    assert body(RouteAnswers(support_acting_master=acting), view, "t", zone=zone) == encode_topic_route(
         kept, numeric_keys=True
     )
     return kept
@@ -201,15 +210,14 @@ def test_cached_answers_equal_the_plain_encoder(
         view = apply(view, changes)
         for topic in [*view.topics, "unknown"]:
             for variant in variants:
-                answers.support_acting_master = variant["support_acting_master"]
-                answers.order_message_enable = variant["order_message_enable"]
+                answers.switch(**variant)
                 route = pick_up_topic_route(view, topic, **variant)
                 for numeric in (False, True):
                     expected = None if route is None else encode_topic_route(route, numeric_keys=numeric)
-                    assert answers.route(view, topic, numeric_keys=numeric) == expected
-                    assert answers.route(view, topic, numeric_keys=numeric) == expected
+                    assert body(answers, view, topic, numeric_keys=numeric) == expected
+                    assert body(answers, view, topic, numeric_keys=numeric) == expected
                 expected = None if route is None else encode_topic_route(filter_by_zone(route, "hZ"), numeric_keys=True)
-                assert answers.route(view, topic, zone="hZ") == expected
+                assert body(answers, view, topic, zone="hZ") == expected
         assert answers.cluster_info(view) == encode_cluster_info(cluster_info(view))
         assert json.loads(answers.all_topics(view)) == {"topicList": view.topic_names()}
 
@@ -227,35 +235,99 @@ def test_an_answer_survives_swaps_that_do_not_touch_it() -> None:
             }
         )
     )
-    first = answers.route(view, "t")
-    assert answers.route(view, "u") is first  # topics that look alike share one body
-    only_b = answers.route(view, "only-b")
+    first = body(answers, view, "t")
+    assert body(answers, view, "u") is first  # topics that look alike share one body
+    only_b = body(answers, view, "only-b")
     view = apply(view, complete_rows({"topicQueueTable": {("a", "u"): queue(4)}, "brokerAddrTable": {("c",): group()}}))
-    assert answers.route(view, "t") is first
-    assert answers.route(view, "u") != first
+    assert body(answers, view, "t") is first
+    assert body(answers, view, "u") != first
     view = apply(view, complete_rows({"brokerAddrTable": {("a",): group(_0="x", _1="x1")}}))
-    assert answers.route(view, "t") != first
-    assert answers.route(view, "only-b") is only_b
+    assert body(answers, view, "t") != first
+    assert body(answers, view, "only-b") is only_b
     view = apply(view, complete_rows({"brokerAddrTable": {("a",): group(_0="x")}}))
-    assert answers.route(view, "t") == first
+    assert body(answers, view, "t") == first
 
 
-def test_the_cache_is_bounded() -> None:
-    answers = RouteAnswers(max_bytes=100_000)
-    view = view_of(
+def many_answers(topics: int) -> RouteView:
+    """No two topics alike."""
+    return view_of(
         complete_rows(
             {
-                "topicQueueTable": {("a", f"t{number}"): queue(nums=number) for number in range(2_000)},
+                "topicQueueTable": {("a", f"t{number}"): queue(nums=number) for number in range(topics)},
                 "brokerAddrTable": {("a",): group(_0="x", zone="z")},
             }
         )
     )
+
+
+def test_what_is_kept_is_bounded() -> None:
+    answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
     for number in range(2_000):
-        body = answers.route(view, f"t{number}")
-        assert body is not None and b'"readQueueNums":%d,' % number in body
-        assert answers.route(view, f"t{number}", zone=f"zone{number}") is not None
-    assert 10_000 < answers.held_bytes <= 140_000
-    assert sum(map(len, answers._hot.values())) <= 400
+        found = body(answers, view, f"t{number}")
+        assert found is not None and b'"readQueueNums":%d,' % number in found
+        assert body(answers, view, f"t{number}", numeric_keys=True) is not None
+        assert body(answers, view, f"t{number}", zone="z") is not None
+    assert 10_000 < answers.held_bytes <= 125_000
+
+
+def test_what_is_kept_is_bounded_by_what_it_really_takes() -> None:
+    limit, view = 2_000_000, many_answers(3_000)
+    answers = RouteAnswers(max_bytes=limit)
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            answer = answers.route(view, f"t{number}")
+            assert answer is not None and answer.digest
+            for digits in range(1, 10):
+                answer.reply.start(digits)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert limit / 2 < held < 1.25 * limit
+
+
+def test_nobody_drives_out_what_others_use() -> None:
+    """Whoever asks for every topic in every dialect and zone, and for others that do not exist, in any number."""
+    answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
+    for _ in range(3):
+        view = apply(view, {})
+        used = {topic: answers.route(view, topic) for topic in ("t0", "t1", "t1999")}
+        for number in range(2_000):
+            for name in (f"t{number}", f"no-{number}"):
+                answers.route(view, name)
+                answers.route(view, name, numeric_keys=True)
+                answers.route(view, name, zone="z")
+                answers.route(view, name, zone=f"zone-{number}")
+        assert {topic: answers.route(view, topic) for topic in used} == used
+        view = apply(view, {})
+        assert {topic: answers.route(view, topic) for topic in used} == used
+
+
+def test_what_nobody_asks_for_makes_room() -> None:
+    answers, view = RouteAnswers(max_bytes=100_000), many_answers(2_000)
+    for number in range(1_000):
+        answers.route(view, f"t{number}")
+    assert answers.route(view, "t1999") is not answers.route(view, "t1999")
+    view = apply(apply(view, {}), {})
+    for _ in range(2):
+        view = apply(view, {})
+        kept = answers.route(view, "t1999")
+    assert answers.route(view, "t1999") is kept
+
+
+def test_zones_that_nobody_is_in_have_one_answer() -> None:
+    answers, view = RouteAnswers(), view_of(complete_rows(ZONES))
+    assert answers.route(view, "t", zone="nowhere") is answers.route(view, "t", zone="elsewhere")
+    assert answers.route(view, "t", zone="hz") is answers.route(view, "t", zone="HZ")
+    assert answers.route(view, "t", zone="hz") is not answers.route(view, "t", zone="sh")
+
+
+def test_digest_and_reply_are_of_the_body() -> None:
+    answer = RouteAnswers(order_message_enable=True).route(view_of(complete_rows(EVERY_FIELD)), "orders")
+    assert answer is not None
+    assert answer.digest == hashlib.blake2b(STANDARD, digest_size=8).hexdigest()
+    assert answer.reply.encode(b"7").endswith(b"}" + STANDARD)
+    assert answer.reply is answer.reply
 
 
 def test_topic_lists() -> None:
@@ -270,5 +342,5 @@ def test_the_zone_name_is_compared_without_case() -> None:
 @pytest.mark.parametrize("value", ["", "broker-a:8"])
 def test_an_empty_order_configuration_is_shown(value: str) -> None:
     tables = complete_rows(EVERY_FIELD | {"kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": value}}})
-    body = RouteAnswers(order_message_enable=True).route(view_of(tables), "orders")
-    assert body is not None and json.loads(body)["orderTopicConf"] == value
+    found = body(RouteAnswers(order_message_enable=True), view_of(tables), "orders")
+    assert found is not None and json.loads(found)["orderTopicConf"] == value
