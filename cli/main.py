@@ -104,12 +104,12 @@ def serve(
     workers: Workers = 1,
 ) -> None:
     """Run the NameServer: gateways and the fold, supervised."""
+    configure("serve")
     listen = listening(context, http, remoting, config)
     _judge(data_dir, log, listen, config, frame_limit_mib, supervised=True)
     _judge_fold(data_dir, shards, driver_memory)
     from runtime.supervisor import Child
 
-    configure("serve")
     common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
     gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update)
     fold_options = [
@@ -144,11 +144,11 @@ def gateway(
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
 ) -> None:
     """Run gateways alone: they answer from the tables and write to the event log."""
+    configure("serve" if workers > 1 else "gateway")
     listen = listening(context, http, remoting, config)
     if not reuse_port:
         _judge(data_dir, log, listen, config, frame_limit_mib, supervised=workers > 1)
     if workers > 1:
-        configure("serve")
         options = [
             *("--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)),
             *_gateway_options(listen, frame_limit_mib, config, allow_config_update),
@@ -164,7 +164,6 @@ def gateway(
     from api.settings.namesrv import NamesrvProperties, read
     from api.settings.start import gateway_settings, remoting_settings
 
-    configure("gateway")
     properties = NamesrvProperties() if config is None else read(config)
     for warning in properties.warnings:
         structlog.get_logger("routelake.gateway").warning(warning)

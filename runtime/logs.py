@@ -1,14 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readable logs on standard error, one line an event; JSON with ROUTELAKE_LOG_FORMAT=json."""
+"""Readable logs on standard error, one line an event.
+
+ROUTELAKE_LOG_LEVEL (debug, info, warning, error) says what is left out; with ROUTELAKE_LOG_FORMAT=json each line is an
+object.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
 
 import structlog
+
+from schemas.errors import SetupError
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_FORMATS: Final = ("text", "json")
 
 
 def configure(process: str) -> None:
@@ -16,8 +31,12 @@ def configure(process: str) -> None:
 
     Args:
         process: ``serve``, ``gateway``, ``log`` or ``fold``; stands in every line.
+
+    Raises:
+        SetupError: ROUTELAKE_LOG_LEVEL or ROUTELAKE_LOG_FORMAT is set to something else than there is.
     """
-    level = getattr(logging, os.environ.get("ROUTELAKE_LOG_LEVEL", "info").upper(), logging.INFO)
+    level = _LEVELS[_chosen("ROUTELAKE_LOG_LEVEL", _LEVELS, default="info")]
+    as_json = _chosen("ROUTELAKE_LOG_FORMAT", _FORMATS, default="text") == "json"
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -25,7 +44,7 @@ def configure(process: str) -> None:
         _named(process),
     ]
     renderer: Any
-    if os.environ.get("ROUTELAKE_LOG_FORMAT") == "json":
+    if as_json:
         renderer = structlog.processors.JSONRenderer()
     else:
         colors = sys.stderr.isatty() and "NO_COLOR" not in os.environ
@@ -50,6 +69,14 @@ def configure(process: str) -> None:
     for chatty in ("asyncio", "httpx", "py4j", "pyspark"):  # they tell the inner life of a library
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def _chosen(variable: str, among: Collection[str], *, default: str) -> str:
+    given = os.environ.get(variable, "")
+    value = given.lower() or default
+    if value not in among:
+        raise SetupError(f"{variable} is {given!r}: expected one of {', '.join(among)}.")
+    return value
 
 
 def _named(process: str) -> structlog.types.Processor:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +35,26 @@ def test_the_standard_library_s_loggers_reach_the_log_at_its_level(level: str, l
     printed = [json.loads(line) for line in done.stderr.splitlines()]
     assert [line["event"] for line in printed] == lines
     assert all((line["process"], line["level"]) == ("gateway", "info") for line in printed)
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [("ROUTELAKE_LOG_LEVEL", "debug, info, warning, error"), ("ROUTELAKE_LOG_FORMAT", "text, json")],
+)
+@pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
+def test_what_is_no_level_or_format_keeps_it_from_starting(
+    tmp_path: Path, command: str, variable: str, expected: str
+) -> None:
+    environment = {**os.environ, variable: "loud", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"routelake: {variable} is 'loud': expected one of {expected}.\n"
+    assert not list(tmp_path.iterdir())
