@@ -25,7 +25,7 @@ from api.view.snapshot import RouteView
 from api.visibility import Visibility
 from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, check_end
-from schemas.errors import BadRequestError, SetupError, UnavailableError, one_line
+from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
 from schemas.events import AnyEvent, EventEncoder, PutKvConfig, routing_key
 from schemas.kv import entry_bytes, table_bytes
 from schemas.limits import MAX_KV_BYTES
@@ -198,7 +198,7 @@ class Gateway:
 
         Raises:
             UnavailableError: not accepted.
-            BadRequestError: too large for the log.
+            TooLargeError: too large for the log.
         """
         return await self.append_encoded(routing_key(event), self._encoder.encode(event))
 
@@ -207,7 +207,7 @@ class Gateway:
 
         Raises:
             UnavailableError: not accepted.
-            BadRequestError: too large for the log.
+            TooLargeError: too large for the log.
         """
         return await self._writer.submit(key, payload)
 
@@ -216,7 +216,7 @@ class Gateway:
 
         Raises:
             UnavailableError: not accepted.
-            BadRequestError: too large for the log, or for the KV configuration.
+            TooLargeError: too large for the log, or for the KV configuration.
         """
         if isinstance(event, PutKvConfig):
             self._check_kv_room(event)
@@ -232,7 +232,7 @@ class Gateway:
         if event.key in entries:
             count -= entry_bytes(event.namespace, event.key, entries[event.key])
         if count > 0 and self._kv_counted[1] + count > MAX_KV_BYTES:
-            raise BadRequestError(KV_FULL, limit_bytes=MAX_KV_BYTES)
+            raise TooLargeError(KV_FULL, limit_bytes=MAX_KV_BYTES)
 
     async def heartbeat(self, event: AnyEvent) -> Receipt:
         """An event without an outcome of its own: answered when durable."""

@@ -29,7 +29,7 @@ import msgspec
 from remoting.names import check_key, check_name, check_names
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import HIGHER_VERSION, MAX_INT, MAX_LONG, MIN_INT, MIN_LONG, V3_0_11, V5_0_0
-from schemas.errors import BadRequestError
+from schemas.errors import BadRequestError, TooLargeError
 from schemas.events import RegisterTopicQueue
 from schemas.limits import MAX_FILTER_SERVERS, MAX_MAPPINGS, MAX_TOPIC_QUEUES, MAX_TOPICS
 from schemas.rocketmq_json import quote_numeric_keys
@@ -265,7 +265,8 @@ def _inflate(body: bytes, limit_bytes: int) -> bytes:
     try:
         data = inflater.decompress(body, limit_bytes)
         if inflater.unconsumed_tail and not inflater.eof and inflater.decompress(inflater.unconsumed_tail, 1):
-            raise BadRequestError(f"RegisterBrokerBody inflates to more than {limit_bytes} bytes", limit=limit_bytes)
+            message = f"RegisterBrokerBody inflates to more than {limit_bytes} bytes"
+            raise TooLargeError(message, limit_bytes=limit_bytes)
     except zlib.error as error:
         raise BadRequestError(f"Failed to decode RegisterBrokerBody: {error}") from error
     return data

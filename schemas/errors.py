@@ -2,7 +2,8 @@
 """Every error routelake raises on purpose.
 
     RoutelakeError
-    ├── BadRequestError          the peer's fault: refused at the door            HTTP 400/413, code SYSTEM_ERROR
+    ├── BadRequestError          the peer's fault: refused, never on the log      HTTP 400, code SYSTEM_ERROR
+    │   └── TooLargeError        more bytes than a limit allows                   HTTP 413, code SYSTEM_ERROR
     ├── NotFoundError            no such topic, namespace, ...                    HTTP 404, its own ResponseCode
     ├── HistoryError             a past that cannot be read
     │   ├── VacuumedError        older than the oldest readable epoch             HTTP 410
@@ -37,6 +38,10 @@ class RoutelakeError(Exception):
 
 class BadRequestError(RoutelakeError):
     """The request cannot be accepted as it is; the message names the field and the rule."""
+
+
+class TooLargeError(BadRequestError):
+    """More bytes than may be; ``limit_bytes`` says how many may."""
 
 
 class NotFoundError(RoutelakeError):

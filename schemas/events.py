@@ -19,7 +19,7 @@ import msgspec
 import zstandard
 
 from schemas.broker import DataVersion, Int, Long, QueueRow, TopicQueueMappingInfo
-from schemas.errors import BadRequestError, EventDecodeError
+from schemas.errors import EventDecodeError, TooLargeError
 from schemas.limits import MAX_EVENT_BYTES, MAX_READABLE_EVENT_BYTES
 
 URGENT: Final = b"\x01"
@@ -224,11 +224,11 @@ class EventEncoder:
         The frame states the size of its content (`inflated_bytes`).
 
         Raises:
-            BadRequestError: the event is larger than one may be.
+            TooLargeError: the event is larger than one may be.
         """
         data = _encoder.encode(event)
         if len(data) > MAX_EVENT_BYTES:
-            raise BadRequestError(
+            raise TooLargeError(
                 f"an event of {len(data)} bytes, uncompressed, is larger than one may be ({MAX_EVENT_BYTES} bytes)",
                 size_bytes=len(data),
                 limit_bytes=MAX_EVENT_BYTES,
@@ -247,7 +247,7 @@ def encode(event: AnyEvent) -> bytes:
     """Event to log payload, in any thread.
 
     Raises:
-        BadRequestError: the event is larger than one may be.
+        TooLargeError: the event is larger than one may be.
     """
     return EventEncoder().encode(event)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as RFC 9457 problem details: every refusal of the HTTP door, each kind declared once.
+"""Errors as RFC 9457 problem details: every refusal of the HTTP API, each kind declared once.
 
 A problem has ``type``, ``title``, ``status``, ``detail``, RocketMQ's ResponseCode as ``code``, for a bad body or
 parameter ``errors`` with one entry per field, and members of its own (an offset, the oldest readable epoch). Programs
@@ -26,6 +26,7 @@ from schemas.errors import (
     FutureTimeError,
     NotFoundError,
     RoutelakeError,
+    TooLargeError,
     UnavailableError,
     VacuumedError,
 )
@@ -218,7 +219,7 @@ class FieldError:
 
 
 class Problem(RoutelakeError):
-    """A refusal of the HTTP door.
+    """A refusal of the HTTP API.
 
     Args:
         kind: Which.
@@ -280,10 +281,12 @@ def problem_of(error: RoutelakeError) -> Problem:
             return Problem(BEFORE_HISTORY, text, members=first)
         case UnavailableError():
             return Problem(BUSY, text)
+        case TooLargeError():
+            return Problem(TOO_LARGE, text)
         case BadRequestError() if "field" in error.fields:
             return fields_problem(BAD_PARAMETER, [FieldError(str(error.fields["field"]), text)])
         case BadRequestError():
-            return Problem(TOO_LARGE if "limit_bytes" in error.fields else BAD_REQUEST, text)
+            return Problem(BAD_REQUEST, text)
         case _:
             return Problem(INTERNAL, f"{type(error).__name__}: see the gateway's log")
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from schemas.errors import BadRequestError, SetupError
+from schemas.errors import BadRequestError, SetupError, TooLargeError
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """A registration of 100,000 topics is about 1 MB compressed: anything near this bound is a mistake."""
@@ -172,7 +172,7 @@ def check_entries(entries: Sequence[Entry]) -> None:
     """
     for key, payload in entries:
         if len(payload) > MAX_PAYLOAD_BYTES:
-            raise BadRequestError(
+            raise TooLargeError(
                 f"an event of {len(payload)} bytes is larger than the event log takes ({MAX_PAYLOAD_BYTES} bytes)",
                 size_bytes=len(payload),
                 limit_bytes=MAX_PAYLOAD_BYTES,
@@ -182,7 +182,7 @@ def check_entries(entries: Sequence[Entry]) -> None:
         except UnicodeEncodeError as error:
             raise BadRequestError(f"a routing key is not valid Unicode: {error.reason}") from error
         if key_bytes > MAX_KEY_BYTES:
-            raise BadRequestError(
+            raise TooLargeError(
                 f"a routing key of {key_bytes} bytes is larger than the event log takes ({MAX_KEY_BYTES} bytes)",
                 size_bytes=key_bytes,
                 limit_bytes=MAX_KEY_BYTES,

@@ -47,7 +47,7 @@ from pipelines.log.base import (
     check_entries,
 )
 from pipelines.log.kafka_client import connected
-from schemas.errors import BadRequestError, SetupError, UnavailableError
+from schemas.errors import SetupError, TooLargeError, UnavailableError
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """How long to look for a broker when the log is opened."""
@@ -180,7 +180,7 @@ class KafkaLog:
     def _check_size(self, size_bytes: int) -> None:
         limit = self._max_message_bytes - _RECORD_OVERHEAD_BYTES
         if size_bytes > limit:
-            raise BadRequestError(
+            raise TooLargeError(
                 f"an event of {size_bytes} bytes is larger than the topic {self._topic} takes ({limit} bytes). Run: "
                 + _alter_command(self._bootstrap, self._topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}),
                 size_bytes=size_bytes,
