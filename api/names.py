@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's naming rules, as the HTTP door applies them.
+"""RocketMQ's naming rules, as the HTTP API applies them.
 
-The stock NameServer validates no names at all; brokers and clients do. The HTTP door is a place where people type, so
+The stock NameServer validates no names at all; brokers and clients do. The HTTP API is a place where people type, so
 it refuses on the way in what a broker would refuse (TopicValidator), and bounds what RocketMQ leaves open.
 
 Each ``*_problem`` function answers None for a good name, else a sentence for the person who sent it.

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class HttpServer:
-    """The HTTP door of a routelake, or a plain application."""
+    """The HTTP API of a routelake, or a plain application."""
 
     def __init__(self, name: str, port: int, serving_pids: Sequence[int], pids: Sequence[int]) -> None:
         self.name, self.port, self.serving_pids, self.pids = name, port, serving_pids, pids

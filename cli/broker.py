@@ -17,7 +17,7 @@ from schemas.errors import SetupError
 _BROKER_PORT = 10911
 
 HttpToken = Annotated[
-    str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for the HTTP door.")
+    str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for the HTTP API.")
 ]
 
 

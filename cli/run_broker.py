@@ -24,7 +24,7 @@ def run_broker(
         config: Of the broker.
         namesrvs: See `BrokerAgent`.
         ignored: Keys of the configuration file that mean nothing here, for one line in the log.
-        http_token: For the HTTP door.
+        http_token: For the HTTP API.
 
     Raises:
         SetupError: It cannot start as things are.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP door: FastAPI over the gateway. `app.create_app` makes it, `server.serve_http` serves it.
+"""The HTTP API: FastAPI over the gateway. `app.create_app` makes it, `server.serve_http` serves it.
 
 A write: `routes_brokers`, `routes_admin` or `routes_kv` → `auth` (who) → `body` (bytes) → `validation` and `models`
 (values) → an event → the gateway → `writes` (the receipt). A read: `encoded` for plain route queries, else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP door as an ASGI application: `create_app`.
+"""The HTTP API as an ASGI application: `create_app`.
 
 A request that came before may have been answered by then (`api.http.known`). Any other passes: a look at who sends it
 (`api.http.sites`), the short lane for plain route queries (`api.http.encoded`), else counting, FastAPI's routing, the
@@ -33,7 +33,7 @@ from api.http import (
 )
 from api.http.auth import Guard
 from api.http.body import BodyBudget
-from api.http.door import Door
+from api.http.context import HttpContext
 from api.http.encoded import EncodedRoutes, RouteLane
 from api.http.etag import WAITED
 from api.http.known import KnownLane
@@ -70,7 +70,7 @@ _COUNTED_REFUSALS = frozenset(
 class HttpApp(FastAPI):
     """FastAPI with the short lane before it. The attributes are set by `create_app`."""
 
-    door: Door
+    context: HttpContext
     sites: Sites
     lane: RouteLane
     known: KnownLane
@@ -82,7 +82,7 @@ class HttpApp(FastAPI):
             return
         began = time.perf_counter()
         refusal = self.sites.refusal(scope)
-        found = None if refusal is not None or self.door.guard.protects_reads else self.lane.find(scope)
+        found = None if refusal is not None or self.context.guard.protects_reads else self.lane.find(scope)
         if found is not None:
             await send(found[0])
             await send(found[1])
@@ -111,7 +111,7 @@ class HttpApp(FastAPI):
         operation = getattr(scope.get("route"), "operation_id", None) or "other"
         problem: Kind | None = scope.get("routelake.problem")
         code = str(int(problem.code)) if problem is not None else "0" if 0 < status < 500 else "1"
-        metrics = self.door.metrics
+        metrics = self.context.metrics
         metrics.requests.labels("http", operation, code).inc()
         if problem is not None and problem.slug in _COUNTED_REFUSALS:
             metrics.security.labels(problem.slug).inc()
@@ -137,7 +137,7 @@ def create_app(
         gateway: Writes and reads go through it. The application must be served on its event loop.
         history: Answers ``as_of``, ``changes`` and ``epochs``; without it they are 503.
         settings: Who may write, limits.
-        answers: The cache of encoded routes, if another door of this process has one.
+        answers: The cache of encoded routes, if the remoting listener of this process has one.
         metrics: Likewise. What it is given must not observe a gateway yet.
         registrations: Likewise.
 
@@ -155,7 +155,7 @@ def create_app(
         metrics.security.labels(f"http-{reason}").inc()
         refusals.note(reason, str(address), "the address that holds most gives way")
 
-    door = Door(
+    context = HttpContext(
         gateway=gateway,
         registrations=registrations or Registrations(gateway, metrics),
         past=Past(
@@ -168,12 +168,11 @@ def create_app(
         guard=Guard(settings, gateway.settings.gateway_id),
         routes=EncodedRoutes(answers),
         metrics=metrics,
-        watch=ViewWatch(
-            lambda: gateway.view.serial, settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")
-        ),
+        watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
     )
+    gateway.follow_views(lambda _, __: context.watch.view_moved())
     app = HttpApp(
         title="routelake",
         version=release(),
@@ -192,10 +191,10 @@ def create_app(
             Exception: _on_defect,
         },
     )
-    app.door = app.state.door = door
+    app.context = app.state.context = context
     app.state.sorted_topics = routes_topics.SortedTopics()
     app.sites = Sites(settings)
-    app.lane = RouteLane(gateway, door.routes, metrics)
+    app.lane = RouteLane(gateway, context.routes, metrics)
     app.known = KnownLane(app.lane)
     for module in (
         routes_brokers,
@@ -214,8 +213,8 @@ def create_app(
 
 def close_app(app: HttpApp) -> None:
     """Send long polls home and take no more questions about the past: before the server drains."""
-    app.door.watch.close()
-    app.door.past.close()
+    app.context.watch.close()
+    app.context.past.close()
 
 
 async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa: ANN401 (FastAPI's type)

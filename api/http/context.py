@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every handler of the HTTP door needs, in one place: made once by `create_app`, found by `door_of`."""
+"""What every handler of the HTTP API needs, in one place: made once by `create_app`, found by `context_of`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remoting.refusals import Refusals
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class HttpContext:
     """The parts. ``past`` answers questions about earlier cuts."""
 
     gateway: Gateway
@@ -35,8 +35,8 @@ class Door:
     refusals: Refusals
 
 
-def door_of(request: Request) -> Door:
-    """The door that a request came in through."""
-    door = request.app.state.door
-    assert isinstance(door, Door)
-    return door
+def context_of(request: Request) -> HttpContext:
+    """What the application that a request came to was made with."""
+    context = request.app.state.context
+    assert isinstance(context, HttpContext)
+    return context

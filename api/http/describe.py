@@ -30,6 +30,14 @@ READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, BUSY)
 WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, BUSY)
 BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
 
+RECEIPT_EXAMPLE: Final[dict[str, Any]] = {
+    "offset": 17,
+    "eventTime": "2026-01-01T00:00:00.000Z",
+    "visible": True,
+    "epoch": 5,
+    "outcome": "applied",
+}
+
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
 _READ_HEADERS: Final = {
     "ETag": {

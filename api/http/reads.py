@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
-from api.http.door import Door, door_of
+from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, Position, fingerprint, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
@@ -54,26 +54,26 @@ class ReadQuery(BaseModel):
     wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="How long `wait_for` may wait, in milliseconds.")
 
 
-def now(door: Door) -> Position:
+def now(context: HttpContext) -> Position:
     """The cut that the view shows."""
-    return Position(door.gateway.view.epoch, door.gateway.folded_offset)
+    return Position(context.gateway.view.epoch, context.gateway.folded_offset)
 
 
-async def begin(request: Request, query: ReadQuery) -> Door:
+async def begin(request: Request, query: ReadQuery) -> HttpContext:
     """Let a read in, and wait for the offset it asks for.
 
     Raises:
         Problem: no token, a parameter given twice, or the offset is not visible in time.
     """
-    door = door_of(request)
-    door.guard.reader(request)
+    context = context_of(request)
+    context.guard.reader(request)
     check_once(request)
     offset = query.wait_for
     if offset is not None:
         request.scope[WAITED] = True
-    if offset is not None and not await door.gateway.wait_for(offset, query.wait_timeout / 1000):
+    if offset is not None and not await context.gateway.wait_for(offset, query.wait_timeout / 1000):
         raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
-    return door
+    return context
 
 
 def check_once(request: Request) -> None:

@@ -10,11 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.gateway import Receipt
-from api.http.describe import write
-from api.http.door import door_of
+from api.http.context import context_of
+from api.http.describe import RECEIPT_EXAMPLE, write
+from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.reads import check_once
-from api.http.routes_brokers import RECEIPT_EXAMPLE
-from api.http.routes_topics import Cluster, TopicPath, checked_name
 from api.http.shapes import AddShape, ReceiptShape, WipeShape
 from api.http.writes import receipt_answer
 from api.names import broker_name_problem, topic_problem
@@ -46,13 +45,13 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     A broker that still has the topic writes it again with its next registration. Static mappings stay. Deleting what
     does not exist is `unchanged`.
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
+    context = context_of(request)
+    actor = context.guard.writer(request)
     check_once(request)
-    if topic not in door.gateway.view.topics:  # whatever the wire let in can be deleted
-        checked_name(topic_problem(topic), "topic")
-    receipt = await door.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
-    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED))
+    if topic not in context.gateway.view.topics:  # whatever the wire let in can be deleted
+        check_name(topic_problem(topic), "topic")
+    receipt = await context.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
+    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED))
 
 
 @router.post(
@@ -66,12 +65,12 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
 
     Lasts until the broker registers with a new dataVersion. Needs no body.
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
+    context = context_of(request)
+    actor = context.guard.writer(request)
     _check_broker(request, broker_name)
-    receipt = await door.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
+    receipt = await context.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "wipeTopicCount")
-    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED), wipeTopicCount=count)
+    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED), wipeTopicCount=count)
 
 
 @router.post(
@@ -85,17 +84,17 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
 
     As in RocketMQ, TBW102 loses its inherit bit by that. Needs no body.
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
+    context = context_of(request)
+    actor = context.guard.writer(request)
     _check_broker(request, broker_name)
-    receipt = await door.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
+    receipt = await context.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "addTopicCount")
-    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED), addTopicCount=count)
+    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED), addTopicCount=count)
 
 
 def _check_broker(request: Request, broker_name: str) -> None:
-    if broker_name not in door_of(request).gateway.view.groups:
-        checked_name(broker_name_problem(broker_name), "brokerName")
+    if broker_name not in context_of(request).gateway.view.groups:
+        check_name(broker_name_problem(broker_name), "brokerName")
 
 
 def _result(receipt: Receipt, name: str) -> object:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.http.describe import BODY_PROBLEMS, body, write
-from api.http.door import door_of
+from api.http.context import context_of
+from api.http.describe import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, write
 from api.http.models import BrokerHeartbeatBody, RegisterBrokerBody, UnregisterBrokerBody
 from api.http.problems import REFUSED
 from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
@@ -53,13 +53,6 @@ SLAVE_EXAMPLE: Final[dict[str, Any]] = {
     "zoneName": "zone-1",
     "topicConfigSerializeWrapper": {"dataVersion": _VERSION, "topicConfigTable": {}},
 }
-RECEIPT_EXAMPLE: Final[dict[str, Any]] = {
-    "offset": 17,
-    "eventTime": "2026-01-01T00:00:00.000Z",
-    "visible": True,
-    "epoch": 5,
-    "outcome": "applied",
-}
 
 
 @router.post(
@@ -86,17 +79,19 @@ async def register(request: Request) -> Response:
     registration with exactly one topic is refused (409, SINGLE_TOPIC_REFUSED), and so is one whose brokerId is held by
     a living address with a higher stateVersion (409, STATE_VERSION_CONFLICT).
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
-    delete_absent = door.gateway.settings.delete_topic_with_broker_registration
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    delete_absent = context.gateway.settings.delete_topic_with_broker_registration
 
     def convert(model: RegisterBrokerBody) -> RegisterBroker:
         return model.event(actor, delete_absent_topics=delete_absent)
 
-    event, size = await read_body(request, door, RegisterBrokerBody, convert, max_bytes=door.settings.max_body_bytes)
-    registered = await door.registrations.register(event, size)
+    event, size = await read_body(
+        request, context, RegisterBrokerBody, convert, max_bytes=context.settings.max_body_bytes
+    )
+    registered = await context.registrations.register(event, size)
     return receipt_answer(
-        door,
+        context,
         registered.receipt,
         registered.receipt.verdict(),
         masterAddr=registered.master.master_addr,
@@ -117,12 +112,12 @@ async def heartbeat(request: Request) -> Response:
 
     Answered when it is durable. `known` tells whether this gateway shows the broker as live; if not, register.
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
-    event, _ = await read_body(request, door, BrokerHeartbeatBody, lambda model: model.event(actor))
-    known = door.gateway.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
-    receipt = await door.gateway.heartbeat(event)
-    return receipt_answer(door, receipt, receipt.verdict(UNCHANGED), known=known)
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(actor))
+    known = context.gateway.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
+    receipt = await context.gateway.heartbeat(event)
+    return receipt_answer(context, receipt, receipt.verdict(UNCHANGED), known=known)
 
 
 @router.post(
@@ -137,8 +132,8 @@ async def unregister(request: Request) -> Response:
 
     `outcome` is unchanged when nothing was known about it.
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
-    event, _ = await read_body(request, door, UnregisterBrokerBody, lambda model: model.event(actor))
-    receipt = await door.gateway.command(event)
-    return receipt_answer(door, receipt, receipt.verdict(UNCHANGED))
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(actor))
+    receipt = await context.gateway.command(event)
+    return receipt_answer(context, receipt, receipt.verdict(UNCHANGED))

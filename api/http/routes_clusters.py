@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from api.http.describe import read
 from api.http.etag import NOTHING, read_headers
+from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import ReadQuery, answer, begin, now
-from api.http.routes_topics import Cluster, IfNoneMatch
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
 from api.view.pickup import broker_data
 from api.view.rows import LiveRow
@@ -62,8 +62,8 @@ class BrokersQuery(ReadQuery):
 )
 async def get_clusters(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the true ones, acting masters or not."""
-    door = await begin(request, query)
-    position, view = now(door), door.gateway.view
+    context = await begin(request, query)
+    position, view = now(context), context.gateway.view
     tables = {
         "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
         "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
@@ -83,8 +83,8 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     Times of heartbeats reach the tables every ten seconds, so `lastUpdateTimestamp` may be that old; expiry does not
     depend on it.
     """
-    door = await begin(request, query)
-    position, view = now(door), door.gateway.view
+    context = await begin(request, query)
+    position, view = now(context), context.gateway.view
     rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
     return answer(request, _encode({"brokers": _live_list(view, rows)}), position)
 
@@ -102,8 +102,8 @@ async def get_broker(
     _: IfNoneMatch = None,
 ) -> Response:
     """A broker group: its addresses by brokerId, how many topics it holds, and its live rows."""
-    door = await begin(request, query)
-    position, view = now(door), door.gateway.view
+    context = await begin(request, query)
+    position, view = now(context), context.gateway.view
     rows = view.live_rows(broker_name)
     if broker_name not in view.groups:
         text = (

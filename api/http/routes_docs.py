@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.http.door import door_of
+from api.http.context import context_of
 from api.http.etag import JSON
 from api.http.problems import KINDS
 
@@ -37,14 +37,14 @@ details>div{margin:0 0 1rem 1.2rem}
 @router.get("/openapi.json")
 async def openapi_json(request: Request) -> Response:
     """The document."""
-    door_of(request).guard.reader(request)
+    context_of(request).guard.reader(request)
     return Response(msgspec.json.encode(request.app.openapi()), 200, {"cache-control": "no-cache"}, JSON)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """The page."""
-    door_of(request).guard.reader(request)
+    context_of(request).guard.reader(request)
     return Response(page(request.app.openapi()), 200, _HEADERS, _HTML)
 
 

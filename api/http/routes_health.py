@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.gateway import Gateway
+from api.http.context import context_of
 from api.http.describe import errors, plain
-from api.http.door import door_of
 from api.http.etag import JSON
 from api.http.problems import RETRY, UNAUTHORIZED
 from api.http.shapes import HealthShape, ReadyShape
@@ -49,7 +49,7 @@ _NOT_READY: Final = {
 )
 async def health(request: Request) -> Response:
     """Answers 200 as long as the event loop turns. Restart the process when it does not."""
-    gateway = door_of(request).gateway
+    gateway = context_of(request).gateway
     uptime_s = round(time.monotonic() - gateway.started_s, 3)
     health = {"status": "ok", "version": release(), "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
     return Response(_encode(health), 200, _NO_STORE, JSON)
@@ -69,10 +69,10 @@ async def ready(request: Request) -> Response:
 
     A gateway that is not ready goes on serving the routes it last saw.
     """
-    door = door_of(request)
-    gateway = door.gateway
+    context = context_of(request)
+    gateway = context.gateway
     # On a quiet log the fold has something to do, and to say, when a CLOCK comes.
-    stale_s = max(door.settings.fold_stale_s, 2 * gateway.settings.clock_interval_s)
+    stale_s = max(context.settings.fold_stale_s, 2 * gateway.settings.clock_interval_s)
     checks = {
         "view": _check(view_problem(gateway)),
         "log": _check(
@@ -107,9 +107,9 @@ async def ready(request: Request) -> Response:
 )
 async def metrics(request: Request) -> Response:
     """Counters, latencies and gauges. No label holds a topic."""
-    door = door_of(request)
-    door.guard.reader(request)
-    return Response(door.metrics.text(), 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
+    context = context_of(request)
+    context.guard.reader(request)
+    return Response(context.metrics.text(), 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
 
 
 def view_problem(gateway: Gateway) -> str | None:

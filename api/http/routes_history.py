@@ -11,9 +11,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.http.describe import read
+from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import FUTURE_TIME, rfc3339
 from api.http.reads import ReadQuery, address, answer, begin, now, number
-from api.http.routes_topics import IfNoneMatch, TopicPath
 from api.http.shapes import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
 from api.view.rows import Cut
@@ -74,9 +74,9 @@ async def get_changes(
     address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
     `since` must have come, and be before `until`.
     """
-    door = await begin(request, query)
-    position = now(door)
-    page = await door.past.ask(
+    context = await begin(request, query)
+    position = now(context)
+    page = await context.past.ask(
         lambda history: history.changes(
             topic,
             limit=query.limit,
@@ -113,9 +113,11 @@ async def get_changes(
 )
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
-    door = await begin(request, query)
-    position = now(door)
-    cuts = await door.past.ask(lambda history: history.epochs(query.limit, query.before), (address(request), "epochs"))
+    context = await begin(request, query)
+    position = now(context)
+    cuts = await context.past.ask(
+        lambda history: history.epochs(query.limit, query.before), (address(request), "epochs")
+    )
     found: dict[str, Any] = {"epochs": [_epoch(cut) for cut in cuts]}
     if len(cuts) == query.limit and cuts[-1].epoch > 1:
         found["nextBefore"] = cuts[-1].epoch

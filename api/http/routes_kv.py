@@ -11,14 +11,13 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from api.gateway import Receipt
-from api.http.describe import BODY_PROBLEMS, body, read, write
-from api.http.door import Door, door_of
+from api.http.context import HttpContext, context_of
+from api.http.describe import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
 from api.http.etag import NOTHING, read_headers
 from api.http.models import PutKvConfigBody
+from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import ReadQuery, answer, begin, now
-from api.http.routes_brokers import RECEIPT_EXAMPLE
-from api.http.routes_topics import IfNoneMatch, checked_name
 from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import DeleteKvConfig, PutKvConfig
@@ -45,11 +44,11 @@ async def list_kv(
     request: Request, namespace: Namespace, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace whose last key was deleted still exists; one never put into is 404."""
-    door = await begin(request, query)
-    table = door.gateway.view.kv_list(namespace)
+    context = await begin(request, query)
+    table = context.gateway.view.kv_list(namespace)
     if table is None:
-        raise _missing(door, f"there is no namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), now(door))
+        raise _missing(context, f"there is no namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), now(context))
 
 
 @router.get(
@@ -62,11 +61,11 @@ async def get_kv(
     request: Request, namespace: Namespace, key: Key, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KV_CONFIG (101). Absent is 404 with QUERY_NOT_FOUND (22)."""
-    door = await begin(request, query)
-    value = door.gateway.view.kv_get(namespace, key)
+    context = await begin(request, query)
+    value = context.gateway.view.kv_get(namespace, key)
     if value is None:
-        raise _missing(door, f"there is no key {key!r} in namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), now(door))
+        raise _missing(context, f"there is no key {key!r} in namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), now(context))
 
 
 @router.put(
@@ -81,18 +80,18 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
 
     In ORDER_TOPIC_CONFIG the key is a topic and the value `brokerName:queues`, separated by semicolons.
     """
-    door = door_of(request)
-    actor = door.guard.writer(request)
-    checked_name(_namespace_problem(namespace), "namespace")
-    checked_name(_name_problem(key), "key")
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    check_name(_namespace_problem(namespace), "namespace")
+    check_name(_name_problem(key), "key")
     event, _ = await read_body(
         request,
-        door,
+        context,
         PutKvConfigBody,
         lambda model: PutKvConfig(actor=actor, namespace=namespace, key=key, value=model.value),
     )
-    receipt = await _command(door, event)
-    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED))
+    receipt = await _command(context, event)
+    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED))
 
 
 @router.delete(
@@ -103,20 +102,20 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
 )
 async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Response:
     """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
-    door = door_of(request)
-    actor = door.guard.writer(request)
-    if is_reserved(namespace) or key not in door.gateway.view.kv.get(namespace, ()):
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    if is_reserved(namespace) or key not in context.gateway.view.kv.get(namespace, ()):
         # ... otherwise whatever the wire let in can be deleted.
-        checked_name(_namespace_problem(namespace), "namespace")
-        checked_name(_name_problem(key), "key")
-    receipt = await _command(door, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
-    return receipt_answer(door, receipt, receipt.verdict(ACCEPTED))
+        check_name(_namespace_problem(namespace), "namespace")
+        check_name(_name_problem(key), "key")
+    receipt = await _command(context, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
+    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED))
 
 
-async def _command(door: Door, event: PutKvConfig | DeleteKvConfig) -> Receipt:
+async def _command(context: HttpContext, event: PutKvConfig | DeleteKvConfig) -> Receipt:
     began = time.perf_counter()
-    receipt = await door.gateway.command(event)
-    door.metrics.kv_latency.observe(time.perf_counter() - began)
+    receipt = await context.gateway.command(event)
+    context.metrics.kv_latency.observe(time.perf_counter() - began)
     return receipt
 
 
@@ -132,5 +131,5 @@ def _name_problem(name: str) -> str | None:
     return "must not hold control characters" if any(ord(character) < 32 for character in name) else None
 
 
-def _missing(door: Door, detail: str) -> Problem:
-    return Problem(NOT_FOUND, detail, headers=read_headers(now(door), NOTHING))
+def _missing(context: HttpContext, detail: str) -> Problem:
+    return Problem(NOT_FOUND, detail, headers=read_headers(now(context), NOTHING))

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Header, Path, Query, Request
-from pydantic import AfterValidator, Field
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
+from api.http.context import HttpContext
 from api.http.describe import read
-from api.http.door import Door
 from api.http.etag import JSON, NOTHING, WAITED, Position, matches, read_headers
+from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
 from api.http.problems import (
     BAD_PARAMETER,
     BEFORE_HISTORY,
@@ -44,7 +45,7 @@ from api.http.reads import (
 )
 from api.http.shapes import RouteShape, TopicListShape
 from api.http.watch import Woken
-from api.names import cluster_name_problem, topic_problem
+from api.names import topic_problem
 from api.view.history import History
 from api.view.snapshot import RouteView
 from schemas.errors import NotFoundError
@@ -57,9 +58,6 @@ _SORT_OFF_LOOP: Final = 10_000
 _LISTS_KEPT: Final = 8
 CROWDED: Final = {"retry-after": "5"}
 """Headers of a long poll that had to be answered early: whoever asks again at once gains nothing."""
-
-TopicPath = Annotated[str, Path(description="The topic.", examples=["orders"])]
-IfNoneMatch = Annotated[str | None, Header(description="ETag of the copy that the client has.")]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -75,27 +73,6 @@ ROUTE_EXAMPLE: Final[dict[str, Any]] = {
     "filterServerTable": {},
     "queueDatas": [{"brokerName": "broker-a", "perm": 6, "readQueueNums": 8, "topicSysFlag": 0, "writeQueueNums": 8}],
 }
-
-
-def checked_name(problem: str | None, field: str) -> None:
-    """Refuse a name in a path or query.
-
-    Raises:
-        Problem: 400.
-    """
-    if problem is not None:
-        raise fields_problem(BAD_PARAMETER, [FieldError(field, problem)])
-
-
-def _cluster(name: str | None) -> str | None:
-    # An empty one must not mean "all": it is what an unset shell variable leaves.
-    problem = None if name is None else cluster_name_problem(name)
-    if problem is not None:
-        raise ValueError(problem)
-    return name
-
-
-Cluster = Annotated[str | None, AfterValidator(_cluster)]
 
 
 class TopicsQuery(ReadQuery):
@@ -167,14 +144,14 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
 
     The cursor is a place in the order, so topics that come and go between two pages disturb nothing.
     """
-    door = await begin(request, query)
-    settings = door.gateway.settings
+    context = await begin(request, query)
+    settings = context.gateway.settings
     if query.cluster is None and not settings.enable_all_topic_list:
         raise Problem(LISTING_DISABLED, "enableAllTopicList is false")
     if query.cluster is not None and not settings.enable_topic_list:
         raise Problem(LISTING_DISABLED, "enableTopicList is false")
     after = None if query.cursor is None else _from_cursor(query.cursor)
-    position, view = now(door), door.gateway.view
+    position, view = now(context), context.gateway.view
     topics = await request.app.state.sorted_topics.get(view, query.cluster)
     first, last = 0, len(topics)
     if query.prefix:
@@ -221,29 +198,29 @@ async def get_route(
     mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an
     ETag, too: with it, a long poll waits for the topic to appear.
     """
-    door = await begin(request, query)
+    context = await begin(request, query)
     if query.as_of is not None:
         if query.wait is not None:
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
-        return await _past_route(request, door, topic, query.as_of)
-    crowded = query.wait is not None and await _until_changed(request, door, topic, query.wait)
-    found = door.routes.get(door.gateway.view, topic)
+        return await _past_route(request, context, topic, query.as_of)
+    crowded = query.wait is not None and await _until_changed(request, context, topic, query.wait)
+    found = context.routes.get(context.gateway.view, topic)
     if found is None:
-        checked_name(topic_problem(topic), "topic")
+        check_name(topic_problem(topic), "topic")
         raise Problem(
             TOPIC_NOT_EXIST,
             f"no topic route info in name server for the topic: {topic}; "
             f"GET /v1/topics/{quote(topic, safe='')}/changes says what became of it",
-            headers={**read_headers(now(door), NOTHING), **(CROWDED if crowded else {})},
+            headers={**read_headers(now(context), NOTHING), **(CROWDED if crowded else {})},
         )
-    headers = {**read_headers(now(door), found.print), **(CROWDED if crowded else {})}
+    headers = {**read_headers(now(context), found.print), **(CROWDED if crowded else {})}
     if matches(if_none_match(request), found.print):
         return Response(status_code=304, headers=headers)
     return Response(found.body, 200, headers, JSON)
 
 
-async def _past_route(request: Request, door: Door, topic: str, as_of: str) -> Response:
-    settings = door.gateway.settings
+async def _past_route(request: Request, context: HttpContext, topic: str, as_of: str) -> Response:
+    settings = context.gateway.settings
 
     def ask(history: History) -> tuple[bytes, Position]:
         past = history.route(
@@ -255,16 +232,16 @@ async def _past_route(request: Request, door: Door, topic: str, as_of: str) -> R
         return encode_topic_route(past.route, numeric_keys=False), Position.of(past.cut)
 
     try:
-        body, position = await door.past.ask(ask, (address(request), "route"))
+        body, position = await context.past.ask(ask, (address(request), "route"))
     except NotFoundError as error:
-        checked_name(topic_problem(topic), "topic")
+        check_name(topic_problem(topic), "topic")
         raise Problem(
             TOPIC_NOT_EXIST, str(error), headers={"x-routelake-epoch": str(error.fields.get("epoch"))}
         ) from None
     return answer(request, body, position)
 
 
-async def _until_changed(request: Request, door: Door, topic: str, wait_s: float) -> bool:
+async def _until_changed(request: Request, context: HttpContext, topic: str, wait_s: float) -> bool:
     """Return when the route is another one than the client's, the time is over, or the client has gone.
 
     Returns:
@@ -278,21 +255,16 @@ async def _until_changed(request: Request, door: Door, topic: str, wait_s: float
     end = loop.time() + wait_s
     gone = asyncio.create_task(_disconnected(request))
     try:
-        while not gone.done():
-            view = door.gateway.view
-            found = door.routes.get(view, topic)
-            rest = end - loop.time()
-            if rest <= 0 or not matches(known, NOTHING if found is None else found.print):
+        while True:
+            found = context.routes.get(context.gateway.view, topic)
+            rest_s = end - loop.time()
+            if rest_s <= 0 or not matches(known, NOTHING if found is None else found.print):
                 return False
-            waiting = asyncio.create_task(door.watch.next_view(view.serial, rest, address(request)))
-            await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                waiting.cancel()
-            elif waiting.result() is not Woken.CHANGED:
-                return waiting.result() is Woken.CROWDED
+            woken = await context.watch.next_view(rest_s, address(request), gone)
+            if woken is not Woken.CHANGED:
+                return woken is Woken.CROWDED
     finally:
         gone.cancel()
-    return False
 
 
 async def _disconnected(request: Request) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving the HTTP door inside an event loop that is somebody else's: no signals, no exit, a graceful stop."""
+"""Serving the HTTP API inside an event loop that is somebody else's: no signals, no exit, a graceful stop."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ async def serve_http(
         SetupError: the address cannot be used; the message names --http.
     """
     listener = listen(host, port, reuse_port=reuse_port)
-    door = app.door
+    context = app.context
     config = uvicorn.Config(
         app,
-        http=guarded_protocol(door.settings, door.metrics, app.known, door.refusals),
+        http=guarded_protocol(context.settings, context.metrics, app.known, context.refusals),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -70,7 +70,7 @@ async def serve_http(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=door.settings.keep_alive_s,
+        timeout_keep_alive=context.settings.keep_alive_s,
         timeout_graceful_shutdown=drain_s,
     )
     server = _Server(config)

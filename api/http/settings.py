@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the HTTP door, units in names.
+"""Settings of the HTTP API, units in names.
 
 Those that an operator sets are environment variables, too (`from_environment`)::
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from api.gateway import KV_FULL, Receipt
 from api.http.body import Body
-from api.http.door import Door
+from api.http.context import HttpContext
 from api.http.etag import JSON
 from api.http.problems import INTERNAL, REFUSED, TOO_LARGE, Problem, rfc3339_ms
 from api.http.validation import decode
@@ -36,27 +36,32 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def read_body(
-    request: Request, door: Door, model: type[_M], convert: Callable[[_M], _T], *, max_bytes: int | None = None
+    request: Request,
+    context: HttpContext,
+    model: type[_M],
+    convert: Callable[[_M], _T],
+    *,
+    max_bytes: int | None = None,
 ) -> tuple[_T, int]:
     """The body of a write as ``convert`` makes it of the model, and its size.
 
     Raises:
         Problem: it cannot be accepted; the problem says why.
     """
-    settings = door.settings
+    settings = context.settings
     limit = settings.max_small_body_bytes if max_bytes is None else max_bytes
-    with Body(request, door.budget, max_bytes=limit, timeout_s=settings.body_timeout_s) as body:
+    with Body(request, context.budget, max_bytes=limit, timeout_s=settings.body_timeout_s) as body:
         data = await body.read()
         if len(data) < _OFF_LOOP_BYTES:
             return convert(decode(data, model)), len(data)
         return await asyncio.to_thread(lambda: convert(decode(data, model))), len(data)
 
 
-def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -> Response:
+def receipt_answer(context: HttpContext, receipt: Receipt, outcome: str, **more: object) -> Response:
     """200 when the effect is visible here, 202 when it is only durable.
 
     Args:
-        door: The door.
+        context: Of the request.
         receipt: The gateway's.
         outcome: See `Receipt.verdict`.
         more: Further members; None is left out.
@@ -68,7 +73,7 @@ def receipt_answer(door: Door, receipt: Receipt, outcome: str, **more: object) -
         "offset": receipt.offset,
         "eventTime": rfc3339_ms(receipt.event_time_ms),
         "visible": receipt.visible,
-        "epoch": door.gateway.view.epoch,
+        "epoch": context.gateway.view.epoch,
     }
     if outcome == REJECTED:
         reason = receipt.outcome.reason if receipt.outcome is not None else None

@@ -71,8 +71,8 @@ class BrokerAgent:
         Args:
             config: Of the broker; without `store_path_root_dir` topics are in memory only, `listen_port` 0 takes a
                 free one.
-            namesrvs: host:port for the remoting protocol, http://host:port for routelake's HTTP door.
-            http_token: For the HTTP door.
+            namesrvs: host:port for the remoting protocol, http://host:port for routelake's HTTP API.
+            http_token: For the HTTP API.
             lock_timeout_s: See LOCK_TIMEOUT_S.
             clock: Seconds since the epoch, for versions.
 

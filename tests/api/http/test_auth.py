@@ -95,7 +95,7 @@ def test_anonymous_writes_can_be_allowed_and_hosts_trusted(make_door: Any) -> No
 
 
 @pytest.mark.parametrize("token", ["", "  ", "sha256:", "sha256:abc", "sha256:" + "g" * 64])
-def test_tokens_that_are_none(make_door: Any, token: str) -> None:
+def test_invalid_tokens(make_door: Any, token: str) -> None:
     with pytest.raises(SetupError, match="alice"):
         make_door(fold=False, http=HttpSettings(tokens={"alice": token}))
 

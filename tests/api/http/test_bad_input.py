@@ -235,7 +235,7 @@ def test_gzip_bombs_end_at_the_limit(make_door: Any) -> None:  # [30]
     assert len(data) < 1024 * 1024
     with nothing_lands(door):
         problem(compressed(door, data), 413, "too-large")
-    assert door.app.door.budget.free == door.app.door.settings.max_bodies_bytes
+    assert door.app.context.budget.free == door.app.context.settings.max_bodies_bytes
 
 
 @pytest.mark.parametrize(

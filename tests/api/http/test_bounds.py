@@ -59,7 +59,7 @@ def asked(connection: socket.socket, path: str = "/healthz") -> bytes:
 
 
 def evicted(server: Server, reason: str) -> float:
-    found = server.door.app.door.metrics.registry.get_sample_value(
+    found = server.door.app.context.metrics.registry.get_sample_value(
         "rocketmq_namesrv_security_events_total", {"reason": f"http-{reason}"}
     )
     return found or 0.0
@@ -78,7 +78,7 @@ def test_slow_heads_and_idle_connections_keep_nobody_out(
     for _ in range(20):
         assert asked(connect(server, sockets)).startswith(b"HTTP/1.1 200")
     assert asked(kept).startswith(b"HTTP/1.1 200")
-    shown = server.door.app.door.metrics.registry.get_sample_value(
+    shown = server.door.app.context.metrics.registry.get_sample_value(
         "rocketmq_namesrv_active_connections", {"door": "http"}
     )
     assert shown is not None and shown <= 64
@@ -89,11 +89,11 @@ def test_a_crowd_behind_one_address_keeps_what_is_busy(serve: Any, sockets: cont
     polls = [connect(server, sockets) for _ in range(2)]
     for poll in polls:
         poll.sendall(b'GET /v1/topics/t/route?wait=30 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "0-none"\r\n\r\n')
-    until(lambda: server.door.app.door.watch.waiting == 2)
+    until(lambda: server.door.app.context.watch.waiting == 2)
     answer = everything(connect(server, sockets))
     assert kind(answer) == "system-busy"
     assert b"retry-after: 1" in answer
-    assert server.door.app.door.watch.waiting == 2
+    assert server.door.app.context.watch.waiting == 2
 
 
 def test_heads_that_are_not_complete(serve: Any, sockets: contextlib.ExitStack) -> None:
@@ -129,7 +129,7 @@ def test_bodies_that_are_not_complete(serve: Any, sockets: contextlib.ExitStack)
     for attacker in attackers:
         attacker.sendall(start + b"Content-Length: 2000000\r\n\r\n" + b" " * 1_000_000)
         held += 1_000_000
-        until(lambda held=held: server.door.app.door.budget.free <= 4 * 1024 * KIB - held)
+        until(lambda held=held: server.door.app.context.budget.free <= 4 * 1024 * KIB - held)
     body = json.dumps(broker()).encode() + b" " * 2_000_000  # needs what three of them hold
     honest = connect(server, sockets)
     honest.sendall(start + b"Content-Length: %d\r\n\r\n" % len(body) + body[:1_500_000])
@@ -146,7 +146,7 @@ def test_long_polls_of_one_address_give_way_and_say_when_to_come_again(
 ) -> None:
     server = serve(max_long_polls=8)
     poll = b'GET /v1/topics/t/route?wait=%d HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "0-none"\r\n\r\n'
-    watch = server.door.app.door.watch
+    watch = server.door.app.context.watch
     attackers = [connect(server, sockets, ATTACKER) for _ in range(9)]
     for number, attacker in enumerate(attackers[:8], start=1):
         attacker.sendall(poll % 60)
@@ -210,7 +210,7 @@ def test_150_questions_of_one_address_refuse_nobody_elses(make_door: Any) -> Non
         async def ask(peer: str, path: str) -> Any:
             return await door.client((peer, 50000)).get(path, timeout=60)
 
-        past, gate = door.app.door.past, threading.Event()
+        past, gate = door.app.context.past, threading.Event()
         slow = [asyncio.create_task(past.ask(lambda _: gate.wait(60), (ATTACKER, "route"))) for _ in range(2)]
         many = [asyncio.create_task(ask(ATTACKER, f"/v1/topics/t{n}/route?as_of={newest}")) for n in range(150)]
         async with asyncio.timeout(30):

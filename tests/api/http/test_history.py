@@ -168,8 +168,8 @@ def test_a_gateway_without_history(still: Door) -> None:
 
 
 def test_too_many_questions_at_once(past: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past.app.door.past, "_free", 0)
-    monkeypatch.setattr(past.app.door.past, "_max_waiting", 0)
+    monkeypatch.setattr(past.app.context.past, "_free", 0)
+    monkeypatch.setattr(past.app.context.past, "_max_waiting", 0)
     answer = past.get("/v1/epochs")
     problem(answer, 503, "system-busy")
     assert answer.headers["retry-after"] == "1"

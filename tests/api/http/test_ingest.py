@@ -207,7 +207,7 @@ def test_bodies_share_a_budget(make_door: Any) -> None:
     answer = door.register(broker())
     assert problem(answer, 503, "system-busy")["code"] == 2
     assert answer.headers["retry-after"] == "1"
-    assert door.app.door.budget.free == 100
+    assert door.app.context.budget.free == 100
 
 
 def test_a_log_that_cannot_be_written_is_503(make_door: Any) -> None:

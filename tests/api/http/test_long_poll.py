@@ -11,9 +11,9 @@ from tests.api.http.doors import Door, broker, problem, until
 
 
 def waiting(door: Door, path: str, tag: str, seconds: float = 30) -> Any:
-    before = door.app.door.watch.waiting
+    before = door.app.context.watch.waiting
     poll = door.begin("GET", f"{path}?wait={seconds}", headers={"if-none-match": tag})
-    until(lambda: door.app.door.watch.waiting > before)
+    until(lambda: door.app.context.watch.waiting > before)
     return poll
 
 
@@ -29,7 +29,7 @@ def test_it_returns_when_the_route_changes_and_not_for_another_topic(door: Door)
     assert answer.status_code == 200
     assert answer.json()["queueDatas"][0]["perm"] == 4
     assert answer.headers["etag"] != tag
-    until(lambda: door.app.door.watch.waiting == 0)
+    until(lambda: door.app.context.watch.waiting == 0)
 
 
 def test_it_returns_when_the_topic_goes_and_when_it_comes(door: Door) -> None:
@@ -72,6 +72,6 @@ def test_too_many_are_answered_at_once(make_door: Any) -> None:
     tag = door.get("/v1/topics/orders/route").headers["etag"]
     first = waiting(door, "/v1/topics/orders/route", tag)
     assert door.get("/v1/topics/orders/route?wait=30", headers={"if-none-match": tag}).status_code == 304
-    door.loop.loop.call_soon_threadsafe(door.app.door.watch.close)
+    door.loop.loop.call_soon_threadsafe(door.app.context.watch.close)
     assert first.result(10).status_code == 304
     assert door.get("/v1/topics/orders/route?wait=30", headers={"if-none-match": tag}).status_code == 304

@@ -272,12 +272,12 @@ def test_a_client_that_leaves_ends_its_long_poll(make_door: Any) -> None:
                 b"GET /v1/topics/orders/route?wait=300 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: %b\r\n\r\n"
                 % tag.encode()
             )
-            until(lambda: door.app.door.watch.waiting == 1)
-        until(lambda: door.app.door.watch.waiting == 0)
+            until(lambda: door.app.context.watch.waiting == 1)
+        until(lambda: door.app.context.watch.waiting == 0)
         answers: list[int] = []
         poll = threading.Thread(target=_poll, args=(server.url, tag, answers))
         poll.start()
-        until(lambda: door.app.door.watch.waiting == 1)
+        until(lambda: door.app.context.watch.waiting == 1)
     finally:
         began = time.monotonic()
         server.close()

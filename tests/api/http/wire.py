@@ -75,11 +75,11 @@ class Wire:
     def __init__(self, app: HttpApp, known: KnownRequests | None = None) -> None:
         app.known = self.lane = CountingLane(app.lane, known)
         config = Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
-        config.timeout_keep_alive = app.door.settings.keep_alive_s
+        config.timeout_keep_alive = app.context.settings.keep_alive_s
         self.state = ServerState()
         self.state.default_headers = DATE
         self._config = config
-        self._class = guarded_protocol(app.door.settings, app.door.metrics, self.lane)
+        self._class = guarded_protocol(app.context.settings, app.context.metrics, self.lane)
 
     def connect(self) -> Connection:
         return Connection(self._class(self._config, self.state, {}), self.state)

@@ -89,7 +89,7 @@ def test_a_change_arrives_without_a_poll(lake: LiveRoutelake) -> None:
             heard = Heard(client, "quick")
             await client.publish_queues("quick")
             assert (await heard.next()).old is None
-            await until(lambda: lake.app.door.watch.waiting >= 1)
+            await until(lambda: lake.app.context.watch.waiting >= 1)
             took = []
             for host in (12, 13, 14):
                 await register(lake, f"quick-{host}", "quick", host=host)
@@ -114,7 +114,7 @@ def test_a_topic_that_comes_and_goes(lake: LiveRoutelake) -> None:
                     seen.append(change)
 
             watching = asyncio.create_task(look())
-            await until(lambda: seen and lake.app.door.watch.waiting)
+            await until(lambda: seen and lake.app.context.watch.waiting)
             assert seen[0].new is None
             await register(lake, "comes-a", "%RETRY%comes", host=21)
             await until(lambda: len(seen) == 2, SOON_S)
@@ -135,7 +135,7 @@ def test_a_producer_of_a_new_topic_sees_it_created(lake: LiveRoutelake) -> None:
             before = await client.publish_queues("auto")
             assert {queue.broker_name for queue in before} >= {"auto-a"}
             assert (await heard.next()).old is None
-            await until(lambda: lake.app.door.watch.waiting)
+            await until(lambda: lake.app.context.watch.waiting)
             await register(lake, "auto-a", "beside", "auto", host=31, counter=2)
             assert (await heard.next(SOON_S)).new is not None
             after = await client.publish_queues("auto")
@@ -230,13 +230,13 @@ def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, door: str) -> None:
 
     async def work() -> None:
         await register(lake, f"{door}-a", *topics, host=71)
-        before = lake.app.door.watch.waiting
+        before = lake.app.context.watch.waiting
         address = lake.http_url if door == "http" else lake.namesrv_addr
         async with RouteClient(address, settings=RouteSettings(mq_client_api_timeout_s=30)) as client:
             routes = await asyncio.gather(*map(client.route, topics))
             assert all(len(found.queue_datas) == 1 for found in routes)
             if door == "http":
-                await until(lambda: lake.app.door.watch.waiting == before + 64)
+                await until(lambda: lake.app.context.watch.waiting == before + 64)
             await register(lake, f"{door}-b", *topics, host=72)
             await asyncio.gather(*map(client.update, topics))
             assert {len(found.queue_datas) for found in await asyncio.gather(*map(client.route, topics))} == {2}
@@ -397,13 +397,13 @@ def test_topics_beyond_the_long_polls_are_polled(lake: LiveRoutelake) -> None:
     async def work() -> None:
         await register(lake, "many-a", *(f"many-{number}" for number in range(4)), host=41)
         settings = RouteSettings(max_long_polls=1, poll_name_server_interval_s=0.05)
-        waiting = lake.app.door.watch.waiting
+        waiting = lake.app.context.watch.waiting
         async with RouteClient(lake.http_url, settings) as client:
             heard = [Heard(client, f"many-{number}") for number in range(4)]
             for number in range(4):
                 await client.route(f"many-{number}")
                 await heard[number].next()
-            await until(lambda: lake.app.door.watch.waiting == waiting + 1)
+            await until(lambda: lake.app.context.watch.waiting == waiting + 1)
             await register(lake, "many-b", *(f"many-{number}" for number in range(4)), host=42)
             for one in heard:
                 change = await one.next()
