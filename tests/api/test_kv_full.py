@@ -10,9 +10,9 @@ from typing import Any
 from schemas.codes import ResponseCode
 from schemas.events import Actor, PutKvConfig, encode, routing_key
 from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES
-from tests.api.http.doors import Door, problem, until
 from tests.model import codes
 from tests.model.wire import Request
+from tests.support.doors import Door, problem, until
 from tests.support.local import LocalLake
 
 FULL = PutKvConfig(

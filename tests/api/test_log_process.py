@@ -23,7 +23,7 @@ from pipelines.log.sqlite import SqliteLog
 from runtime.procfs import is_alive
 from schemas.errors import BadRequestError, SetupError, UnavailableError
 from schemas.events import Clock, PutKvConfig, Resume, decode, encode, routing_key
-from tests.pipelines.fold import events as make
+from tests.support import events as make
 from tests.support.loops import on_a_loop
 
 

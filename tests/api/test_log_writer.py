@@ -16,7 +16,7 @@ from pipelines.log.base import Appended, Entry, LogEnd
 from pipelines.log.memory import MemoryLog
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import AnyEvent, Clock, PutKvConfig, Resume, decode, encode, routing_key
-from tests.pipelines.fold import events as make
+from tests.support import events as make
 from tests.support.loops import eventually, on_a_loop
 
 

@@ -13,10 +13,10 @@ import pytest
 from pipelines.fold import step
 from schemas.codes import ResponseCode
 from schemas.events import DeleteTopic, PutKvConfig, RegisterTopic, WipeWritePerm
-from tests.api.http.doors import Door, problem
 from tests.examples.parts import ADDR1, T1, A, register, row
 from tests.model import codes
 from tests.model.wire import Request
+from tests.support.doors import Door, problem
 from tests.support.local import LocalLake
 
 KV = {"namespace": "n", "key": "k", "value": "v"}

@@ -21,7 +21,7 @@ from schemas.codes import RequestCode
 from schemas.events import Actor, Channel, RegisterBroker, decode
 from schemas.kv import existing
 from tests.examples.parts import ADDR1, ADDR2, T1, T2, A, config, put, register
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.support.local import LocalGateway, LocalLake
 
 REMOTING = Actor(gateway="local", via="remoting", peer="10.0.0.1:5")

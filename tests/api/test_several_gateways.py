@@ -19,13 +19,13 @@ import pytest
 
 from peers.java import wait_until
 from schemas.events import ChannelClosed, decode
-from tests.differential.duel import audit_requests
 from tests.examples.parts import ADDR1, ADDR2, ADDR3, T1, T2, A, B, config, register, unregister, version
-from tests.histories import CloseChannel, Send
+from tests.histories.audit import audit_requests
+from tests.histories.seeded import random_histories
+from tests.histories.steps import CloseChannel, Send
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request, Response
-from tests.random_histories import random_histories
 from tests.support.local import LocalGateway, LocalLake
 
 NAMES = ("one", "two", "three")

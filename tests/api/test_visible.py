@@ -25,7 +25,7 @@ from schemas.events import (
     WipeWritePerm,
 )
 from tests.examples.parts import ADDR1, ADDR2, ADDR3, C1, T1, A, register, unregister
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Response

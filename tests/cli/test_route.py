@@ -20,9 +20,8 @@ from cli.route_show import as_table, perm_text
 from peers.java import free_port
 from peers.routelake import ROOT
 from schemas.broker import TopicQueueMappingInfo
-from tests.clients.route.live import LiveRoutelake, run
-from tests.clients.route.routes import group, route, row
-from tests.clients.route.test_http import delete, register
+from tests.support.live import LiveRoutelake, delete, register, run
+from tests.support.routes import group, route, row
 
 COMMAND = [sys.executable, "-m", "cli.main", "route"]
 ENVIRONMENT = {**{k: v for k, v in os.environ.items() if "NAMESRV" not in k}, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}

@@ -2,7 +2,7 @@
 """What the remoting door answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
 
 The clock is virtual, so that brokers fall silent for minutes and connections are lost between two requests. What
-routelake does otherwise on purpose is in `tests.pipelines.fold.differences`.
+routelake does otherwise on purpose is in `tests.model.deliberate`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import partial
 
 import pytest
 
-from tests.differential.duel import audit_requests
 from tests.differential.in_memory import InMemoryNameServer
-from tests.histories import Advance, CloseChannel, Send, Step
+from tests.histories.audit import audit_requests
+from tests.histories.seeded import random_histories, shrunk
+from tests.histories.steps import Advance, CloseChannel, Send, Step
 from tests.model import codes
+from tests.model.deliberate import DeliberateModel
 from tests.model.settings import Settings
 from tests.model.wire import Request, canonical
-from tests.pipelines.fold.differences import DeliberateModel
-from tests.random_histories import random_histories, shrunk
 
 REQUEST_CODES = frozenset(codes.ALL_CODES)
 START_MS = 1_000_000

@@ -19,11 +19,12 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests import strategies
 from tests.differential.duel import Disagreement, Duel, SharedDuel, TooSlow
 from tests.examples.all import EXAMPLES
-from tests.histories import Advance, Step
-from tests.malformed import generators_with_malformed
+from tests.histories import strategies
+from tests.histories.malformed import generators_with_malformed
+from tests.histories.seeded import random_histories, shrunk
+from tests.histories.steps import Advance, Step
 from tests.model.codes import (
     ALL_CODES,
     BROKER_HEARTBEAT,
@@ -36,7 +37,6 @@ from tests.model.codes import (
 )
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
-from tests.random_histories import random_histories, shrunk
 from tests.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from peers.java import wait_until
 from tests.examples.parts import register, unregister
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.namesrv import NameServerModel

@@ -19,8 +19,8 @@ from peers.java import wait_until
 from tests.differential.in_memory import InMemoryNameServer
 from tests.examples.parts import register, unregister
 from tests.model import codes
+from tests.model.deliberate import DeliberateModel
 from tests.model.settings import Settings
-from tests.pipelines.fold.differences import DeliberateModel
 from tests.support.fake_broker import FakeBroker
 from tests.support.local import LocalLake
 

@@ -10,7 +10,7 @@ import pytest
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
-from tests.namesrv_checklist.brokers import nameserver
+from tests.support.local import local_client
 from tests.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm
@@ -34,8 +34,8 @@ REFUSED = {
 
 
 def test_the_same_words(tmp_path: Path) -> None:
-    with StockNameServer() as stock, nameserver(tmp_path) as ours:
+    with StockNameServer() as stock, local_client(tmp_path) as ours:
         with RemotingClient(stock.host, stock.port) as client:
             said = {name: (answer.code, answer.remark) for name, r in REFUSED.items() for answer in (client.call(r),)}
-        found = {name: (answer.code, answer.remark) for name, r in REFUSED.items() for answer in (ours.client.call(r),)}
+        found = {name: (answer.code, answer.remark) for name, r in REFUSED.items() for answer in (ours.call(r),)}
     assert found == said

@@ -25,13 +25,13 @@ from api.gateway import Gateway, GatewaySettings
 from api.remoting.handlers import NameServerHandler
 from pipelines.log.open import open_log
 from remoting.server import RemotingServer
-from tests.differential import duel as duels
 from tests.differential.duel import SharedDuel, TooSlow
+from tests.histories.audit import audit_requests
+from tests.histories.seeded import random_histories
 from tests.model import codes
+from tests.model.deliberate import DeliberateModel
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
-from tests.pipelines.fold.differences import DeliberateModel
-from tests.random_histories import random_histories
 from tests.support.appender import HereAppender
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
@@ -61,7 +61,7 @@ class RoutelakeDuel(SharedDuel):
         return ModelWithConnections(settings)
 
     def audit(self) -> None:
-        for request in duels.audit_requests(self._example):
+        for request in audit_requests(self._example):
             if request.code not in NOT_AUDITED:
                 self.compare(request)
                 self.reads_compared += 1

@@ -15,7 +15,7 @@ from peers.java import wait_until
 from peers.routelake import Routelake
 from pipelines.log.sqlite import SqliteLog
 from schemas.events import encode, routing_key
-from tests.pipelines.fold import events as make
+from tests.support import events as make
 from tests.support import lakes
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(560)]

@@ -30,7 +30,7 @@ from tests.examples.parts import (
     topic_list,
     unregister,
 )
-from tests.histories import ORDER_NAMESPACE, Send
+from tests.histories.steps import ORDER_NAMESPACE, Send
 from tests.model import codes
 from tests.model.settings import Settings
 

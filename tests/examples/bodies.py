@@ -31,7 +31,7 @@ from tests.examples.parts import (
     version,
     who,
 )
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.model import codes
 
 

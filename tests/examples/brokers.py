@@ -35,7 +35,7 @@ from tests.examples.parts import (
     who,
     wipe,
 )
-from tests.histories import Advance, CloseChannel, Send
+from tests.histories.steps import Advance, CloseChannel, Send
 from tests.model import codes
 from tests.model.settings import Settings
 

@@ -3,7 +3,7 @@
 
 Some are rules of the reference that generated histories rarely reach, others are shrunk histories on which the model
 and the real NameServer once disagreed, or on which a deliberately broken model went unnoticed. The model must give the
-expected answers (`tests/model/test_examples.py`), and the real NameServer the same as the model (`tests/differential`).
+expected answers (`tests/examples/test_examples.py`), and the real NameServer the same as the model (`tests/differential`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.histories import CompressedBody, Send, Step
+from tests.histories.steps import CompressedBody, Send, Step
 from tests.model import codes
 from tests.model.settings import Settings
 

@@ -33,10 +33,9 @@ from schemas.tables import (
     TOPIC_QUEUE_TABLE,
     Table,
 )
-from tests.pipelines.tables import any_lake
-from tests.pipelines.tables.drive import open_writer
-from tests.pipelines.tables.fixed_log import FixedLog
-from tests.support import lakes
+from tests.support import any_lake, lakes
+from tests.support.drive import open_writer
+from tests.support.fixed_log import FixedLog
 
 TABLES = pytest.mark.parametrize("table", ALL_TABLES, ids=lambda table: table.name)
 

@@ -14,9 +14,9 @@ from api.view.follower import Follower
 from lake.damage import DamagedTableError
 from lake.ddl import open_lake
 from schemas.errors import SetupError
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.logs import written
-from tests.pipelines.tables.drive import drive
+from tests.support import events as make
+from tests.support.drive import drive
+from tests.support.generated_logs import written
 
 NEWER = {
     "minReaderVersion": 3,

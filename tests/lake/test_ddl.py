@@ -21,10 +21,10 @@ from peers.routelake import ROOT
 from pipelines.tables.writer import rewind
 from schemas.errors import SetupError
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.logs import written
-from tests.pipelines.tables.drive import drive, open_writer
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import drive, open_writer
+from tests.support.generated_logs import written
 
 
 def opened(lake_dir: Path) -> None:

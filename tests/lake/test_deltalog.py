@@ -17,8 +17,7 @@ from api.view.snapshot import RouteView, no_pause
 from benchmarks.harness.lake_writer import LakeWriter
 from lake.deltalog import DeltaLog
 from schemas.tables import KV_CONFIG_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
-from tests.api.view.scan import as_tables
-from tests.api.view.test_follower import queue, row
+from tests.support.view_tables import as_tables, queue, row
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from deltalake import DeltaTable, write_deltalake
 from lake import staging as module
 from lake.staging import STAGING_FOLDER, StagedTable
 from schemas.errors import SetupError
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import written
-from tests.pipelines.tables.drive import drive, open_writer
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import drive, open_writer
+from tests.support.expected import Expected
+from tests.support.generated_logs import written
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError
 from schemas.events import RegisterTopicQueue
-from tests import strategies
-from tests.histories import Send, Step
+from tests.histories import strategies
+from tests.histories.steps import Send, Step
 from tests.model import bodies as oracle
 from tests.model.headers import JavaError
 

@@ -19,8 +19,8 @@ from pipelines.log.sqlite import SqliteLog
 from runtime.procfs import commands_of_children, threads_below
 from runtime.secrets import without_secrets
 from schemas.events import encode, routing_key
-from tests.pipelines.fold import events as make
 from tests.runtime.test_signals import until_said
+from tests.support import events as make
 
 
 def modes(folder: Path) -> dict[str, int]:

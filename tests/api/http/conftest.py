@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.http.doors import Door, broker
+from tests.support.doors import Door, broker
 
 
 @pytest.fixture(scope="session")

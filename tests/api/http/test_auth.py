@@ -12,7 +12,7 @@ from api.http.settings import HttpSettings, from_environment
 from api.names import is_loopback
 from schemas.errors import SetupError
 from schemas.events import decode
-from tests.api.http.doors import Door, broker, problem
+from tests.support.doors import Door, broker, problem
 
 ALICE = {"authorization": "Bearer of-alice"}
 BOB = {"authorization": "bearer of-bob"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api.http.settings import HttpSettings
-from tests.api.http.doors import JSON, Door, broker, problem
+from tests.support.doors import JSON, Door, broker, problem
 
 REGISTER = "/v1/brokers/register"
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from api.http.shapes import ProblemDetails
-from tests.api.http.doors import JSON, Door, broker
+from tests.support.doors import JSON, Door, broker
 
 FUZZ = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -13,7 +13,7 @@ import pytest
 
 from api.http.shapes import HealthShape, ReadyShape
 from api.view.follower import FollowerStatus
-from tests.api.http.doors import Door, broker, until
+from tests.support.doors import Door, broker, until
 
 
 def ready(door: Door, status: int) -> ReadyShape:

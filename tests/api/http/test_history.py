@@ -11,7 +11,7 @@ import pytest
 from api.http.app import create_app
 from api.http.settings import HttpSettings
 from api.http.shapes import ChangesShape, EpochsShape, RouteShape
-from tests.api.http.doors import Door, broker, problem
+from tests.support.doors import Door, broker, problem
 
 
 @pytest.fixture(scope="module")

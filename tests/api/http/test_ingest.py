@@ -12,7 +12,7 @@ import pytest
 from api.http.settings import HttpSettings
 from api.http.shapes import AddShape, HeartbeatShape, ReceiptShape, RegistrationShape, WipeShape
 from schemas.events import RegisterBroker, decode
-from tests.api.http.doors import JSON, Door, broker, problem
+from tests.support.doors import JSON, Door, broker, problem
 
 
 def identity(name: str, host: int, cluster: str = "c1") -> dict[str, Any]:

@@ -7,8 +7,8 @@ import asyncio
 from typing import Any
 
 from schemas.events import Actor, Clock
-from tests.api.http.doors import Door, broker
 from tests.api.http.wire import PATH, get, tag, told, wires
+from tests.support.doors import Door, broker
 
 # --- the view moves ---
 

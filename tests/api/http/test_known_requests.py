@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from api.http.app import create_app
 from api.http.known import MAX_REQUEST_BYTES, KnownRequests
 from api.http.settings import HttpSettings
-from tests.api.http.doors import Door
 from tests.api.http.wire import PATH, Wire, get, tag, told, wires
+from tests.support.doors import Door
 
 LEARNT: dict[str, bytes] = {
     "plain": get(),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas import limits
-from tests.api.http.doors import Door, broker, problem
+from tests.support.doors import Door, broker, problem
 
 TOPIC: dict[str, Any] = {}
 TOO_MANY_TOPICS = {f"{number:06}": TOPIC for number in range(limits.MAX_TOPICS + 1)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas.events import Actor, PutKvConfig
 from schemas.kv import NAMESRV_CONFIG
-from tests.api.http.doors import Door, broker, problem
+from tests.support.doors import Door, broker, problem
 
 
 def switch(door: Door, key: str, value: str) -> None:

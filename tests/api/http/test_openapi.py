@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from api.http import models, shapes
 from api.http.problems import KINDS
-from tests.api.http.doors import Door
+from tests.support.doors import Door
 
 OPERATIONS = {
     *("registerBroker", "heartbeat", "unregisterBroker"),

@@ -14,7 +14,7 @@ from api.http.settings import HttpSettings
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape, KvShape, RouteShape, TopicListShape
 from api.view.pickup import cluster_info, pick_up_topic_route
 from schemas.rocketmq_json import decode_cluster_info, encode_topic_route
-from tests.api.http.doors import Door, broker, problem
+from tests.support.doors import Door, broker, problem
 
 
 @pytest.fixture(scope="module")

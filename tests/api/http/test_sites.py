@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 
 from api.http.settings import HttpSettings
 from api.http.sites import SAFE_METHODS
-from tests.api.http.doors import Door, broker, problem
+from tests.support.doors import Door, broker, problem
 
 FAR = ("192.0.2.7", 4711)
 EVIL = "https://evil.example"

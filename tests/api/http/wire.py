@@ -14,7 +14,7 @@ from api.http.app import HttpApp, create_app
 from api.http.known import KnownLane, KnownRequests
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from api.http.settings import HttpSettings
-from tests.api.http.doors import Door
+from tests.support.doors import Door
 
 PATH = b"/v1/topics/orders/route"
 DATE = [(b"date", b"Sat, 21 Nov 2026 13:00:00 GMT")]

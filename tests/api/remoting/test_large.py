@@ -26,7 +26,7 @@ from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
 from tests.api.remoting.test_repeats import handler_of
 from tests.examples.parts import ADDR1, T1, A, config, register, route, version
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.model import codes
 from tests.support.local import LocalLake
 

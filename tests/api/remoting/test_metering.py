@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from peers.java import wait_until
 from tests.examples.parts import ADDR1, T1, A, put, register
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.model import codes
 from tests.model.wire import Request
 from tests.support.local import LocalGateway, LocalLake

@@ -18,7 +18,7 @@ from remoting import commands
 from remoting.registration import decode_registration
 from schemas.events import Clock, RegisterBroker, Resume, decode
 from tests.examples.parts import ADDR1, T1, T2, A, config, mapping, put, register, route, unregister, version
-from tests.histories import Send
+from tests.histories.steps import Send
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.support.local import LocalGateway, LocalLake

@@ -13,7 +13,7 @@ from api.view.snapshot import RouteView
 from benchmarks.harness.lake_writer import arrow_rows
 from lake.deltalog import GONE
 from schemas.tables import STATE_TABLES, Table
-from tests.api.view.scan import Rows, TableChanges
+from tests.support.view_tables import Rows, TableChanges
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -18,8 +18,8 @@ from api.view.snapshot import RouteView
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
 from schemas.route import TopicRouteData
 from tests.api.view.feed import apply, view_of
-from tests.api.view.scan import TableChanges, changes_of_tables, complete
 from tests.api.view.test_snapshot import complete_rows, group, queue
+from tests.support.view_tables import TableChanges, changes_of_tables, complete
 
 MAPPING = {
     "bname": "broker-a",

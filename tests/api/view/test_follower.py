@@ -28,20 +28,12 @@ from lake import deltalog
 from lake.active import active, files_of
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
-from tests.api.view.scan import TableChanges, as_tables, changes_of_tables, complete
+from tests.support.view_tables import as_tables, changes_of_tables, complete, queue, row
 
 Got = list[tuple[RouteView, list[Outcome]]]
 
 EXAMPLES = 12 if settings.default is None else max(12, settings.default.max_examples // 20)
 """Of tests that write a lake for each."""
-
-
-def queue(nums: int) -> dict[str, Any]:
-    return {"readQueueNums": nums, "writeQueueNums": nums, "perm": 6, "topicSysFlag": 0}
-
-
-def row(nums: int, broker: str = "b1", topic: str = "t1") -> TableChanges:
-    return {"topicQueueTable": {(broker, topic): queue(nums)}}
 
 
 def scan(writer: LakeWriter) -> dict[str, Any]:

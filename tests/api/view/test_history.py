@@ -33,8 +33,9 @@ from schemas.errors import (
 )
 from schemas.tables import STATE_TABLES
 from tests.api.view.test_answers import EVERY_FIELD
-from tests.api.view.test_follower import age_log, row
+from tests.api.view.test_follower import age_log
 from tests.api.view.test_snapshot import complete_rows, group, queue
+from tests.support.view_tables import row
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.harness.lake_writer import LakeWriter
-from tests.api.view.test_follower import row
+from tests.support.view_tables import row
 
 PROGRAM = """
 import sys

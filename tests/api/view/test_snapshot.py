@@ -15,7 +15,7 @@ from api.view.snapshot import RegistrationResult, RouteView
 from schemas.broker import QueueRow
 from schemas.tables import STATE_TABLES
 from tests.api.view.feed import apply, step, view_of
-from tests.api.view.scan import Rows, TableChanges, as_tables, changes_of_tables, complete
+from tests.support.view_tables import Rows, TableChanges, as_tables, changes_of_tables, complete
 
 
 def queue(perm: int = 6, flag: int = 0, nums: int = 8) -> dict[str, Any]:

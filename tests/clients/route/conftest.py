@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.route.live import LiveRoutelake
+from tests.support.live import LiveRoutelake
 
 
 @pytest.fixture(scope="session")

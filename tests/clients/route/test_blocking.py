@@ -19,8 +19,7 @@ from clients.route.settings import RouteSettings
 from peers.java import free_port
 from remoting.errors import ConnectError
 from schemas.errors import SetupError, UnavailableError
-from tests.clients.route.live import LiveRoutelake, ToldNameServer, run
-from tests.clients.route.test_http import register
+from tests.support.live import LiveRoutelake, ToldNameServer, register, run
 
 THREADS, ROUNDS = 6, 16
 

@@ -21,8 +21,8 @@ from clients.route.settings import RouteSettings
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError, UnavailableError
-from tests.clients.route.live import ToldNameServer, run, until
-from tests.clients.route.routes import group, route, row
+from tests.support.live import ToldNameServer, run, until
+from tests.support.routes import group, route, row
 
 TBW102 = route([row("a", read=8, write=8, perm=7), row("b", read=2, write=8, perm=7)])
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -26,24 +25,10 @@ from clients.route.transport import RouteAnswer
 from peers.java import free_port
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from schemas.codes import ResponseCode
-from tests.api.http.doors import broker
-from tests.clients.route.live import LiveRoutelake, ToldNameServer, run, until
+from tests.support.live import LiveRoutelake, ToldNameServer, delete, register, run, until
 
 SOON_S = 0.5
 QUICK = RouteSettings(back_off=BackOff(0.05, 0.2))
-
-
-async def register(lake: LiveRoutelake, name: str, *topics: str, **more: Any) -> None:
-    """Register a broker; it is visible when this returns. One topic alone may not create a broker."""
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
-        body = broker(name, topics=(*topics, "TBW102"), **more)
-        answer = await http.post(f"{lake.http_url}/v1/brokers/register", json=body)
-    assert answer.status_code == 200, answer.text
-
-
-async def delete(lake: LiveRoutelake, topic: str) -> None:
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
-        assert (await http.delete(f"{lake.http_url}/v1/topics/{topic}")).status_code == 200
 
 
 class Heard:

@@ -19,7 +19,7 @@ from clients.route.latency import not_available_duration_ms
 from clients.route.queues import static_topic_end_points, topic_publish_info, topic_subscribe_info
 from schemas.route import TopicRouteData
 from tests.clients.route.judge import JavaClient
-from tests.clients.route.routes import group, mappings_st, route, routes_st, row
+from tests.support.routes import group, mappings_st, route, routes_st, row
 
 pytestmark = pytest.mark.jvm
 

@@ -17,7 +17,7 @@ from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings
 from peers.java import wait_until
 from tests.clients.route.judge import JavaClient
-from tests.clients.route.live import LiveRoutelake
+from tests.support.live import LiveRoutelake
 from tests.support.rocketmq import StockBroker, StockNameServer
 
 pytestmark = pytest.mark.jvm

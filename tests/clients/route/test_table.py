@@ -25,7 +25,7 @@ from schemas.broker import TopicQueueMappingInfo
 from schemas.errors import SetupError
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
-from tests.clients.route.routes import group, route, row
+from tests.support.routes import group, route, row
 
 T = "orders"
 

@@ -20,11 +20,11 @@ from pipelines.log.sqlite import SqliteLog
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import rewind
 from schemas.events import encode, routing_key
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.microbatches import Query
-from tests.pipelines.tables.drive import SHARDS, DeltaLake, open_writer
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import SHARDS, DeltaLake, open_writer
+from tests.support.expected import Expected
+from tests.support.microbatches import Query
 
 
 def go_on(data_dir: Path, changes: int | None = None) -> None:

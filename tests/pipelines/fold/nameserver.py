@@ -37,11 +37,11 @@ from schemas.events import (
 )
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, TOPICS_REQUIRED
 from tests.model import bodies, codes, route_tables
+from tests.model.deliberate import DeliberateModel
 from tests.model.javajson import encode as java_json
 from tests.model.kvconfig import ORDER_TOPIC_CONFIG
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response
-from tests.pipelines.fold.differences import DeliberateModel
 
 ACTOR = Actor(gateway="g1", via="remoting", peer="10.9.9.9:1234")
 

@@ -14,7 +14,7 @@ from pipelines.fold.state import replace
 from schemas.kv import NAMESRV_CONFIG, table_bytes
 from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES
 from schemas.outcomes import KV_TABLE_FULL
-from tests.pipelines.fold.events import Fold, delete, put
+from tests.support.events import Fold, delete, put
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.fold.state import At
 from pipelines.fold.step import BROKER_EXPIRED, GroupChange, apply_expiries, expire_due
-from tests.pipelines.fold.events import (
+from tests.support.events import (
     TIMEOUT_MS,
     V2,
     Fold,

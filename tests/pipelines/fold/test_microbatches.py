@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pipelines.fold.state import RouteState, TopicTable, replace
 from pipelines.log.base import LogRecord
 from pipelines.shards.partition import seed_rows
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import Gap, Garbage, batches, cuts, logs, written
-from tests.pipelines.fold.microbatches import MemoryLake, Query, outcome_tuples
+from tests.support import events as make
+from tests.support.expected import Expected
+from tests.support.generated_logs import Gap, Garbage, batches, cuts, logs, written
+from tests.support.microbatches import MemoryLake, Query, outcome_tuples
 
 SHARDS = st.sampled_from((1, 2, 4))
 

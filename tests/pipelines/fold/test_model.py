@@ -3,7 +3,7 @@
 
 The model is judged against the real NameServer in tests/differential. Both sides get the same generated requests; after
 each of them their answers and all six tables are compared. What routelake does otherwise on purpose is in
-`tests.pipelines.fold.differences`.
+`tests.model.deliberate`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 
-from tests import strategies
-from tests.differential.duel import audit_requests
-from tests.histories import Advance, CloseChannel, Send, Step
+from tests.histories import strategies
+from tests.histories.audit import audit_requests
+from tests.histories.steps import Advance, CloseChannel, Send, Step
 from tests.model.codes import QUERY_DATA_VERSION
+from tests.model.deliberate import DeliberateModel
 from tests.model.settings import Settings
 from tests.model.wire import canonical
-from tests.pipelines.fold.differences import DeliberateModel
 from tests.pipelines.fold.nameserver import FoldNameServer, comparable
 from tests.pipelines.fold.volume import recombined, shortest
 

@@ -13,12 +13,12 @@ from pipelines.fold.state import At, BrokerGroup, RouteState
 from pipelines.log.base import LogRecord
 from schemas.broker import DataVersion, QueueRow
 from schemas.events import AnyEvent, DeleteTopic, encode, routing_key
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import START_MS, written
-from tests.pipelines.fold.microbatches import Query
 from tests.pipelines.fold.test_microbatches import agree
-from tests.schemas.any_event import absurd_events, any_events
+from tests.support import events as make
+from tests.support.any_event import absurd_events, any_events
+from tests.support.expected import Expected
+from tests.support.generated_logs import START_MS, written
+from tests.support.microbatches import Query
 
 
 def log_of(events: list[AnyEvent], step_ms: int = 1) -> list[LogRecord]:

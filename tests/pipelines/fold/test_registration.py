@@ -7,7 +7,7 @@ import pytest
 
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueRow
 from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
-from tests.pipelines.fold.events import (
+from tests.support.events import (
     ROW,
     V0,
     V1,

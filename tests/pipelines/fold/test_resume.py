@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.fold.step import GroupChange
-from tests.pipelines.fold.events import Fold, clock, heartbeat, register, resume
+from tests.support.events import Fold, clock, heartbeat, register, resume
 
 
 @pytest.fixture

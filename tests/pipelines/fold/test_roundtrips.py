@@ -21,10 +21,10 @@ from pipelines.fold.state import RouteState, TopicTable
 from pipelines.log.base import LogRecord
 from pipelines.shards.arrow import INSERT, from_ipc, operations, to_ipc
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import batches, cuts, logs
 from tests.pipelines.fold.test_poison import log_of
-from tests.schemas.any_event import any_events
+from tests.support.any_event import any_events
+from tests.support.expected import Expected
+from tests.support.generated_logs import batches, cuts, logs
 
 states: st.SearchStrategy[RouteState] = st.one_of(
     logs.map(lambda records: Expected(records).state),

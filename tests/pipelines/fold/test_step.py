@@ -9,7 +9,7 @@ from pipelines.fold import step as step_module
 from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, Outcome, RouteState, replace
 from pipelines.fold.step import GroupChange, apply, step
 from schemas.events import AnyEvent, DeleteTopic
-from tests.pipelines.fold.events import (
+from tests.support.events import (
     Fold,
     clock,
     delete,

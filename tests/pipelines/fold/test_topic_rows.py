@@ -17,10 +17,10 @@ from pipelines.shards.batch import Batch
 from pipelines.shards.topic_rows import TopicPart, TopicRows
 from schemas.broker import QueueRow
 from schemas.tables import TOPIC_QUEUE_TABLE
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.logs import written
-from tests.pipelines.fold.microbatches import Query
-from tests.pipelines.fold.naive import all_changes_of
+from tests.support import events as make
+from tests.support.generated_logs import written
+from tests.support.microbatches import Query
+from tests.support.naive import all_changes_of
 
 Tables = dict[str, QueueRow]
 

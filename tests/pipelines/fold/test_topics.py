@@ -7,7 +7,7 @@ import pytest
 
 from schemas.broker import QueueRow
 from schemas.outcomes import UNKNOWN_BROKER
-from tests.pipelines.fold.events import (
+from tests.support.events import (
     ROW,
     V2,
     Fold,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.broker import DataVersion
-from tests.pipelines.fold.events import V2, Fold, register, topics, unregister, wipe
+from tests.support.events import V2, Fold, register, topics, unregister, wipe
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import zstandard
 from pipelines.log.source import SqliteLogSource
 from pipelines.log.sqlite import SqliteLog
 from schemas.events import PATIENT, URGENT, AnyEvent, encode, routing_key
-from tests.pipelines.fold import events as make
+from tests.support import events as make
 
 MIB = 1024 * 1024
 

@@ -12,7 +12,7 @@ from pipelines.log import EventLog, open_log
 from pipelines.log.source import KafkaLogSource, KafkaLogStreamReader
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, encode, routing_key
-from tests.pipelines.fold import events as make
+from tests.support import events as make
 
 pytestmark = pytest.mark.jvm
 

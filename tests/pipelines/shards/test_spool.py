@@ -15,11 +15,11 @@ from pipelines.shards.batch import Batch, Record
 from pipelines.shards.spool import INLINE_BYTES, SPOOLED
 from schemas.events import AnyEvent
 from schemas.tables import TOPIC_QUEUE_TABLE
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.logs import written
-from tests.pipelines.tables.drive import open_writer
+from tests.support import events as make
 from tests.support import lakes
 from tests.support.alone import alone
+from tests.support.drive import open_writer
+from tests.support.generated_logs import written
 
 TOPICS = 20_000
 TABLE = make.topics(*(f"topic-{number:06}" for number in range(TOPICS)))

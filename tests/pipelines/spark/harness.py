@@ -16,7 +16,7 @@ from pipelines.log.base import LogRecord
 from pipelines.log.sqlite import SqliteLog
 from pipelines.tables.writer import Epoch
 from schemas.events import AnyEvent, encode, routing_key
-from tests.pipelines.fold.logs import START_MS
+from tests.support.generated_logs import START_MS
 
 WAIT_S = 90.0
 """Longer than a batch ever takes, even on a machine that is busy with other things."""

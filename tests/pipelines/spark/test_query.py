@@ -20,12 +20,12 @@ from pipelines.log.base import LogRecord
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
 from schemas.events import encode, routing_key
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import ASSORTMENT, STEPS_MS, written
-from tests.pipelines.fold.microbatches import ordered
 from tests.pipelines.spark.harness import Stage
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.expected import Expected
+from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
+from tests.support.microbatches import ordered
 
 pytestmark = pytest.mark.jvm
 

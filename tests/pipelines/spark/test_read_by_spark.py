@@ -12,13 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from schemas.tables import ALL_TABLES, ROUTE_CHANGE_TABLE, STATE_TABLES, Table
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import batches
-from tests.pipelines.fold.microbatches import Tables
 from tests.pipelines.spark.test_query import random_log
-from tests.pipelines.tables import any_lake
-from tests.pipelines.tables.drive import drive
-from tests.support import lakes
+from tests.support import any_lake, lakes
+from tests.support.drive import drive
+from tests.support.expected import Expected
+from tests.support.generated_logs import batches
+from tests.support.microbatches import Tables
 
 pytestmark = pytest.mark.jvm
 

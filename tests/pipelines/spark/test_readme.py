@@ -14,9 +14,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from peers.routelake import ROOT
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.logs import written
-from tests.pipelines.tables.drive import drive
+from tests.support import events as make
+from tests.support.drive import drive
+from tests.support.generated_logs import written
 
 README = ROOT / "README.md"
 

@@ -14,7 +14,7 @@ import pytest
 
 from peers.routelake import ROOT
 from pipelines.spark_sql import statements
-from tests.pipelines.tables import any_lake
+from tests.support import any_lake
 
 COMMAND = [sys.executable, "-m", "cli.main", "spark-sql"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from schemas.tables import ALL_TABLES
-from tests.schemas.test_tables_page import EXPECTED, QUERIES, write
+from tests.support.tables_page import EXPECTED, QUERIES, write
 
 pytestmark = pytest.mark.jvm
 

@@ -18,13 +18,13 @@ from pipelines.log.base import LogRecord
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter, rewind
 from schemas.tables import ROUTE_CHANGE_TABLE
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import Garbage, written
-from tests.pipelines.fold.microbatches import Query, ordered
-from tests.pipelines.tables.drive import SHARDS, DeltaLake, open_writer
-from tests.pipelines.tables.fixed_log import FixedLog
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import SHARDS, DeltaLake, open_writer
+from tests.support.expected import Expected
+from tests.support.fixed_log import FixedLog
+from tests.support.generated_logs import Garbage, written
+from tests.support.microbatches import Query, ordered
 
 Batches = Sequence[Sequence[LogRecord]]
 

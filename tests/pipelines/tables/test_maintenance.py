@@ -20,13 +20,13 @@ from pipelines.tables import maintenance as module
 from pipelines.tables.maintenance import Maintenance
 from pipelines.tables.writer import LakeWriter
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import written
-from tests.pipelines.fold.microbatches import Query
-from tests.pipelines.tables.drive import SHARDS, DeltaLake
-from tests.pipelines.tables.fixed_log import FixedLog
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import SHARDS, DeltaLake
+from tests.support.expected import Expected
+from tests.support.fixed_log import FixedLog
+from tests.support.generated_logs import written
+from tests.support.microbatches import Query
 
 ODD = "o'dd %2F/=ü"
 RECORDS = written(

@@ -13,14 +13,14 @@ from pipelines.log.base import LogRecord
 from pipelines.shards.partition import shard_of
 from pipelines.tables.seed import read_seed
 from schemas.errors import SetupError
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import Gap, batches, cuts, logs, written
-from tests.pipelines.fold.microbatches import Query
-from tests.pipelines.tables.drive import SHARDS, DeltaLake, drive, open_writer
-from tests.pipelines.tables.fixed_log import FixedLog
 from tests.pipelines.tables.test_crash import Killed, killed_after
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import SHARDS, DeltaLake, drive, open_writer
+from tests.support.expected import Expected
+from tests.support.fixed_log import FixedLog
+from tests.support.generated_logs import Gap, batches, cuts, logs, written
+from tests.support.microbatches import Query
 
 
 def seed_is_the_lost_state(lake_dir: Path, records: list[LogRecord]) -> None:

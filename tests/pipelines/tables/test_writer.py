@@ -16,12 +16,12 @@ from pipelines.log.base import LogRecord
 from pipelines.shards.batch import Batch
 from schemas.events import AnyEvent, Event, encode, routing_key
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.expected import Expected
-from tests.pipelines.fold.logs import batches, cuts, logs, written
-from tests.pipelines.fold.microbatches import Query, ordered
-from tests.pipelines.tables.drive import DeltaLake, drive, open_writer
+from tests.support import events as make
 from tests.support import lakes
+from tests.support.drive import DeltaLake, drive, open_writer
+from tests.support.expected import Expected
+from tests.support.generated_logs import batches, cuts, logs, written
+from tests.support.microbatches import Query, ordered
 
 
 def one_by_one(*events: Event, after_ms: int = 0) -> list[list[LogRecord]]:

@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from api.gateway import Gateway, GatewaySettings
 from api.http.app import close_app, create_app
 from api.http.server import serve_http
@@ -23,8 +25,8 @@ from remoting.route_query import RouteQuery
 from remoting.server import RemotingServer
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
-from tests.api.http.doors import Loop
 from tests.support.appender import HereAppender
+from tests.support.doors import Loop, broker
 from tests.support.local import UNHURRIED
 from tests.support.minifold import MiniFold
 
@@ -142,3 +144,16 @@ async def until(condition: Any, timeout_s: float = 30.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.002)
+
+
+async def register(lake: LiveRoutelake, name: str, *topics: str, **more: Any) -> None:
+    """Register a broker; it is visible when this returns. One topic alone may not create a broker."""
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+        body = broker(name, topics=(*topics, "TBW102"), **more)
+        answer = await http.post(f"{lake.http_url}/v1/brokers/register", json=body)
+    assert answer.status_code == 200, answer.text
+
+
+async def delete(lake: LiveRoutelake, topic: str) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+        assert (await http.delete(f"{lake.http_url}/v1/topics/{topic}")).status_code == 200

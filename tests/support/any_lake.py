@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pipelines.log.base import LogRecord
 from pipelines.tables.maintenance import Maintenance
-from tests.pipelines.fold import events as make
-from tests.pipelines.fold.logs import Garbage, written
-from tests.pipelines.tables.drive import DeltaLake, drive
-from tests.pipelines.tables.fixed_log import FixedLog
+from tests.support import events as make
+from tests.support.drive import DeltaLake, drive
+from tests.support.fixed_log import FixedLog
+from tests.support.generated_logs import Garbage, written
 
 ODD = "o'dd %2F/=ü"
 

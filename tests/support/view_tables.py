@@ -168,3 +168,11 @@ def complete(changes: TableChanges) -> TableChanges:
         }
         for name, rows in changes.items()
     }
+
+
+def queue(nums: int) -> dict[str, Any]:
+    return {"readQueueNums": nums, "writeQueueNums": nums, "perm": 6, "topicSysFlag": 0}
+
+
+def row(nums: int, broker: str = "b1", topic: str = "t1") -> TableChanges:
+    return {"topicQueueTable": {(broker, topic): queue(nums)}}

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from tests.generators import Generator, World, generators_for, random_settings, spread
-from tests.histories import Step
+from tests.histories.generators import Generator, World, generators_for, random_settings, spread
+from tests.histories.steps import Step
+from tests.histories.universe import universes
 from tests.model import codes
 from tests.model.settings import Settings
-from tests.universe import universes
 
 T = TypeVar("T")
 

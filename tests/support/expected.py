@@ -16,8 +16,8 @@ from pipelines.shards.arrow import Cause, ChangeRows
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, decode, routing_key
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
-from tests.pipelines.fold.microbatches import Tables, ordered
-from tests.pipelines.fold.naive import all_changes_of
+from tests.support.microbatches import Tables, ordered
+from tests.support.naive import all_changes_of
 
 
 class Expected:

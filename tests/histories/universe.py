@@ -2,8 +2,8 @@
 """Which names, addresses and topics the brokers of a generated history may take.
 
 Every choice a generator makes goes through one function, `pick`, which takes one of several options. Hypothesis can be
-behind it, and then histories shrink (`tests.strategies`); or a seeded generator, and then they cost next to nothing
-(`tests.random_histories`). Weights are options that are listed more than once; the first option is the simplest.
+behind it, and then histories shrink (`tests.histories.strategies`); or a seeded generator, and then they cost next to nothing
+(`tests.histories.seeded`). Weights are options that are listed more than once; the first option is the simplest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from tests.histories import ADDRESSES, BROKERS, CLUSTERS, NAMESPACES, NOWHERE, TOPICS
+from tests.histories.steps import ADDRESSES, BROKERS, CLUSTERS, NAMESPACES, NOWHERE, TOPICS
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from tests.generators import World, generators_for, random_settings, spread
-from tests.histories import Step
+from tests.histories.generators import World, generators_for, random_settings, spread
+from tests.histories.steps import Step
+from tests.histories.universe import universes
 from tests.model import codes
 from tests.model.settings import Settings
-from tests.universe import universes
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def random_histories(
 
     Args:
         seed: Any number.
-        request_codes: See `tests.strategies.histories`, also for the rest.
+        request_codes: See `tests.histories.strategies.histories`, also for the rest.
         length: Steps per history, at least.
         shared_addresses: Whether one address may serve several broker names or clusters.
         shared_names: Whether one broker name may appear in several clusters.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generators of steps for every request code of the NameServer; see `tests.universe` for `pick`.
+"""Generators of steps for every request code of the NameServer; see `tests.histories.universe` for `pick`.
 
 The universe is small on purpose: a handful of names, addresses, ids and DataVersions, so that the interesting
 coincidences (the same address under another id, name or cluster; an equal, older or newer version; a slave that becomes
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from tests.histories import Advance, CloseChannel, CompressedBody, Send, Step
+from tests.histories.steps import Advance, CloseChannel, CompressedBody, Send, Step
+from tests.histories.universe import EVENLY, RARELY, Pick, Universe, channel_of
 from tests.model import codes
 from tests.model.settings import Settings
-from tests.universe import EVENLY, RARELY, Pick, Universe, channel_of
 
 V5_5_0, V5_1_4, V4_9_8, V4_9_4, V4_9_3, V3_0_10 = 513, 441, 409, 401, 399, 35
 PEERS = (V5_5_0, V5_5_0, V5_5_0, V5_1_4, V4_9_8, V4_9_4, V4_9_3)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tests.generators import Generator, World, generators_for, spread
-from tests.histories import Send, Step
+from tests.histories.generators import Generator, World, generators_for, spread
+from tests.histories.steps import Send, Step
+from tests.histories.universe import Pick
 from tests.model import codes
-from tests.universe import Pick
 
 _BODY_CODES = (codes.REGISTER_BROKER, codes.QUERY_DATA_VERSION, codes.REGISTER_TOPIC_IN_NAMESRV)
 _NUMBERS = ("brokerId", "heartbeatTimeoutMillis", "bodyCrc32")

@@ -13,8 +13,7 @@ import pytest
 
 from peers.routelake import ROOT
 from tests.cli.test_route import cli
-from tests.clients.route.live import LiveRoutelake, run
-from tests.clients.route.test_http import register
+from tests.support.live import LiveRoutelake, register, run
 
 PAGE = (Path(ROOT) / "docs" / "route-client.md").read_text()
 COMMANDS = re.findall(r"^\$ ./routelake route (.+)\n((?:(?!\$ |```).*\n)+)", PAGE, re.MULTILINE)

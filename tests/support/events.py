@@ -28,7 +28,7 @@ from schemas.events import (
     WipeWritePerm,
     topic_config_digest,
 )
-from tests.pipelines.fold.naive import all_changes_of
+from tests.support.naive import all_changes_of
 
 ROW = QueueRow(8, 8, 6, 0)
 V0, V1, V2, V3 = (DataVersion(0, 1_700_000_000_000, counter) for counter in range(4))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipelines.log.base import LogRecord
 from schemas.broker import DataVersion, QueueRow
 from schemas.events import AnyEvent, Event, RegisterBroker, encode, routing_key
-from tests.pipelines.fold import events as make
+from tests.support import events as make
 
 NAMES = ("b", "x", "o'dd %2F/=ü")
 TOPICS = ("T", "U", "W", "t'o %/pic")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipelines.log.base import LogRecord
 from pipelines.shards.batch import Batch
 from pipelines.tables.writer import Epoch, LakeWriter
-from tests.pipelines.fold.microbatches import MemoryLake, Query
+from tests.support.microbatches import MemoryLake, Query
 
 SHARDS = 2
 

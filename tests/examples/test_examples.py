@@ -9,7 +9,7 @@ import pytest
 
 from tests.examples.all import EXAMPLES
 from tests.examples.parts import Example, Expect
-from tests.histories import Advance, CloseChannel
+from tests.histories.steps import Advance, CloseChannel
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
 from tests.model.wire import canonical
