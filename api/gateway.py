@@ -20,9 +20,9 @@ from api.log_writer import Appender, LogWriter
 from api.settings.gateway import GatewaySettings, with_stored
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
-from api.view.rows import Outcome
 from api.view.snapshot import RouteView
 from api.visibility import Visibility
+from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, check_end
 from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
@@ -51,7 +51,7 @@ class Receipt:
     offset: int
     event_time_ms: int
     visible: bool
-    outcome: Outcome | None = None
+    outcome: CommandOutcome | None = None
     unchanged: bool = False
 
     @property
@@ -280,11 +280,11 @@ class Gateway:
         self._view = self._follower.view
         self._follower.start()
 
-    def _on_view_thread(self, view: RouteView, outcomes: list[Outcome]) -> None:
+    def _on_view_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._on_view, view, outcomes)
 
-    def _on_view(self, view: RouteView, outcomes: list[Outcome]) -> None:
+    def _on_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         previous, self._view = self._view, view
         if view.namesrv_config != previous.namesrv_config:
             self._take_settings()

@@ -177,6 +177,6 @@ class _Versions(Collector):
 
     def collect(self) -> Iterable[Metric]:
         found = Metric("routelake_delta_version", "Delta version of each table that the routes show.", "gauge")
-        for table, version in self._gateway.view.cut.versions.items():
+        for table, version in self._gateway.view.commit.versions.items():
             found.add_sample("routelake_delta_version", {"table": table}, version)
         yield found

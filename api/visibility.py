@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
-from api.view.rows import Outcome
 from api.view.snapshot import RouteView
+from lake.commits import CommandOutcome
 
 _OUTCOMES_KEPT: Final = 20_000
 _PRUNE_WAITERS: Final = 1_000
@@ -28,12 +28,12 @@ class Visibility:
     def __init__(self) -> None:
         """Nobody waits."""
         self.awaited = asyncio.Event()
-        self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._predicates: dict[int, tuple[Callable[[RouteView], bool], asyncio.Future[bool]]] = {}
         self._serial = count()
 
-    def outcome(self, offset: int) -> Outcome | None:
+    def outcome(self, offset: int) -> CommandOutcome | None:
         """The fold's word on an event, if it had one, and lately."""
         return self._outcomes.get(offset)
 
@@ -59,7 +59,7 @@ class Visibility:
         finally:
             self._predicates.pop(serial, None)
 
-    def view_moved(self, view: RouteView, outcomes: list[Outcome], folded_offset: int) -> None:
+    def view_moved(self, view: RouteView, outcomes: list[CommandOutcome], folded_offset: int) -> None:
         """There is a newer view.
 
         Args:

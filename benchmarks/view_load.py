@@ -38,10 +38,10 @@ from deltalake import write_deltalake
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.history import History
-from api.view.loader import latest_commit, load_view
-from api.view.rows import Changes, Cut
+from api.view.loader import load_view
+from api.view.rows import Changes
 from benchmarks.harness.lake_writer import START, LakeWriter
-from lake.active import active
+from lake.commits import RouteCommit, last_commit
 from lake.types import arrow_schema
 from schemas.errors import VacuumedError
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, TOPIC_QUEUE_TABLE
@@ -212,19 +212,19 @@ def peak_mb() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
-def newest_cut(lake: Path) -> Cut:
-    """The last cut."""
-    commit = latest_commit(active(str(lake / ROUTE_COMMIT_TABLE.name)).files, str(lake))
+def newest_commit(lake: Path) -> RouteCommit:
+    """The last commit."""
+    commit = last_commit(lake)
     if commit is None:
         raise SystemExit("the lake is empty")
-    return commit.cut
+    return commit
 
 
 def measure_load(lake: Path, topics: int, groups: int) -> Figures:
     """From nothing to a view."""
     before = resident_mb()
     began, worked = time.perf_counter(), time.process_time()
-    view = load_view(str(lake), newest_cut(lake))
+    view = load_view(str(lake), newest_commit(lake))
     took, worked = time.perf_counter() - began, time.process_time() - worked
     peak = peak_mb()
     if len(view.topics) != topics:
@@ -292,8 +292,8 @@ async def _while_serving(name: str, work: Callable[[], object]) -> Figures:
 
 def measure_answers(lake: Path, topics: int, groups: int) -> Figures:
     """Microseconds an answer."""
-    cut = newest_cut(lake)
-    view = load_view(str(lake), cut)
+    commit = newest_commit(lake)
+    view = load_view(str(lake), commit)
     answers = RouteAnswers()
     names = [topic(number) for number in range(min(1000, topics))]
 
@@ -309,7 +309,7 @@ def measure_answers(lake: Path, topics: int, groups: int) -> Figures:
         "answer_encode_us": per_call(len(names), lambda name: answers.route(view, name)),
         "answer_hot_us": per_call(100_000, lambda name: answers.route(view, name)),
     }
-    swapped = view.apply(Changes(cut))
+    swapped = view.apply(Changes(commit))
     figures["answer_after_swap_us"] = per_call(len(names), lambda name: answers.route(swapped, name))
     return figures
 

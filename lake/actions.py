@@ -6,13 +6,13 @@ Source: the Delta transaction protocol, "Delta Log Entries" and "Actions".
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 LOG_FOLDER: Final = "_delta_log"
-LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
-"""Relative to the table. JSON: version of the last checkpoint, its size in actions, parts if it has several."""
+_LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
 
 
 class File(msgspec.Struct, rename="camel"):
@@ -61,6 +61,37 @@ def read_actions(text: bytes) -> list[Action]:
     if not text:
         raise ValueError("a commit without a line")
     return _decoder.decode_lines(text)
+
+
+class LastCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The pointer to a table's last checkpoint.
+
+    Attributes:
+        version: of the table.
+        size: how many actions it holds.
+        parts: how many files it is, where it is not one.
+    """
+
+    version: int
+    size: int
+    parts: int | None = None
+
+
+_last_checkpoint_decoder = msgspec.json.Decoder(LastCheckpoint)
+
+
+def read_last_checkpoint(table: Path) -> LastCheckpoint | None:
+    """None where the table has no checkpoint. Raises OSError, or ValueError for a pointer that is torn."""
+    try:
+        text = (table / _LAST_CHECKPOINT).read_bytes()
+    except FileNotFoundError:
+        return None
+    return _last_checkpoint_decoder.decode(text)
+
+
+def write_last_checkpoint(table: Path, pointer: LastCheckpoint) -> None:
+    """Write the pointer of a table that nobody reads yet."""
+    (table / _LAST_CHECKPOINT).write_bytes(msgspec.json.encode(pointer))
 
 
 def entry_name(version: int) -> str:

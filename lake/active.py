@@ -13,20 +13,26 @@ Source: the Delta transaction protocol, "Action Reconciliation", "Checkpoints" a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from lake.actions import LAST_CHECKPOINT, File, checkpoint_name, entry_name, read_actions
+from lake.actions import File, checkpoint_name, entry_name, read_actions, read_last_checkpoint
 from lake.damage import DamagedTableError, check_commits, check_protocol, damage_in
-from lake.deltalog import is_local
+from lake.deltalog import file_system, is_local, table_uri
+from lake.types import arrow_schema
+from schemas.tables import Table
 
 _COLUMNS: Final = ["add.path", "add.partitionValues", "add.stats", "add.deletionVector"]
 
@@ -51,7 +57,7 @@ def active(uri: str, version: int | None = None) -> Active:
             found = _from_log(Path(uri).absolute(), version)
         except DamagedTableError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        except (OSError, ValueError, pa.ArrowException):
             check_commits(Path(uri))  # deltalake takes an empty one for one that changed nothing
             found = None  # cleaned up meanwhile, or not as routelake writes it
         if found is not None:
@@ -76,13 +82,45 @@ def files_of(table: DeltaTable) -> list[File]:
         File(
             path=action["path"],
             partition_values=action.get("partition") or {},
-            stats=json.dumps({"minValues": _whole(action.get("min")), "maxValues": _whole(action.get("max"))}),
+            stats=json.dumps({"minValues": _integers(action.get("min")), "maxValues": _integers(action.get("max"))}),
         )
         for action in pa.table(table.get_add_actions()).to_pylist()
     ]
 
 
-def _whole(values: Mapping[str, Any] | None) -> dict[str, int]:
+def dataset(lake_dir: str, table: Table, files: Sequence[File], codes: Sequence[str] = ()) -> pds.Dataset:
+    """Files of a table as an Arrow dataset, read without Python.
+
+    delta-rs's own reads through a Python file system. Then Arrow's threads hold Python buffers, and one that is
+    released while the interpreter ends aborts the process ("terminate called without an active exception").
+
+    Args:
+        lake_dir: directory or URI of the lake.
+        table: which table.
+        files: of it, at one version.
+        codes: text columns to be read as dictionaries, which take less room; those of the partition never are.
+    """
+    text = [name for name in codes if name not in table.partition_by]
+    schema = arrow_schema(table)
+    for name in text:
+        index = schema.get_field_index(name)
+        schema = schema.set(index, schema.field(index).with_type(pa.dictionary(pa.int32(), pa.string())))
+    layout = pds.ParquetFileFormat(read_options=pds.ParquetReadOptions(dictionary_columns=text))
+    storage = file_system(table_uri(lake_dir, table))
+    fragments = [
+        layout.make_fragment(unquote(file.path), filesystem=storage, partition_expression=_partition(file))
+        for file in files
+    ]
+    return pds.FileSystemDataset(fragments, schema, layout, storage)
+
+
+def _partition(file: File) -> pc.Expression | None:
+    """The columns that all rows of a file have in common, which are not in it."""
+    terms = [pc.field(name) == pc.scalar(value) for name, value in (file.partition_values or {}).items()]
+    return reduce(and_, terms) if terms else None
+
+
+def _integers(values: Mapping[str, Any] | None) -> dict[str, int]:
     """Statistics of whole numbers, in which routelake looks for an epoch."""
     return {name: value for name, value in (values or {}).items() if isinstance(value, int)}
 
@@ -90,12 +128,11 @@ def _whole(values: Mapping[str, Any] | None) -> dict[str, int]:
 def _from_log(table: Path, version: int | None) -> Active | None:
     """None where the last checkpoint is of no use, or a commit is missing."""
     at, files = -1, dict[str, File]()
-    pointer = table / LAST_CHECKPOINT
-    if pointer.exists():
-        described = json.loads(pointer.read_bytes())
-        if "parts" in described:
+    last = read_last_checkpoint(table)
+    if last is not None:
+        if last.parts is not None:
             return None
-        at = described["version"]
+        at = last.version
         files = {file.path: file for file in _in_checkpoint(table / checkpoint_name(at))}
     while at != version and (table / entry_name(at + 1)).exists():
         at += 1

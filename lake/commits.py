@@ -1,44 +1,264 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading routeCommitTable."""
+"""routeCommitTable: the rows by which readers and the writer know one consistent state of all tables.
+
+A row is written last in every epoch, so it is the only thing that moves a view, and what a start goes on from.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
-import pyarrow.fs as pafs
-from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from lake import ddl
+from lake.actions import File
+from lake.active import active, dataset
+from lake.deltalog import DeltaLog, FileIdentity, is_local, table_uri
+from schemas.tables import ROUTE_COMMIT_TABLE
+
+_EPOCH_START: Final = datetime.fromtimestamp(0, UTC)
+_ANY_EPOCH: Final = 2**62
 
 
-def native_dataset(table: DeltaTable) -> pds.Dataset:
-    """A table version as an Arrow dataset that is read without Python.
+class CommandOutcome(msgspec.Struct, frozen=True):
+    """What became of one refused event or admin command, as column ``outcomes`` tells it."""
 
-    delta-rs's default reads through a Python file system. Then Arrow's threads hold Python buffers, and one that is
-    released while the interpreter ends aborts the process ("terminate called without an active exception").
+    offset: int
+    outcome: str
+    reason: str | None = None
+    result: dict[str, Any] | None = None
+
+
+class RouteCommit(msgspec.Struct, frozen=True):
+    """A row of routeCommitTable.
+
+    ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
+    ``outcomes`` are in log order.
     """
-    filesystem, path = pafs.FileSystem.from_uri(table.table_uri)
-    return table.to_pyarrow_dataset(filesystem=pafs.SubTreeFileSystem(path, filesystem))
+
+    epoch: int
+    log_offset: int
+    liveness_offset: int
+    event_time: datetime
+    watermark: datetime
+    commit_time: datetime
+    versions: dict[str, int] = {}
+    query_id: str = ""
+    outcomes: tuple[CommandOutcome, ...] = ()
+
+    def without_outcomes(self) -> RouteCommit:
+        """The same for those who keep many: an epoch may have 20,000 outcomes."""
+        return msgspec.structs.replace(self, outcomes=()) if self.outcomes else self
 
 
-def last_commit(table: DeltaTable) -> dict[str, Any] | None:
-    """The newest row of routeCommitTable as a dictionary by column name; None in an empty lake."""
-    return commit_where(table, None)
+NO_COMMIT: Final = RouteCommit(0, -1, -1, _EPOCH_START, _EPOCH_START, _EPOCH_START)
+"""Before the first epoch: nothing of the log is in, not even offset 0."""
+
+_COLUMNS: Final = [name for name in ROUTE_COMMIT_TABLE.column_names if name != "batchId"]
 
 
-def commit_where(table: DeltaTable, condition: pc.Expression | None) -> dict[str, Any] | None:
-    """The row of the greatest epoch that meets a condition on routeCommitTable's columns."""
-    dataset = native_dataset(table)
-    epochs = dataset.to_table(columns=["epoch"], filter=condition)["epoch"]
-    greatest = pc.max(epochs).as_py()
+class _Epochs(msgspec.Struct, frozen=True):
+    epoch: int | None = None
+
+
+class _Stats(msgspec.Struct, frozen=True, rename="camel"):
+    """Statistics of a file, as far as they are looked at."""
+
+    min_values: _Epochs = _Epochs()
+    max_values: _Epochs = _Epochs()
+
+
+_stats_decoder = msgspec.json.Decoder(_Stats)
+_outcomes_decoder = msgspec.json.Decoder(tuple[CommandOutcome, ...])
+
+
+def last_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> RouteCommit | None:
+    """The commit of the greatest epoch; None in an empty lake.
+
+    Args:
+        lake_dir: directory or URI of the lake.
+        files: of routeCommitTable at some version; those of the newest if not given.
+
+    Raises:
+        TableNotFoundError, DamagedTableError, DeltaError, OSError: routeCommitTable cannot be read.
+    """
+    files = _newest_files(lake_dir) if files is None else files
+    greatest = max((_epochs_in(file)[1] for file in files), default=None)
     if greatest is None:
         return None
-    rows: list[dict[str, Any]] = pa.table(dataset.to_table(filter=pc.field("epoch") == greatest)).to_pylist()
-    return rows[0]
+    found = commits_between(lake_dir, files, first=0 if greatest == _ANY_EPOCH else greatest)
+    return found[-1] if found else None
+
+
+def last_exact_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> RouteCommit | None:
+    """The newest commit at which brokerLiveTable lacks no heartbeat: its livenessOffset is its logOffset."""
+    files = _newest_files(lake_dir) if files is None else files
+    exact = pc.field("livenessOffset") == pc.field("logOffset")
+    epoch = pc.max(_dataset(lake_dir, files).to_table(columns=["epoch"], filter=exact)["epoch"]).as_py()
+    return None if epoch is None else commits_between(lake_dir, files, first=epoch, last=epoch)[0]
+
+
+def commits_between(
+    lake_dir: str | Path, files: Sequence[File], *, first: int = 0, last: int = _ANY_EPOCH
+) -> list[RouteCommit]:
+    """The commits of epochs first to last, in order, from those of the table's files that may hold them."""
+    return _commits(_rows(lake_dir, files, _COLUMNS, first, last))
+
+
+def epoch_times(lake_dir: str | Path, files: Sequence[File], first: int) -> pa.Table:
+    """Columns epoch and eventTime of all commits from epoch ``first`` on, in order."""
+    return _rows(lake_dir, files, ["epoch", "eventTime"], first, _ANY_EPOCH).sort_by("epoch")
+
+
+class OpenedTail(NamedTuple):
+    """What `CommitTail.open` found: the table's files, and the newest commit, if there is one."""
+
+    files: Sequence[File]
+    newest: RouteCommit | None
+
+
+class CommitTail:
+    """Follows routeCommitTable commit by commit. For one thread.
+
+    `open` finds where the table stands, then `read` gives what was committed since, each from its own file.
+
+    Args:
+        lake_dir: directory or URI of the lake.
+    """
+
+    def __init__(self, lake_dir: str) -> None:
+        self._lake_dir = lake_dir
+        self._log = DeltaLog(lake_dir, ROUTE_COMMIT_TABLE)
+        self._version: int | None = None
+        self._epoch = 0
+        self._identity: FileIdentity | None = None
+        self._log_mtime_ns: int | None = None
+
+    def open(self) -> OpenedTail | None:
+        """Find the newest version, and go on from it. None where there is no table (yet).
+
+        Raises:
+            SetupError: the lake is of a newer format.
+            DamagedTableError, DeltaError, OSError: the table cannot be read.
+        """
+        self._version = None
+        if is_local(self._lake_dir):
+            ddl.check_format(Path(self._lake_dir))
+        try:
+            version, files = active(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
+        except TableNotFoundError:
+            return None
+        newest = last_commit(self._lake_dir, files)
+        self._epoch = 0 if newest is None else newest.epoch
+        self._reached(version)
+        return OpenedTail(files, newest)
+
+    def close(self) -> None:
+        """Forget the place: what was read from there was lost on its way."""
+        self._version = None
+
+    def read(self, limit: int) -> list[RouteCommit] | None:
+        """The next commits, oldest first; none while there are none. Stops soon after ``limit``.
+
+        Returns:
+            None when it has to be opened (again): the last version's file is gone, another stands in its place, an
+            epoch is missing, or an earlier call raised.
+
+        Raises:
+            OSError, ValueError: a commit cannot be read.
+        """
+        try:
+            found = self._read(limit)
+        except BaseException:
+            self.close()
+            raise
+        if found is None:
+            self.close()
+        return found
+
+    def _read(self, limit: int) -> list[RouteCommit] | None:
+        found: list[RouteCommit] = []
+        while self._version is not None and len(found) < limit:
+            if not self._log.exists(self._version + 1):
+                return found
+            if not self.is_same_table():
+                return None
+            rows = self._log.appended(self._version + 1)
+            for commit in [] if rows is None else _commits(rows):
+                if commit.epoch != self._epoch + 1:
+                    return None
+                self._epoch = commit.epoch
+                found.append(commit)
+            self._reached(self._version + 1)
+        return None if self._version is None else found
+
+    def is_same_table(self) -> bool:
+        """Whether the file of the last version read is still the one that was read."""
+        return (
+            self._version is not None
+            and self._identity is not None
+            and self._log.identity(self._version) == self._identity
+        )
+
+    def has_moved(self) -> bool:
+        """Whether something was added to the log or taken away since it was last read; True where it cannot be told.
+
+        Raises:
+            OSError: the log is not there.
+        """
+        mtime_ns = self._log.mtime_ns()
+        return mtime_ns is None or mtime_ns != self._log_mtime_ns
+
+    def _reached(self, version: int) -> None:
+        self._version, self._identity, self._log_mtime_ns = version, self._log.identity(version), self._log.mtime_ns()
+
+
+def _newest_files(lake_dir: str | Path) -> Sequence[File]:
+    return active(table_uri(str(lake_dir), ROUTE_COMMIT_TABLE)).files
+
+
+def _dataset(lake_dir: str | Path, files: Sequence[File]) -> pds.Dataset:
+    return dataset(str(lake_dir), ROUTE_COMMIT_TABLE, files)
+
+
+def _rows(lake_dir: str | Path, files: Sequence[File], columns: list[str], first: int, last: int) -> pa.Table:
+    wanted = [file for file in files if (epochs := _epochs_in(file))[1] >= first and epochs[0] <= last]
+    epoch = pc.field("epoch")
+    return _dataset(lake_dir, wanted).to_table(columns=columns, filter=(epoch >= first) & (epoch <= last))
+
+
+def _epochs_in(file: File) -> tuple[int, int]:
+    """The oldest and the newest epoch in a file of routeCommitTable; any, if that is not recorded."""
+    stats = _stats_decoder.decode(file.stats) if file.stats else _Stats()
+    oldest, newest = stats.min_values.epoch, stats.max_values.epoch
+    return 0 if oldest is None else oldest, _ANY_EPOCH if newest is None else newest
+
+
+def _commits(rows: pa.Table) -> list[RouteCommit]:
+    found = [
+        RouteCommit(
+            epoch=row["epoch"],
+            log_offset=row["logOffset"],
+            liveness_offset=row["livenessOffset"],
+            event_time=row["eventTime"].astimezone(UTC),
+            watermark=row["watermark"].astimezone(UTC),
+            commit_time=row["commitTime"].astimezone(UTC),
+            versions=dict(row["versions"]),
+            query_id=row["queryId"],
+            outcomes=_outcomes_decoder.decode(row["outcomes"]) if row["outcomes"] else (),
+        )
+        for row in rows.select(_COLUMNS).to_pylist()
+    ]
+    return sorted(found, key=lambda commit: commit.epoch)
 
 
 def to_ms(moment: datetime) -> int:
-    """A timestamp column's value in milliseconds since the epoch."""
+    """A timestamp column's value in milliseconds since 1970."""
     return round(moment.timestamp() * 1000)

@@ -10,17 +10,16 @@ Source: the Delta transaction protocol, "Delta Log Entries": names count up with
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 
 from lake.actions import (
-    LAST_CHECKPOINT,
     LOG_FOLDER,
     READER_VERSION,
     Action,
     checkpoint_name,
     entry_name,
     read_actions,
+    read_last_checkpoint,
 )
 from schemas.errors import one_line
 
@@ -98,7 +97,7 @@ def check_names(table: Path) -> None:
 def _checkpointed(table: Path) -> int:
     """Version of the last checkpoint; -1 without one, or where the pointer to it is torn: then all commits count."""
     try:
-        found = json.loads((table / LAST_CHECKPOINT).read_bytes())["version"]
-    except (OSError, ValueError, KeyError, TypeError):
+        last = read_last_checkpoint(table)
+    except (OSError, ValueError):
         return -1
-    return found if isinstance(found, int) else -1
+    return -1 if last is None else last.version

@@ -33,7 +33,7 @@ _CHANGE_TYPE: Final = "_change_type"
 _PREIMAGE: Final = "update_preimage"
 _DELETE: Final = "delete"
 
-Mark = tuple[int, int]
+FileIdentity = tuple[int, int]
 """Modification time in nanoseconds and size of a commit's file: different if another file stands in its place."""
 
 
@@ -79,8 +79,8 @@ class DeltaLog:
         info = self._file_system().get_file_info(entry_name(version))
         return bool(info.type == pfs.FileType.File)
 
-    def mark(self, version: int) -> Mark | None:
-        """By what the file of a version is known again; None when it is not there (any more)."""
+    def identity(self, version: int) -> FileIdentity | None:
+        """Which file a version's is; None when it is not there (any more)."""
         if self._local is None:
             info = self._file_system().get_file_info(entry_name(version))
             return (info.mtime_ns or 0, info.size or 0) if info.type == pfs.FileType.File else None
@@ -90,8 +90,8 @@ class DeltaLog:
             return None
         return found.st_mtime_ns, found.st_size
 
-    def stamp(self) -> int | None:
-        """A number that stays the same as long as nothing was added to the log; None where that cannot be told.
+    def mtime_ns(self) -> int | None:
+        """Modification time of the log's folder, which moves with every entry; None where there is no such thing.
 
         Raises:
             OSError: The log is not there.

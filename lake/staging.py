@@ -14,12 +14,11 @@ anew from the table at each start. Source: the Delta transaction protocol, "Delt
 from __future__ import annotations
 
 import filecmp
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow.compute as pc
@@ -27,7 +26,15 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from lake.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, entry_name, read_actions
+from lake.actions import (
+    LOG_FOLDER,
+    LastCheckpoint,
+    checkpoint_name,
+    entry_name,
+    read_actions,
+    read_last_checkpoint,
+    write_last_checkpoint,
+)
 from lake.arrow_types import drop_arrow_types
 from schemas.errors import SetupError, one_line
 
@@ -106,7 +113,7 @@ class StagedTable:
         self.publish()
         DeltaTable(str(self.path)).create_checkpoint()
         self.checkpointed = self.version
-        self.checkpoint_actions = _describe_checkpoint(self.path)["size"]
+        self.checkpoint_actions = self._size_of_last_checkpoint()
 
     def maintain(self, work: Callable[[DeltaTable], object]) -> None:
         """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
@@ -122,16 +129,20 @@ class StagedTable:
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
         """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
         try:
-            found = _describe_checkpoint(self.path)
-            if "parts" not in found and (self.path / checkpoint_name(found["version"])).exists():
-                return found["version"], found["size"]
-        except FileNotFoundError:
-            if (self.path / entry_name(0)).exists():
+            last = read_last_checkpoint(self.path)
+            if last is None and (self.path / entry_name(0)).exists():
                 return 0, 0
-        except (ValueError, KeyError, TypeError):
+            if last is not None and last.parts is None and (self.path / checkpoint_name(last.version)).exists():
+                return last.version, last.size
+        except ValueError:
             pass  # torn, or not as the protocol has it: a new one takes its place
         table.create_checkpoint()
-        return self.version, _describe_checkpoint(self.path)["size"]
+        return self.version, self._size_of_last_checkpoint()
+
+    def _size_of_last_checkpoint(self) -> int:
+        last = read_last_checkpoint(self.path)
+        assert last is not None
+        return last.size
 
     def _begin_anew(self) -> None:
         """Let the staged log begin at the newest version, and open it."""
@@ -151,8 +162,7 @@ class StagedTable:
         wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
         actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
         pq.write_table(actions, self._staging / checkpoint_name(version))
-        described = json.dumps({"version": version, "size": actions.num_rows})
-        (self._staging / LAST_CHECKPOINT).write_text(described, encoding="utf-8")
+        write_last_checkpoint(self._staging, LastCheckpoint(version, actions.num_rows))
 
     def _link_commit(self, source: Path, target: Path) -> None:
         """Link the files of the next version, and last its entry in the log.
@@ -217,9 +227,3 @@ def _hard_link(old: Path, new: Path) -> None:
     except FileNotFoundError:
         new.parent.mkdir(parents=True, exist_ok=True)
         os.link(old, new)
-
-
-def _describe_checkpoint(table: Path) -> dict[str, Any]:
-    """What ``_last_checkpoint`` says: version, size, and parts where it has any."""
-    found: dict[str, Any] = json.loads((table / LAST_CHECKPOINT).read_bytes())
-    return found

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -39,7 +38,7 @@ from pipelines.tables.seed import Seed, read_seed
 from pipelines.tables.writer import Epoch, LakeWriter, rewind
 from schemas.errors import SetupError
 from schemas.events import KEY_EVERYTHING
-from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
+from schemas.tables import FOLD_STATUS_FILE
 
 log = structlog.get_logger("routelake.fold")
 
@@ -111,7 +110,7 @@ class FoldQuery:
         settings = self._settings
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
         marker = settings.checkpoint_dir / "routelake.json"
-        if _can_continue(settings.checkpoint_dir, tables[ROUTE_COMMIT_TABLE.name]):
+        if _can_continue(settings.checkpoint_dir, settings.lake_dir):
             found = json.loads(marker.read_text(encoding="utf-8"))
             if found["format"] > CHECKPOINT_FORMAT:
                 raise SetupError(f"{marker.parent} was written by a newer routelake. Upgrade, or delete the folder.")
@@ -235,7 +234,7 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
     )
 
 
-def _can_continue(checkpoint_dir: Path, commits: DeltaTable) -> bool:
+def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
     """Whether the checkpoint has a finished batch and belongs to the epochs in the lake.
 
     One that has seen a later epoch than there is knows what the tables have lost, and would never write it again: the
@@ -249,8 +248,8 @@ def _can_continue(checkpoint_dir: Path, commits: DeltaTable) -> bool:
         epoch = int(epoch_file.read_text(encoding="utf-8")) if epoch_file.exists() else 0
     except (OSError, ValueError, KeyError):
         return False
-    last = last_commit(commits)
-    if last is not None and last["epoch"] < epoch:
-        log.warning("the tables are older than the checkpoint, which is made anew", epoch=last["epoch"], was=epoch)
+    last = last_commit(lake_dir)
+    if last is not None and last.epoch < epoch:
+        log.warning("the tables are older than the checkpoint, which is made anew", epoch=last.epoch, was=epoch)
         return False
-    return finished and last is not None and last["queryId"] == query_id
+    return finished and last is not None and last.query_id == query_id

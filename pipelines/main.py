@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from deltalake import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -29,7 +28,7 @@ from runtime.children import give_way, on_parent_exit
 from runtime.machine import raise_file_limit
 from runtime.process import EXIT_FAILED, StopSignal, refusal
 from schemas.errors import RoutelakeError, SetupError, one_line
-from schemas.tables import FOLD_FAILURE_FILE, ROUTE_COMMIT_TABLE
+from schemas.tables import FOLD_FAILURE_FILE
 
 log = structlog.get_logger("routelake.fold")
 
@@ -70,8 +69,8 @@ def run_fold(settings: FoldSettings) -> int:
     spark: SparkSession | None = None
     try:
         # A refusal need not wait for a JVM.
-        tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
-        _check_log(settings.log_url, tables[ROUTE_COMMIT_TABLE.name])
+        open_lake(settings.lake_dir, retention_days=settings.retention_days)
+        _check_log(settings.log_url, settings.lake_dir)
         spark = spark_session(settings)
         stop.listen()  # Spark has taken SIGINT
         return _fold(spark, settings, stop)
@@ -178,13 +177,13 @@ def cause(details: str) -> str:
     return found[-1].strip() if found else "unknown"
 
 
-def _check_log(log_url: str, commits: DeltaTable) -> None:
+def _check_log(log_url: str, lake_dir: Path) -> None:
     """Refuse a log that ends before the tables do. Raises SetupError."""
-    last = last_commit(commits)
+    last = last_commit(lake_dir)
     if last is None:
         return
     with closing(open_log(log_url)) as event_log:
-        check_end(event_log.end(), last["logOffset"])
+        check_end(event_log.end(), last.log_offset)
 
 
 def _note_failure(lake_dir: Path, reason: str, details: str) -> None:

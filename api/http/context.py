@@ -21,7 +21,7 @@ from remoting.refusals import Refusals
 
 @dataclass(frozen=True, slots=True)
 class HttpContext:
-    """The parts. ``past`` answers questions about earlier cuts."""
+    """The parts. ``past`` answers questions about earlier commits."""
 
     gateway: Gateway
     registrations: Registrations

@@ -119,7 +119,7 @@ class RouteLane:
             return None
         if route is None:
             return None
-        headers = read_headers(Position(*self._cut(view)), route.print)
+        headers = read_headers(Position(*self._place(view)), route.print)
         common = [(name.encode(), value.encode()) for name, value in headers.items()]
         typed = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(route.body)), *common]
         ready = Ready(
@@ -136,7 +136,7 @@ class RouteLane:
             self._ready_bytes -= _size(*self._ready.popitem(last=False))
         return ready
 
-    def _cut(self, view: RouteView) -> tuple[int, int]:
+    def _place(self, view: RouteView) -> tuple[int, int]:
         return view.epoch, self._shown[1]
 
 

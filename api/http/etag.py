@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers of reads: which cut an answer shows, and its entity tag, ``"<epoch>-<fingerprint of the body>"``.
+"""Headers of reads: which commit an answer shows, and its entity tag, ``"<epoch>-<fingerprint of the body>"``.
 
-The epoch says which cut an answer shows. The fingerprint decides whether a client's copy is still good: it stays the
+The epoch says which commit an answer shows. The fingerprint decides whether a client's copy is still good: it stays the
 same through epochs that changed something else, on every gateway, through restarts, and it differs when a lake was
 replaced and its epochs started again. So If-None-Match compares fingerprints only.
 
@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from api.http.problems import rfc3339
-from api.view.rows import Cut
+from lake.commits import RouteCommit
 
 JSON: Final = "application/json"
 WAITED: Final = "routelake.waited"
@@ -28,16 +28,16 @@ _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 
 
 class Position(NamedTuple):
-    """The cut an answer shows. ``event_time`` is told for cuts of the past only."""
+    """The commit an answer shows. ``event_time`` is told for commits of the past only."""
 
     epoch: int
     offset: int
     event_time: datetime | None = None
 
     @classmethod
-    def of(cls, cut: Cut) -> Position:
-        """A cut of the past."""
-        return cls(cut.epoch, cut.log_offset, cut.event_time)
+    def of(cls, commit: RouteCommit) -> Position:
+        """A commit of the past."""
+        return cls(commit.epoch, commit.log_offset, commit.event_time)
 
     def headers(self) -> dict[str, str]:
         """As headers."""

@@ -16,7 +16,7 @@ from api.http.problems import FUTURE_TIME, rfc3339
 from api.http.reads import ReadQuery, address, answer, begin, now, number
 from api.http.shapes import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
-from api.view.rows import Cut
+from lake.commits import RouteCommit
 from schemas.codes import MAX_LONG
 
 router = APIRouter(prefix="/v1", tags=["history"])
@@ -115,12 +115,12 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
     """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
     context = await begin(request, query)
     position = now(context)
-    cuts = await context.past.ask(
+    commits = await context.past.ask(
         lambda history: history.epochs(query.limit, query.before), (address(request), "epochs")
     )
-    found: dict[str, Any] = {"epochs": [_epoch(cut) for cut in cuts]}
-    if len(cuts) == query.limit and cuts[-1].epoch > 1:
-        found["nextBefore"] = cuts[-1].epoch
+    found: dict[str, Any] = {"epochs": [_epoch(commit) for commit in commits]}
+    if len(commits) == query.limit and commits[-1].epoch > 1:
+        found["nextBefore"] = commits[-1].epoch
     return answer(request, _encode(found), position)
 
 
@@ -135,12 +135,12 @@ def _present(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _epoch(cut: Cut) -> dict[str, Any]:
+def _epoch(commit: RouteCommit) -> dict[str, Any]:
     return {
-        "epoch": cut.epoch,
-        "logOffset": cut.log_offset,
-        "eventTime": rfc3339(cut.event_time),
-        "watermark": rfc3339(cut.watermark),
-        "commitTime": rfc3339(cut.commit_time),
-        "versions": cut.versions,
+        "epoch": commit.epoch,
+        "logOffset": commit.log_offset,
+        "eventTime": rfc3339(commit.event_time),
+        "watermark": rfc3339(commit.watermark),
+        "commitTime": rfc3339(commit.commit_time),
+        "versions": commit.versions,
     }

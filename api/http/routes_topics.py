@@ -229,7 +229,7 @@ async def _past_route(request: Request, context: HttpContext, topic: str, as_of:
             support_acting_master=settings.support_acting_master,
             order_message_enable=settings.order_message_enable,
         )
-        return encode_topic_route(past.route, numeric_keys=False), Position.of(past.cut)
+        return encode_topic_route(past.route, numeric_keys=False), Position.of(past.commit)
 
     try:
         body, position = await context.past.ask(ask, (address(request), "route"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each table of a `RouteView` goes from one cut to the next: pure functions that copy what changes, nothing else.
+"""How each table of a `RouteView` goes from commit to commit: pure functions that copy what changes, nothing else.
 
 An unchanged table is returned as the very same object, so that readers can tell by identity.
 """

@@ -171,7 +171,7 @@ class RouteAnswers:
         """The answer to a GET_ROUTEINFO_BY_TOPIC; None means TOPIC_NOT_EXIST.
 
         Args:
-            view: The cut to answer from.
+            view: The view to answer from.
             topic: The topic.
             numeric_keys: fastjson's dialect instead of standard JSON. A zone forces it, as the real hook does.
             zone: Keep this zone only (``__ZONE_MODE`` is true and this is ``__ZONE_NAME``, not blank).

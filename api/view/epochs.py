@@ -7,27 +7,26 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from api.view.loader import check_format, commits, read_commits
-from api.view.rows import Cut
-from lake.active import files_of
-from lake.deltalog import DeltaLog, Mark, table_uri
-from lake.query import select
+from lake.actions import File
+from lake.active import active
+from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times
+from lake.deltalog import table_uri
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 _T = TypeVar("_T")
 
-_CUTS_KEPT: Final = 512
-_MAX_STEPS: Final = 500
+_COMMITS_KEPT: Final = 512
+_MAX_READ: Final = 500
+"""Commits read one by one; with more of them the table is read as a whole."""
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,12 +68,12 @@ class Epochs:
     def __init__(self, lake_dir: str) -> None:
         """Nothing is opened yet."""
         self._lake_dir = lake_dir
-        self._log = DeltaLog(lake_dir, ROUTE_COMMIT_TABLE)
+        self._uri = table_uri(lake_dir, ROUTE_COMMIT_TABLE)
+        self._tail = CommitTail(lake_dir)
         self._lock = threading.RLock()
-        self._cuts: Recent[Cut] = Recent(_CUTS_KEPT)
-        self._table: DeltaTable | None = None  # for cuts that are not at hand; may lag behind
-        self._version = -1
-        self._mark: Mark | None = None
+        self._commits: Recent[RouteCommit] = Recent(_COMMITS_KEPT)
+        self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not at hand
+        self._files_epoch = 0  # the newest in them
         self._epochs = array("q")
         self._times_us = array("q")
         self.lake = 0
@@ -109,42 +108,44 @@ class Epochs:
             raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {one_line(error)}") from error
 
     def _refresh(self) -> None:
-        if self._mark is None or self._mark != self._log.mark(self._version) or not self._follow():
+        found = self._tail.read(_MAX_READ) if self._tail.is_same_table() else None
+        if found is None or len(found) >= _MAX_READ:
             self._reopen()
-
-    def _follow(self) -> bool:
-        """Read the commits after the last one, each from its own file. False if that does not lead to the newest."""
-        for _ in range(_MAX_STEPS):
-            if not self._log.exists(self._version + 1):
-                return True
-            rows = self._log.appended(self._version + 1)
-            for commit in commits(rows) if rows is not None else ():
-                if commit.cut.epoch != self.newest + 1:
-                    return False
-                self._epochs.append(commit.cut.epoch)
-                self._times_us.append((commit.cut.event_time - _EPOCH_START) // timedelta(microseconds=1))
-                self._cuts.put(commit.cut.epoch, commit.cut)
-            self._version += 1
-            self._mark = self._log.mark(self._version)
-        return False
+            return
+        for commit in found:
+            self._epochs.append(commit.epoch)
+            self._times_us.append((commit.event_time - _EPOCH_START) // timedelta(microseconds=1))
+            self._commits.put(commit.epoch, commit.without_outcomes())
 
     def _reopen(self) -> None:
-        """Open the table as a whole: at first, far behind, after a clean-up of the log, or in another lake."""
-        check_format(self._lake_dir)
-        table = DeltaTable(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
-        epochs, times_us = _read(table, self.newest)
+        """Read the table as a whole: at first, far behind, after a clean-up of the log, or in another lake."""
+        opened = self._tail.open()
+        if opened is None:
+            raise FileNotFoundError(f"there is no {ROUTE_COMMIT_TABLE.name}")
+        try:
+            self._take_whole(opened)
+        except BaseException:
+            self._tail.close()
+            raise
+
+    def _take_whole(self, opened: OpenedTail) -> None:
+        epochs, times_us = self._read(opened.files, self.newest)
         if not epochs or epochs[0] != self.newest or times_us[0] != self._times_us[-1]:
             # The epoch known as the newest is not there any more: another lake.
-            epochs, times_us = _read(table, 0)
+            epochs, times_us = self._read(opened.files, 0)
             self._epochs, self._times_us = array("q"), array("q")
-            self._cuts.clear()
+            self._commits.clear()
             self.lake += 1
         else:
             epochs, times_us = epochs[1:], times_us[1:]
         self._epochs.extend(epochs)
         self._times_us.extend(times_us)
-        self._table, self._version = table, table.version()
-        self._mark = self._log.mark(self._version)
+        self._files, self._files_epoch = opened.files, self.newest
+
+    def _read(self, files: Sequence[File], first: int) -> tuple[array[int], array[int]]:
+        """Epochs from one on, and their event times in microseconds, in order."""
+        rows = epoch_times(self._lake_dir, files, first)
+        return _longs(rows["epoch"]), _longs(rows["eventTime"].cast(pa.int64()))
 
     def last_at(self, time: datetime) -> int:
         """The greatest epoch whose event time is not after a time; 0 if there is none."""
@@ -158,32 +159,24 @@ class Epochs:
             end = bisect_right(self._epochs, epoch - 1)
             return list(reversed(self._epochs[max(0, end - limit) : end]))
 
-    def cuts(self, epochs: list[int]) -> dict[int, Cut]:
-        """The cuts of some epochs (best neighbours); a missing one is left out."""
-        found = {epoch: cut for epoch in epochs if (cut := self._cuts.get(epoch)) is not None}
-        missing = [epoch for epoch in epochs if epoch not in found]
+    def commits(self, epochs: list[int]) -> dict[int, RouteCommit]:
+        """The commits of some epochs (best neighbours), without outcomes; a missing one is left out."""
+        found = {epoch: commit for epoch in epochs if (commit := self._commits.get(epoch)) is not None}
+        missing = {epoch for epoch in epochs if epoch not in found}
         if missing:
-            with self._lock, self._reading():
-                if self._table is None or self._table.version() < self._version:
-                    self._table = DeltaTable(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
-                table = self._table
-            wanted = set(missing)
             with self._reading():
-                read = read_commits(files_of(table), self._lake_dir, first=min(missing), last=max(missing))
-            for commit in read:
-                if commit.cut.epoch in wanted:
-                    found[commit.cut.epoch] = self._cuts.put(commit.cut.epoch, commit.cut)
+                with self._lock:
+                    if max(missing) > self._files_epoch:
+                        self._files, self._files_epoch = active(self._uri).files, self.newest
+                    files = self._files
+                for commit in commits_between(self._lake_dir, files, first=min(missing), last=max(missing)):
+                    if commit.epoch in missing:
+                        found[commit.epoch] = self._commits.put(commit.epoch, commit.without_outcomes())
         return found
 
-    def cut(self, epoch: int) -> Cut | None:
-        """The cut of an epoch."""
-        return self.cuts([epoch]).get(epoch)
-
-
-def _read(table: DeltaTable, first: int) -> tuple[array[int], array[int]]:
-    """Epochs from one on, and their event times in microseconds, in order."""
-    rows = select(table, f'SELECT "epoch", "eventTime" FROM t WHERE "epoch" >= {first} ORDER BY "epoch"')  # noqa: S608
-    return _longs(rows["epoch"]), _longs(rows["eventTime"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+    def commit(self, epoch: int) -> RouteCommit | None:
+        """The commit of an epoch, without outcomes."""
+        return self.commits([epoch]).get(epoch)
 
 
 def _longs(column: pa.ChunkedArray) -> array[int]:

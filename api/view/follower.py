@@ -3,7 +3,7 @@
 
 Theory of operation. routeCommitTable is written last in every epoch, so its rows are the only thing that moves a view.
 
-1. Tail: is the next version of routeCommitTable there? (`DeltaLog`; a few microseconds, every ``poll_s``.) Read its
+1. Tail: is the next version of routeCommitTable there? (`CommitTail`; a few microseconds, every ``poll_s``.) Read its
    rows; maintenance commits have none.
 2. Step: for the new epochs together, read the change data feed of the tables whose version moved, apply it to the view
    aside, swap, call back with the outcomes of every epoch in between.
@@ -29,22 +29,11 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from deltalake.exceptions import TableNotFoundError
 
-from api.view.loader import (
-    Commit,
-    changes_between,
-    check_format,
-    commits,
-    latest_commit,
-    load_view,
-    read_commits,
-    state_logs,
-)
-from api.view.rows import Cut, Outcome
+from api.view.loader import changes_between, load_view, state_logs
 from api.view.snapshot import RouteView, no_pause
-from lake.active import active
-from lake.deltalog import DeltaLog, Mark, is_local, table_uri
+from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between
+from lake.deltalog import is_local, table_uri
 from schemas.errors import one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
@@ -62,7 +51,7 @@ _FIRST_OUTCOMES: Final = 50
 
 _MAX_BACK_OFF_S: Final = 2.0
 
-OnView = Callable[[RouteView, list[Outcome]], None]
+OnView = Callable[[RouteView, list[CommandOutcome]], None]
 
 
 class FollowerStatus(msgspec.Struct, frozen=True):
@@ -117,12 +106,10 @@ class Follower:
         self._poll_s = poll_s if is_local(self._lake_dir) else max(poll_s, _REMOTE_POLL_S)
         self._clock = clock
         self._view = RouteView.empty()
-        self._log = DeltaLog(self._lake_dir, ROUTE_COMMIT_TABLE)
+        self._tail = CommitTail(self._lake_dir)
         self._logs = state_logs(self._lake_dir)
-        self._version: int | None = None  # of routeCommitTable, read up to here; None: look it up
-        self._mark: Mark | None = None  # of that version's file, by which a replaced lake shows
         self._connected = False  # whether the next epoch continues the view: same lake, none missed
-        self._stamp: int | None = None
+        self._has_lake = False
         self._next_look_up = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -153,7 +140,7 @@ class Follower:
         return FollowerStatus(
             epoch=view.epoch,
             log_offset=view.log_offset,
-            commit_age_s=max(0.0, self._clock() - view.cut.commit_time.timestamp()) if view.epoch else None,
+            commit_age_s=max(0.0, self._clock() - view.commit.commit_time.timestamp()) if view.epoch else None,
             failing=self._failing,
             errors=self._errors,
             last_error=self._last_error,
@@ -172,13 +159,13 @@ class Follower:
             Exception: Anything; the view is as it was.
         """
         try:
-            found = self._look_up() if self._version is None else self._tail(self._version)
+            found = self._new_commits()
             if not found:
                 return False
             began = time.perf_counter()
             self._advance(found)
         except BaseException:
-            self._version = None  # what was found is lost: look at the table as a whole next time
+            self._tail.close()  # what was found is lost: look at the table as a whole next time
             raise
         self._last_step_s = time.perf_counter() - began
         return True
@@ -193,7 +180,7 @@ class Follower:
                 wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
             else:
                 self._failing = False
-                wait_s = 0.0 if moved else self._poll_s if self._version is not None else _NO_LAKE_POLL_S
+                wait_s = 0.0 if moved else self._poll_s if self._has_lake else _NO_LAKE_POLL_S
 
     def _failed(self, error: BaseException) -> None:
         self._last_error = f"{type(error).__name__}: {one_line(error)}"
@@ -202,65 +189,55 @@ class Follower:
 
     # --- where routeCommitTable stands ---
 
-    def _tail(self, version: int) -> list[Commit]:
-        """The epochs that came after the last version read."""
-        found: list[Commit] = []
-        while len(found) < _MAX_EPOCHS_PER_STEP and self._log.exists(version + 1):
-            if self._mark is None or self._log.mark(version) != self._mark:
-                return self._look_up()
-            version += 1
-            rows = self._log.appended(version)
-            found += [] if rows is None else commits(rows)
-            self._version, self._mark, self._stamp = version, self._log.mark(version), self._log.stamp()
-        if found and not (self._connected and found[0].cut.epoch == self._view.epoch + 1):
+    def _new_commits(self) -> list[RouteCommit]:
+        """The epochs that came after those last found."""
+        found = self._tail.read(_MAX_EPOCHS_PER_STEP)
+        if found is None:
+            return self._look_up()
+        if found and not self._connected:
             return self._look_up()
         if not found and time.monotonic() >= self._next_look_up:
             self._next_look_up = time.monotonic() + _LOOK_UP_S
-            stamp = self._log.stamp()
-            if stamp is None or stamp != self._stamp:
-                found = self._look_up()
-                self._stamp = stamp
+            if self._tail.has_moved():
+                return self._look_up()
         return found
 
-    def _look_up(self) -> list[Commit]:
+    def _look_up(self) -> list[RouteCommit]:
         """Open routeCommitTable as a whole: the epochs not shown yet, and its version to go on from."""
-        check_format(self._lake_dir)
-        uri = table_uri(self._lake_dir, ROUTE_COMMIT_TABLE)
-        try:
-            version, files = active(uri)
-        except TableNotFoundError:
+        opened = self._tail.open()
+        self._has_lake = opened is not None
+        if opened is None:
             if self._view.epoch:
-                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}") from None
+                uri = table_uri(self._lake_dir, ROUTE_COMMIT_TABLE)
+                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}")
             return []
-        newest = latest_commit(files, self._lake_dir)
-        found: list[Commit] = []
-        shown = self._view.cut
+        files, newest = opened
+        found: list[RouteCommit] = []
+        shown = self._view.commit
         self._connected = False
-        if newest is not None and newest.cut.epoch >= shown.epoch > 0:
-            found = read_commits(files, self._lake_dir, first=shown.epoch)
+        if newest is not None and newest.epoch >= shown.epoch > 0:
+            found = commits_between(self._lake_dir, files, first=shown.epoch)
             # The row of the epoch that is shown, to the letter: else this is another lake, or another past.
-            self._connected = found[0].cut == shown
+            self._connected = found[0] == shown
             found = found[1:]
         if newest is not None and not self._connected:
-            found = read_commits(files, self._lake_dir, first=newest.cut.epoch - _FIRST_OUTCOMES)
-        self._version = version
-        self._mark = self._log.mark(self._version)
+            found = commits_between(self._lake_dir, files, first=newest.epoch - _FIRST_OUTCOMES)
         return found
 
     # --- from view to view ---
 
-    def _advance(self, found: list[Commit]) -> None:
+    def _advance(self, found: list[RouteCommit]) -> None:
         """Bring the view to the last of these epochs, swap it in, call back."""
-        cut = found[-1].cut
+        newest = found[-1]
         view: RouteView | None = None
-        if self._connected and found[0].cut.epoch == self._view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
+        if self._connected and found[0].epoch == self._view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
             try:
-                view = self._step(self._view, cut)
+                view = self._step(self._view, newest)
                 self._steps += 1
             except BaseException as error:  # the feed is gone or cannot be read: do without it
                 self._failed(error)
         if view is None:
-            view = load_view(self._lake_dir, cut, Pace() if self._view.epoch else no_pause)
+            view = load_view(self._lake_dir, newest, Pace() if self._view.epoch else no_pause)
             self._reloads += 1
         self._view, self._connected = view, True
         try:
@@ -268,6 +245,6 @@ class Follower:
         except Exception as error:  # a caller's fault must not make the follower read the epoch again
             self._failed(error)
 
-    def _step(self, view: RouteView, cut: Cut) -> RouteView:
+    def _step(self, view: RouteView, newest: RouteCommit) -> RouteView:
         pace = Pace()
-        return view.apply(changes_between(self._logs, view.cut, cut, pace), pace)
+        return view.apply(changes_between(self._logs, view.commit, newest, pace), pace)

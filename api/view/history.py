@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The past: cuts by epoch or time, the route of a topic at a cut, and who changed what.
+"""The past: commits by epoch or time, the route of a topic at a commit, and who changed what.
 
-*The route as of time T* is the route at the cut with the greatest epoch whose ``eventTime`` is not after T. eventTime
-is the event time of the last log offset in the cut, so this is what the log knew at T, on the log's own clock; when
-the writer happened to commit it does not matter, and a replay gives the same answer. A time after the newest epoch
-means the newest epoch, unless it has not come yet: what will be then, nobody knows. Whoever asks may have a clock that
-is a minute ahead.
+*The route as of time T* is the route at the commit with the greatest epoch whose ``eventTime`` is not after T.
+eventTime is the event time of the last log offset in the commit, so this is what the log knew at T, on the log's own
+clock; when the writer happened to commit it does not matter, and a replay gives the same answer. A time after the
+newest epoch means the newest epoch, unless it has not come yet: what will be then, nobody knows. Whoever asks may have
+a clock that is a minute ahead.
 
 A time before the first epoch is before all history, which is another thing than history that is not kept.
 
-*Readable* is a cut whose tables can all be opened at its versions and whose data files are all there. Vacuum and log
-clean-up take the oldest first, so the readable cuts are those from some epoch on; an error names it.
+*Readable* is a commit whose tables can all be opened at its versions and whose data files are all there. Vacuum and log
+clean-up take the oldest first, so the readable commits are those from some epoch on; an error names it.
 
 *The changes of a topic* are what an operator needs at three in the morning ("who deleted it", "why did its route go"):
 
@@ -57,8 +57,8 @@ from api.view.changelog import (
 from api.view.epochs import Epochs, Recent
 from api.view.loader import changes_from
 from api.view.pickup import pick_up_topic_route
-from api.view.rows import Cut
 from api.view.snapshot import RouteView
+from lake.commits import RouteCommit
 from lake.deltalog import is_local, table_uri
 from lake.query import names, select, text, texts
 from schemas.codes import ResponseCode
@@ -91,13 +91,13 @@ _READERS: Final = 3
 _CLOCK_SKEW: Final = timedelta(minutes=1)
 """How far ahead the clock of whoever asks may be."""
 _CHECK_AGAIN_S: Final = 60.0
-"""How long a cut that was found readable is taken to stay so: vacuum may run at any time."""
+"""How long a commit that was found readable is taken to stay so: vacuum may run at any time."""
 
 
 class PastRoute(msgspec.Struct, frozen=True):
-    """A route, and the cut it is from. Not encoded: zone and dialect are the caller's."""
+    """A route, and the commit it is from. Not encoded: zone and dialect are the caller's."""
 
-    cut: Cut
+    commit: RouteCommit
     route: TopicRouteData
 
 
@@ -119,10 +119,10 @@ class History:
         self._lock = threading.Lock()
         self._readable_from = (0, 0.0)
 
-    # --- cuts ---
+    # --- commits ---
 
-    def resolve(self, as_of: str) -> Cut:
-        """The cut that an epoch number or a time means.
+    def resolve(self, as_of: str) -> RouteCommit:
+        """The commit that an epoch number or a time means.
 
         Raises:
             BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
@@ -148,13 +148,13 @@ class History:
             raise FutureEpochError(
                 f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
             )
-        cut = self._epochs.cut(epoch) if epoch >= self._epochs.first else None
-        if cut is None or not self._is_readable(cut):
+        commit = self._epochs.commit(epoch) if epoch >= self._epochs.first else None
+        if commit is None or not self._is_readable(commit):
             raise self._vacuumed(as_of)
-        return cut
+        return commit
 
-    def epochs(self, limit: int = 100, before: int | None = None) -> list[Cut]:
-        """Cuts, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
+    def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
+        """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
 
         Raises:
             BadRequestError: limit is out of range, or ``before`` looks like a Unix time.
@@ -167,19 +167,19 @@ class History:
             what = f"before={before} looks like a Unix time, and must be an epoch; the newest is {newest}"
             raise BadRequestError(what, field="before", value=before)
         wanted = self._epochs.before(self._epochs.newest + 1 if before is None else before, limit)
-        found = self._epochs.cuts(wanted)
+        found = self._epochs.commits(wanted)
         return [found[epoch] for epoch in wanted if epoch in found]
 
-    def oldest_readable(self) -> Cut | None:
-        """The oldest cut that can be read; None without any. Looks at about log2(epochs) cuts."""
+    def oldest_readable(self) -> RouteCommit | None:
+        """The oldest commit that can be read; None without any. Looks at about log2(epochs) commits."""
         self._refresh()
         low, high = self._epochs.first, self._epochs.newest
         if high == 0:
             return None
         epoch = low + bisect_left(
-            range(low, high + 1), True, key=lambda epoch: self._is_readable(self._epochs.cut(epoch))
+            range(low, high + 1), True, key=lambda epoch: self._is_readable(self._epochs.commit(epoch))
         )
-        return self._epochs.cut(epoch) if epoch <= high else None
+        return self._epochs.commit(epoch) if epoch <= high else None
 
     def _refresh(self) -> None:
         self._epochs.refresh()
@@ -191,25 +191,25 @@ class History:
                 self._contexts.clear()
                 self._readable_from = (0, 0.0)
 
-    def _is_readable(self, cut: Cut | None) -> bool:
-        """Whether every state table can be read at a cut. What is newer than a readable cut is readable."""
-        if cut is None:
+    def _is_readable(self, commit: RouteCommit | None) -> bool:
+        """Whether every state table can be read at a commit. What is newer than a readable commit is readable."""
+        if commit is None:
             return False
         epoch, until = self._readable_from
-        if epoch and cut.epoch >= epoch and time.monotonic() < until:
+        if epoch and commit.epoch >= epoch and time.monotonic() < until:
             return True
         with ThreadPoolExecutor(_READERS, "history") as readers:
-            if not all(readers.map(lambda spec: self._has_files(spec, cut), STATE_TABLES)):
+            if not all(readers.map(lambda spec: self._has_files(spec, commit), STATE_TABLES)):
                 return False
-        self._readable_from = (cut.epoch, time.monotonic() + _CHECK_AGAIN_S)
+        self._readable_from = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
         return True
 
-    def _has_files(self, spec: Table, cut: Cut) -> bool:
-        """Whether a table can be opened at a cut and its data files are there."""
-        if spec.name not in cut.versions:
+    def _has_files(self, spec: Table, commit: RouteCommit) -> bool:
+        """Whether a table can be opened at a commit and its data files are there."""
+        if spec.name not in commit.versions:
             return True
         try:
-            files = self._table(spec, cut).file_uris()
+            files = self._table(spec, commit).file_uris()
         except (OSError, ValueError, DeltaError):
             return False
         return not is_local(self._lake_dir) or all(Path(file).exists() for file in files)
@@ -219,12 +219,12 @@ class History:
         now = datetime.now(UTC)
         if time <= now + _CLOCK_SKEW:
             return
-        newest = self._epochs.cut(self._epochs.newest)
+        newest = self._epochs.commit(self._epochs.newest)
         if newest is None or time > newest.event_time + _CLOCK_SKEW:
             raise FutureTimeError(f"{shown} has not come yet; it is {iso(now)} here", time=shown, now=iso(now))
 
     def _before_history(self, as_of: str) -> BeforeHistoryError:
-        first = self._epochs.cut(1)
+        first = self._epochs.commit(1)
         time = None if first is None else iso(first.event_time)
         text = f"{as_of} is before the beginning of this history: epoch 1" + (f" of {time}" if time else "")
         return BeforeHistoryError(text, as_of=as_of, first_epoch=1, first_time=time)
@@ -240,9 +240,9 @@ class History:
             oldest_time=iso(oldest.event_time),
         )
 
-    def _table(self, spec: Table, cut: Cut) -> DeltaTable:
-        """A table at the version of a cut."""
-        version = cut.versions[spec.name]
+    def _table(self, spec: Table, commit: RouteCommit) -> DeltaTable:
+        """A table at the version of a commit."""
+        version = commit.versions[spec.name]
         known = self._tables.get((spec.name, version))
         if known is None:
             known = DeltaTable(table_uri(self._lake_dir, spec), version=version)
@@ -254,44 +254,44 @@ class History:
     def route(
         self,
         topic: str,
-        as_of: str | Cut,
+        as_of: str | RouteCommit,
         *,
         support_acting_master: bool = False,
         order_message_enable: bool = False,
     ) -> PastRoute:
-        """The route of a topic at a cut.
+        """The route of a topic at a commit.
 
         Raises:
             NotFoundError: The topic had no route then (TOPIC_NOT_EXIST).
             BadRequestError, FutureEpochError, VacuumedError, UnavailableError: As `resolve`.
         """
-        cut = as_of if isinstance(as_of, Cut) else self.resolve(as_of)
-        key = (cut.epoch, topic, support_acting_master, order_message_enable)
+        commit = as_of if isinstance(as_of, RouteCommit) else self.resolve(as_of)
+        key = (commit.epoch, topic, support_acting_master, order_message_enable)
         known = self._routes.get(key)
         if known is not None:
             return known
         try:
-            view = self._view_of_topic(topic, cut)
+            view = self._view_of_topic(topic, commit)
         except Exception as error:
             self._readable_from = (0, 0.0)
-            if not self._is_readable(cut):
-                raise self._vacuumed(str(cut.epoch)) from error
-            raise UnavailableError(f"epoch {cut.epoch} cannot be read at the moment: {one_line(error)}") from error
+            if not self._is_readable(commit):
+                raise self._vacuumed(str(commit.epoch)) from error
+            raise UnavailableError(f"epoch {commit.epoch} cannot be read at the moment: {one_line(error)}") from error
         route = pick_up_topic_route(
             view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
         )
         if route is None:
             raise NotFoundError(
-                f"topic {topic} had no route at epoch {cut.epoch} of {iso(cut.event_time)}",
+                f"topic {topic} had no route at epoch {commit.epoch} of {iso(commit.event_time)}",
                 code=ResponseCode.TOPIC_NOT_EXIST,
                 topic=topic,
-                epoch=cut.epoch,
+                epoch=commit.epoch,
             )
-        return self._routes.put(key, PastRoute(cut, route))
+        return self._routes.put(key, PastRoute(commit, route))
 
-    def _view_of_topic(self, topic: str, cut: Cut) -> RouteView:
+    def _view_of_topic(self, topic: str, commit: RouteCommit) -> RouteView:
         """A view that holds one topic and what its route needs."""
-        queues = self._rows(TOPIC_QUEUE_TABLE, cut, f'"topic" = {text(topic)}')
+        queues = self._rows(TOPIC_QUEUE_TABLE, commit, f'"topic" = {text(topic)}')
         brokers = queues["brokerName"].to_pylist()
         conditions: dict[str, Callable[[], str]] = {
             BROKER_ADDR_TABLE.name: lambda: f'"brokerName" IN {texts(brokers)}',
@@ -304,12 +304,12 @@ class History:
             if spec is TOPIC_QUEUE_TABLE:
                 return queues
             condition = conditions.get(spec.name)
-            return self._rows(spec, cut, condition()) if condition is not None and brokers else None
+            return self._rows(spec, commit, condition()) if condition is not None and brokers else None
 
-        return RouteView.empty().apply(changes_from(cut, read))
+        return RouteView.empty().apply(changes_from(commit, read))
 
-    def _rows(self, spec: Table, cut: Cut, condition: str) -> pa.Table:
-        return select(self._table(spec, cut), f"SELECT {names(spec.column_names)} FROM t WHERE {condition}")  # noqa: S608
+    def _rows(self, spec: Table, commit: RouteCommit, condition: str) -> pa.Table:
+        return select(self._table(spec, commit), f"SELECT {names(spec.column_names)} FROM t WHERE {condition}")  # noqa: S608
 
     # --- changes ---
 
@@ -353,7 +353,7 @@ class History:
         self._refresh()
         if wanted.since is not None:
             self._check_has_come(wanted.since, f"since={since}")
-        newest = self._epochs.cut(self._epochs.newest)
+        newest = self._epochs.commit(self._epochs.newest)
         if newest is None:
             return ChangePage([], None, after)
         try:

@@ -31,7 +31,7 @@ def pick_up_topic_route(
     """The route of a topic, before the zone filter; None means TOPIC_NOT_EXIST.
 
     Args:
-        view: The cut to answer from.
+        view: The view to answer from.
         topic: The topic.
         support_acting_master: NamesrvConfig.supportActingMaster.
         order_message_enable: NamesrvConfig.orderMessageEnable.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `RouteView` is made of: rows in memory, and the changes that lead from one cut to the next.
+"""What a `RouteView` is made of: rows in memory, and the changes that lead from one commit to the next.
 
 Everything here is immutable once it is in a view. Structs are untracked by the garbage collector (``gc=False``): a
 view of 3,000,000 queue rows must not make each full collection of the serving process walk them. No cycle can arise,
@@ -10,46 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Any, Final
 
 import msgspec
 
+from lake.commits import RouteCommit
 from schemas.broker import DataVersion, TopicQueueMappingInfo
 
 Row = tuple[int, int, int, int]
 """readQueueNums, writeQueueNums, perm, topicSysFlag: a QueueRow as a plain tuple, which the collector can untrack."""
-
-EPOCH_START: Final = datetime.fromtimestamp(0, UTC)
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """One row of routeCommitTable: a consistent cut of all tables.
-
-    ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
-    """
-
-    epoch: int
-    log_offset: int
-    liveness_offset: int
-    event_time: datetime
-    watermark: datetime
-    commit_time: datetime
-    versions: dict[str, int] = {}
-    query_id: str = ""
-
-
-NO_CUT: Final = Cut(0, -1, -1, EPOCH_START, EPOCH_START, EPOCH_START)
-"""Before the first epoch: nothing of the log is in, not even offset 0."""
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What became of one refused event or admin command, as routeCommitTable.outcomes tells it."""
-
-    offset: int
-    outcome: str
-    reason: str | None = None
-    result: dict[str, Any] | None = None
 
 
 class TopicRows(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -132,12 +100,12 @@ LiveKey = tuple[str, str, str]
 
 
 class Changes(msgspec.Struct):
-    """From one cut to another. A missing key is unchanged; None as value means the row went.
+    """From one commit to another. A missing key is unchanged; None as value means the row went.
 
     ``topic_rows`` is read once and may be a generator that decodes as it goes.
     """
 
-    cut: Cut
+    commit: RouteCommit
     topic_rows: Iterable[TopicDelta] = ()
     brokers: dict[str, BrokerRow | None] = {}
     clusters: dict[tuple[str, str], bool] = {}

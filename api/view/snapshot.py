@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RouteView: one consistent cut of the seven state tables in memory, with the indexes that answers need.
+"""RouteView: the seven state tables at one commit in memory, with the indexes that answers need.
 
 A view never changes. `RouteView.apply` builds the next one aside and shares whatever stayed the same: a changed topic
 costs a new `TopicRows`, a changed broker group a new `BrokerGroup`, and each touched table one shallow copy of its
@@ -21,7 +21,8 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from api.view import advance
-from api.view.rows import NO_CUT, Changes, Cut, LiveRow, TopicRows
+from api.view.rows import Changes, LiveRow, TopicRows
+from lake.commits import NO_COMMIT, RouteCommit
 from schemas.broker import MASTER_ID, QueueRow, TopicQueueMappingInfo
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, existing, is_reserved
 
@@ -49,10 +50,10 @@ class SystemTopics(NamedTuple):
 
 
 class RouteView:
-    """One cut. Built by `empty` and `apply` only.
+    """The tables at one commit. Built by `empty` and `apply` only.
 
     Attributes:
-        cut: The routeCommitTable row it shows.
+        commit: The routeCommitTable row it shows.
         serial: Different for every view of this process; compare it instead of holding on to an old view.
         topics: {topic: rows}. Never holds a topic without rows.
         groups: {brokerName: group}.
@@ -62,12 +63,12 @@ class RouteView:
     """
 
     __slots__ = (
-        "_live", "_pool", "clusters", "cut", "filter_tables", "groups", "kv", "mapping_tables", "serial", "topics",
+        "_live", "_pool", "clusters", "commit", "filter_tables", "groups", "kv", "mapping_tables", "serial", "topics",
     )  # fmt: skip
 
     def __init__(
         self,
-        cut: Cut,
+        commit: RouteCommit,
         topics: advance.Topics,
         groups: advance.Groups,
         clusters: advance.Clusters,
@@ -78,7 +79,7 @@ class RouteView:
         pool: advance.Pool,
     ) -> None:
         """Use `empty` and `apply`."""
-        self.cut: Final = cut
+        self.commit: Final = commit
         self.serial: Final = next(_serials)
         self.topics: Final = topics
         self.groups: Final = groups
@@ -92,42 +93,42 @@ class RouteView:
     @classmethod
     def empty(cls) -> RouteView:
         """The view before the first epoch."""
-        return cls(NO_CUT, {}, {}, {}, {}, {}, {}, {}, advance.Pool())
+        return cls(NO_COMMIT, {}, {}, {}, {}, {}, {}, {}, advance.Pool())
 
-    # --- the cut ---
+    # --- the commit ---
 
     @property
     def epoch(self) -> int:
         """0 before the first commit."""
-        return self.cut.epoch
+        return self.commit.epoch
 
     @property
     def log_offset(self) -> int:
         """Everything up to and including it is in; -1 before the first commit."""
-        return self.cut.log_offset
+        return self.commit.log_offset
 
     @property
     def event_time(self) -> datetime:
         """Event time of `log_offset`."""
-        return self.cut.event_time
+        return self.commit.event_time
 
     @property
     def watermark(self) -> datetime:
         """Every broker silent at this time has been expired."""
-        return self.cut.watermark
+        return self.commit.watermark
 
-    # --- the next cut ---
+    # --- the next commit ---
 
     def apply(self, changes: Changes, pause: Callable[[], None] = no_pause) -> RouteView:
         """The view after these changes.
 
         Args:
-            changes: Differences from this view's cut to ``changes.cut``.
+            changes: Differences from this view's commit to ``changes.commit``.
             pause: Called often, between small pieces of work; may let other threads run.
         """
         filters, moved = advance.apply_filters(self.filter_tables, changes.filter_servers)
         return RouteView(
-            changes.cut,
+            changes.commit,
             advance.apply_topics(self.topics, changes.topic_rows, self._pool, pause),
             advance.apply_groups(self.groups, changes.brokers, filters, moved),
             advance.apply_clusters(self.clusters, changes.clusters),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A backup, taken while gateways and the fold go on.
 
-Delta tables are files that nobody changes, and log entries that name them. So the last row of routeCommitTable is a
-cut: each table's log up to the version that it names, and the files that lie there. The fold's later commits are left
-out. The event log comes last, by SQLite's online backup, which reads one snapshot and holds nobody up: a log newer than
-the tables is folded on, an older one would be refused.
+Delta tables are files that nobody changes, and log entries that name them. So the last row of routeCommitTable says
+what to copy: each table's log up to the version that it names, and the files that lie there. The fold's later commits
+are left out. The event log comes last, by SQLite's online backup, which reads one snapshot and holds nobody up: a log
+newer than the tables is folded on, an older one would be refused.
 
 Everything is put together in ``DIR.unfinished``; its rename makes the backup.
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import sqlite3
@@ -26,13 +25,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from lake.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name
-from lake.commits import commit_where, last_commit
+from lake.actions import LOG_FOLDER, LastCheckpoint, checkpoint_name, write_last_checkpoint
+from lake.active import active
+from lake.commits import last_commit, last_exact_commit
 from lake.ddl import check_format
 from pipelines.backup.manifest import (
     FORMAT_VERSION,
@@ -152,9 +150,8 @@ def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
     shutil.copyfile(lake_dir / _LAKE_FILE, work / LAKE / _LAKE_FILE)
     check_format(work / LAKE)
     try:
-        commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name))
-        lake = _cut(commits)
-    except (DeltaError, OSError) as error:
+        lake = _last_epoch(lake_dir)
+    except (DeltaError, OSError, ValueError) as error:
         raise SetupError(f"the lake {lake_dir} cannot be read: {one_line(error)}.") from error
     for name, version in lake.versions.items():
         _copy_table(lake_dir / name, work / LAKE / name, version)
@@ -162,19 +159,20 @@ def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
     return lake, [describe(work, path) for path in files]
 
 
-def _cut(commits: DeltaTable) -> Lake:
+def _last_epoch(lake_dir: Path) -> Lake:
     """The last epoch; see `pipelines.tables.seed` for what a start from it needs."""
-    versions = {table.name: 0 for table in ALL_TABLES} | {ROUTE_COMMIT_TABLE.name: commits.version()}
-    last = last_commit(commits)
+    version, files = active(str(lake_dir / ROUTE_COMMIT_TABLE.name))
+    versions = {table.name: 0 for table in ALL_TABLES} | {ROUTE_COMMIT_TABLE.name: version}
+    last = last_commit(lake_dir, files)
     if last is None:
         return Lake(0, 0, 1, None, versions)
-    exact = commit_where(commits, pc.field("livenessOffset") == pc.field("logOffset"))
+    exact = last_exact_commit(lake_dir, files)
     return Lake(
-        epoch=last["epoch"],
-        log_offset=last["logOffset"],
-        needs_from=1 if exact is None else exact["logOffset"] + 1,
-        event_time=last["eventTime"].isoformat(),
-        versions=versions | dict(last["versions"]),
+        epoch=last.epoch,
+        log_offset=last.log_offset,
+        needs_from=1 if exact is None else exact.log_offset + 1,
+        event_time=last.event_time.isoformat(),
+        versions=versions | last.versions,
     )
 
 
@@ -190,8 +188,7 @@ def _copy_table(table: Path, target: Path, version: int) -> None:
             checkpointed = int(number)
     if checkpointed >= 0:
         size = pq.read_metadata(target / checkpoint_name(checkpointed)).num_rows
-        described = json.dumps({"version": checkpointed, "size": size})
-        (target / LAST_CHECKPOINT).write_text(described, encoding="utf-8")
+        write_last_checkpoint(target, LastCheckpoint(checkpointed, size))
     for file in sorted(table.rglob("*.parquet")):
         within = file.relative_to(table)
         if within.parts[0] != LOG_FOLDER:

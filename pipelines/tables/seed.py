@@ -17,17 +17,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError
 
-from lake.commits import commit_where, last_commit, native_dataset, to_ms
+from lake.active import active, dataset
+from lake.commits import RouteCommit, last_commit, last_exact_commit, to_ms
+from lake.deltalog import table_uri
 from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LOST_LOG, EventLog
 from schemas.errors import SetupError, one_line
 from schemas.events import Resume
-from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
+from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, STATE_TABLES, Table
 
 _RESUME = str(Resume.__struct_config__.tag)
 
@@ -57,39 +59,41 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
 
 
 def _read_seed(lake_dir: Path, log: EventLog) -> Seed:
-    commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name))
-    last = last_commit(commits)
+    last = last_commit(lake_dir)
     if last is None:
         return Seed(RouteState(), 0, 0)
-    exact = commit_where(commits, pc.field("livenessOffset") == pc.field("logOffset"))
+    exact = last_exact_commit(lake_dir)
     # None is exact only in the first moments of a lake: then the log is whole, and short.
-    state, first = (read_state(lake_dir, exact), exact["logOffset"] + 1) if exact is not None else (RouteState(), 0)
-    state = replay(state, _between(log, first, last["logOffset"]), watermark_ms=to_ms(last["watermark"]))
-    return Seed(state, last["logOffset"] + 1, last["epoch"])
+    state, first = (read_state(lake_dir, exact), exact.log_offset + 1) if exact is not None else (RouteState(), 0)
+    state = replay(state, _between(log, first, last.log_offset), watermark_ms=to_ms(last.watermark))
+    return Seed(state, last.log_offset + 1, last.epoch)
 
 
-def read_state(lake_dir: Path, commit: dict[str, Any]) -> RouteState:
+def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
     """State at one row of routeCommitTable."""
-    versions = dict(commit["versions"])
     by_group: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     kv: list[dict[str, Any]] = []
     for table in STATE_TABLES:
-        opened = DeltaTable(str(lake_dir / table.name), version=versions[table.name])
-        rows = pa.table(native_dataset(opened).to_table()).to_pylist()
+        rows = _dataset(lake_dir, table, commit).to_table().to_pylist()
         if table is KV_CONFIG_TABLE:
             kv = rows
             continue
         for row in rows:
             by_group[row["brokerName"]][table.name].append(row)
     groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
-    now_ms = to_ms(commit["eventTime"])
-    resumed_ms = _last_resume_ms(lake_dir, versions[ROUTE_CHANGE_TABLE.name])
+    now_ms = to_ms(commit.event_time)
+    resumed_ms = _last_resume_ms(lake_dir, commit)
     return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=resumed_ms)
 
 
-def _last_resume_ms(lake_dir: Path, version: int) -> int:
+def _dataset(lake_dir: Path, table: Table, commit: RouteCommit) -> pds.Dataset:
+    files = active(table_uri(str(lake_dir), table), commit.versions[table.name]).files
+    return dataset(str(lake_dir), table, files)
+
+
+def _last_resume_ms(lake_dir: Path, commit: RouteCommit) -> int:
     """Event time of the last RESUME; each has a row in routeChangeTable."""
-    changes = native_dataset(DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name), version=version))
+    changes = _dataset(lake_dir, ROUTE_CHANGE_TABLE, commit)
     times = changes.to_table(columns=["eventTime"], filter=pc.field("command") == _RESUME)["eventTime"]
     latest = pc.max(times).as_py()
     return 0 if latest is None else to_ms(latest)

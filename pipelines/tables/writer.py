@@ -42,7 +42,7 @@ from deltalake import (
     write_deltalake,
 )
 
-from lake.commits import last_commit, to_ms
+from lake.commits import NO_COMMIT, RouteCommit, last_commit, to_ms
 from lake.ddl import open_lake
 from lake.staging import StagedTable, stage
 from lake.types import arrow_schema
@@ -114,16 +114,16 @@ class LakeWriter:
         """Which of them an epoch must have."""
         self._flushed_at = -math.inf  # never: the clock may have begun with the machine, a moment ago
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lake-writer")
-        commit = last_commit(opened[ROUTE_COMMIT_TABLE.name])
+        commit = last_commit(lake_dir) or NO_COMMIT
         check_versions(lake_dir, opened, commit)
         self.tables: Mapping[str, StagedTable] = stage(lake_dir, opened)
         # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
-        self._full: set[int] = set() if commit else set(shard_keys(shards))
-        self.epoch = commit["epoch"] if commit else 0
-        self._offset = commit["logOffset"] if commit else -1
-        self._liveness_offset = commit["livenessOffset"] if commit else -1
-        self._event_time_ms = to_ms(commit["eventTime"]) if commit else 0
-        self._watermark_ms = to_ms(commit["watermark"]) if commit else 0
+        self._full: set[int] = set() if commit.epoch else set(shard_keys(shards))
+        self.epoch = commit.epoch
+        self._offset = commit.log_offset
+        self._liveness_offset = commit.liveness_offset
+        self._event_time_ms = to_ms(commit.event_time)
+        self._watermark_ms = to_ms(commit.watermark)
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
         """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
@@ -147,24 +147,26 @@ class LakeWriter:
         if batch.is_empty and not (self._pending_live and live_is_due):
             return None
 
-        mark = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+        transaction = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
         epoch = self.epoch + 1
         steps: list[Callable[[], None]] = []
         for table in STATE_TABLES:
             kinds = batch.kinds_of(table)
             if kinds and not self._has(table, query_id, batch_id):
-                steps.append(partial(self._apply, table, kinds, batch.operations_of(table), mark))
+                steps.append(partial(self._apply, table, kinds, batch.operations_of(table), transaction))
         written_live = set(self._pending_live) if live_is_due else set(self._changed_live)
         if self._has(BROKER_LIVE_TABLE, query_id, batch_id):
             written_live.clear()
         if written_live:
             live = self._live_operations(written_live)
-            steps.append(partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], mark))
+            steps.append(
+                partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], transaction)
+            )
         if batch.has_history and not self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             history = (_with_epoch(rows, epoch) for rows in batch.history())
-            steps.append(partial(self._append, ROUTE_CHANGE_TABLE, history, mark))
+            steps.append(partial(self._append, ROUTE_CHANGE_TABLE, history, transaction))
         if batch.quarantine and not self._has(QUARANTINE_TABLE, query_id, batch_id):
-            steps.append(partial(self._append, QUARANTINE_TABLE, batch.quarantine, mark))
+            steps.append(partial(self._append, QUARANTINE_TABLE, batch.quarantine, transaction))
         self._do(steps)
         for key in written_live:
             del self._pending_live[key]
@@ -187,7 +189,7 @@ class LakeWriter:
             "queryId": query_id,
             "batchId": batch_id,
         }
-        self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], mark)
+        self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
         self.epoch = epoch
         return Epoch(epoch, self._offset, versions)
 
@@ -238,9 +240,9 @@ class LakeWriter:
         for step in started:
             step.result()
 
-    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], mark: CommitProperties) -> None:
+    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], transaction: CommitProperties) -> None:
         if kinds == {INSERT}:
-            self._append(table, (part.drop_columns([OP]) for part in parts), mark)
+            self._append(table, (part.drop_columns([OP]) for part in parts), transaction)
             return
         operations = pa.concat_tables(parts)
         staged = self.tables[table.name]
@@ -250,7 +252,7 @@ class LakeWriter:
             source_alias="s",
             target_alias="t",
             writer_properties=PROPERTIES[table.name],
-            commit_properties=mark,
+            commit_properties=transaction,
             post_commithook_properties=_NO_HOOKS,
         )
         assign = {f'"{name}"': f's."{name}"' for name in table.column_names}
@@ -264,7 +266,7 @@ class LakeWriter:
         merge.execute()
         staged.publish()
 
-    def _append(self, table: Table, parts: Iterable[pa.Table], mark: CommitProperties) -> None:
+    def _append(self, table: Table, parts: Iterable[pa.Table], transaction: CommitProperties) -> None:
         schema = _SCHEMAS[table.name]
         staged = self.tables[table.name]
         batches = (batch for part in parts for batch in part.cast(schema).to_batches())
@@ -273,7 +275,7 @@ class LakeWriter:
             pa.RecordBatchReader.from_batches(schema, batches),
             mode="append",
             writer_properties=PROPERTIES[table.name],
-            commit_properties=mark,
+            commit_properties=transaction,
             post_commithook_properties=_NO_HOOKS,
         )
         staged.publish()
@@ -298,18 +300,16 @@ def _predicate(table: Table, operations: pa.Table) -> str:
     return " and ".join(terms)
 
 
-def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: Mapping[str, Any] | None) -> None:
+def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: RouteCommit) -> None:
     """Refuse a lake that lost a table, or got one back from an older backup.
 
     Raises:
         SetupError: the last epoch names a version that its table does not have yet.
     """
-    if commit is None:
-        return
-    for name, needed in commit["versions"]:
+    for name, needed in commit.versions.items():
         if name in tables and (found := tables[name].version()) < needed:
             raise SetupError(
-                f"{lake_dir / name} is at version {found}, but epoch {commit['epoch']} needs version {needed}: "
+                f"{lake_dir / name} is at version {found}, but epoch {commit.epoch} needs version {needed}: "
                 "it was lost or restored alone. Restore the whole lake from one backup."
             )
 
@@ -320,18 +320,17 @@ def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
     Raises:
         SetupError: the last epoch's versions cannot be read any more.
     """
-    commit = last_commit(tables[ROUTE_COMMIT_TABLE.name])
+    commit = last_commit(lake_dir) or NO_COMMIT
     check_versions(lake_dir, tables, commit)
-    versions = dict(commit["versions"]) if commit else {}
     for name, table in tables.items():
         if name == ROUTE_COMMIT_TABLE.name:
             continue
-        committed = versions.get(name, 0)
+        committed = commit.versions.get(name, 0)
         if table.version() > committed:
             try:
                 table.restore(committed)
             except Exception as error:
                 raise SetupError(
-                    f"{lake_dir / name} cannot be put back to version {committed} of epoch "
-                    f"{commit['epoch'] if commit else 0}: {one_line(error)}"
+                    f"{lake_dir / name} cannot be put back to version {committed} of epoch {commit.epoch}: "
+                    f"{one_line(error)}"
                 ) from error

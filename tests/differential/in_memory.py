@@ -21,8 +21,8 @@ from api.gateway import Gateway, GatewaySettings
 from api.remoting.handlers import NameServerHandler
 from api.view.answers import RouteAnswers
 from api.view.loader import changes_from
-from api.view.rows import EPOCH_START, Cut, Outcome
 from benchmarks.harness.shard import OneShard
+from lake.commits import NO_COMMIT, CommandOutcome, RouteCommit
 from lake.deltalog import GONE
 from pipelines.log.base import Appended
 from pipelines.log.memory import MemoryLog
@@ -61,8 +61,8 @@ class InstantGateway(Gateway):
         return Appended(self._offset, self.now_ms)
 
     def _show(self, batch: Batch) -> None:
-        time = EPOCH_START + timedelta(milliseconds=self.now_ms)
-        cut = Cut(self._view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
+        time = NO_COMMIT.event_time + timedelta(milliseconds=self.now_ms)
+        commit = RouteCommit(self._view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
         parts = {table.name: list(batch.operations_of(table)) for table in STATE_TABLES}
         parts[BROKER_LIVE_TABLE.name] = batch.live
 
@@ -75,9 +75,10 @@ class InstantGateway(Gateway):
 
         assert not batch.quarantine, batch.quarantine[0].to_pylist()
         outcomes = [
-            Outcome(entry["offset"], entry["outcome"], entry["reason"], entry["result"]) for entry in batch.outcomes
+            CommandOutcome(entry["offset"], entry["outcome"], entry["reason"], entry["result"])
+            for entry in batch.outcomes
         ]
-        self._on_view(self._view.apply(changes_from(cut, read)), outcomes)
+        self._on_view(self._view.apply(changes_from(commit, read)), outcomes)
 
 
 class InMemoryNameServer:

@@ -168,16 +168,15 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     }
     assert large.acknowledged <= written
 
-    commits = DeltaTable(str(server.lake_dir / ROUTE_COMMIT_TABLE.name))
-    last = last_commit(commits)
+    last = last_commit(server.lake_dir)
     assert last is not None
-    folded = [record for record in records if record.offset <= last["logOffset"]]
-    expected = replay(RouteState(), folded, watermark_ms=to_ms(last["watermark"]))
+    folded = [record for record in records if record.offset <= last.log_offset]
+    expected = replay(RouteState(), folded, watermark_ms=to_ms(last.watermark))
     actual = read_state(server.lake_dir, last)
     assert actual.groups == expected.groups
     assert actual.kv == expected.kv
 
-    epochs = sorted(commits.to_pyarrow_table()["epoch"].to_pylist())
+    epochs = sorted(DeltaTable(str(server.lake_dir / ROUTE_COMMIT_TABLE.name)).to_pyarrow_table()["epoch"].to_pylist())
     assert epochs == list(range(1, len(epochs) + 1)), "epochs without gaps, none twice"
     history = DeltaTable(str(server.lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table()
     rows = Counter(
@@ -207,8 +206,8 @@ def _folded(server: Routelake) -> int:
 
 
 def _complete(server: Routelake) -> bool:
-    last = last_commit(DeltaTable(str(server.lake_dir / ROUTE_COMMIT_TABLE.name)))
-    return last is not None and last["livenessOffset"] == last["logOffset"]
+    last = last_commit(server.lake_dir)
+    return last is not None and last.liveness_offset == last.log_offset
 
 
 def _ready(server: Routelake) -> bool:

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from api.view.loader import _epochs_in
 from lake import active as module
 from lake.active import active, files_of
+from lake.commits import _epochs_in
 
 ODD = ("a", "o'dd %2F/=ü", "b c")
 

@@ -79,11 +79,11 @@ def test_a_lake_behind_a_uri(writer: LakeWriter) -> None:
     assert follower.poll()
     assert (follower.status().steps, follower.status().reloads, follower.status().errors) == (1, 1, 0)
     assert as_tables(follower.view) == {spec.name: writer.full_scan(spec.name) for spec in STATE_TABLES}
-    assert [cut.epoch for cut in History(uri).epochs()] == [3, 2, 1]
+    assert [commit.epoch for commit in History(uri).epochs()] == [3, 2, 1]
     assert History(uri).resolve("2").epoch == 2
     log = DeltaLog(uri, ROUTE_COMMIT_TABLE)
-    assert log.stamp() is None
-    assert log.mark(1) == log.mark(1) is not None and log.mark(99) is None
+    assert log.mtime_ns() is None
+    assert log.identity(1) == log.identity(1) is not None and log.identity(99) is None
 
 
 def test_an_append_only_table(writer: LakeWriter) -> None:

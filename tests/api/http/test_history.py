@@ -61,13 +61,17 @@ def test_a_route_as_of_an_epoch(past: Door) -> None:
 
 def test_a_route_as_of_a_time_says_which_epoch_it_used(past: Door) -> None:
     wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
-    cut = next(cut for cut in epochs(past).epochs if cut.epoch == wiped)
-    for moment in (cut.event_time, cut.event_time.replace("Z", "+00:00"), cut.event_time.replace("Z", "-00:00")):
+    commit = next(commit for commit in epochs(past).epochs if commit.epoch == wiped)
+    for moment in (
+        commit.event_time,
+        commit.event_time.replace("Z", "+00:00"),
+        commit.event_time.replace("Z", "-00:00"),
+    ):
         assert perm_at(past, moment) == 4
-    answer = past.get(f"/v1/topics/orders/route?as_of={cut.event_time.replace('Z', '+00:00')}")  # + not escaped
+    answer = past.get(f"/v1/topics/orders/route?as_of={commit.event_time.replace('Z', '+00:00')}")  # + not escaped
     assert answer.headers["x-routelake-epoch"] == str(wiped)
-    assert answer.headers["x-routelake-event-time"] == cut.event_time
-    assert answer.headers["x-routelake-offset"] == str(cut.log_offset)
+    assert answer.headers["x-routelake-event-time"] == commit.event_time
+    assert answer.headers["x-routelake-offset"] == str(commit.log_offset)
 
 
 def test_what_cannot_be_read(past: Door) -> None:
@@ -134,13 +138,13 @@ def test_parameters_of_changes(past: Door, query: str) -> None:
 
 def test_epochs(past: Door) -> None:
     whole = epochs(past)
-    numbers = [cut.epoch for cut in whole.epochs]
+    numbers = [commit.epoch for commit in whole.epochs]
     assert numbers == list(range(numbers[0], 0, -1))
     assert "topicQueueTable" in whole.epochs[0].versions
     first = epochs(past, "?limit=2")
     assert first.next_before == first.epochs[-1].epoch
     second = epochs(past, f"?limit=2&before={first.next_before}")
-    assert [cut.epoch for cut in second.epochs] == numbers[2:4]
+    assert [commit.epoch for commit in second.epochs] == numbers[2:4]
     assert epochs(past, "?before=1").epochs == []
     for query in ("limit=0", "before=-1", "before=x", "before=1767225601"):
         problem(past.get(f"/v1/epochs?{query}"), 400, "bad-parameter")

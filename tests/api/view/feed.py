@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from api.view import loader
-from api.view.rows import Cut
 from api.view.snapshot import RouteView
 from benchmarks.harness.lake_writer import arrow_rows
+from lake.commits import RouteCommit
 from lake.deltalog import GONE
 from schemas.tables import STATE_TABLES, Table
 from tests.support.view_tables import Rows, TableChanges
@@ -18,9 +18,9 @@ from tests.support.view_tables import Rows, TableChanges
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def cut_of(epoch: int) -> Cut:
-    """A cut that is only a number."""
-    return Cut(epoch, epoch, epoch, NOW, NOW, NOW, {})
+def commit_of(epoch: int) -> RouteCommit:
+    """A commit that is only a number."""
+    return RouteCommit(epoch, epoch, epoch, NOW, NOW, NOW, {})
 
 
 def apply(view: RouteView, changes: TableChanges) -> RouteView:
@@ -34,7 +34,7 @@ def apply(view: RouteView, changes: TableChanges) -> RouteView:
         table = arrow_rows(spec, listed, nullable=True)
         return table.append_column(GONE, pa.array([row is None for row in rows.values()]))
 
-    return view.apply(loader.changes_from(cut_of(view.epoch + 1), read))
+    return view.apply(loader.changes_from(commit_of(view.epoch + 1), read))
 
 
 def view_of(tables: TableChanges) -> RouteView:

@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 
 from api.view import follower as follower_module
 from api.view.follower import Follower
-from api.view.loader import latest_commit, load_view, read_commits
-from api.view.rows import Outcome
+from api.view.loader import load_view
 from api.view.snapshot import RouteView
 from benchmarks.harness.lake_writer import START, LakeWriter
 from lake import deltalog
 from lake.active import active, files_of
+from lake.commits import CommandOutcome, commits_between, last_commit
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
 from tests.support.view_tables import as_tables, changes_of_tables, complete, queue, row
 
-Got = list[tuple[RouteView, list[Outcome]]]
+Got = list[tuple[RouteView, list[CommandOutcome]]]
 
 EXAMPLES = 12 if settings.default is None else max(12, settings.default.max_examples // 20)
 """Of tests that write a lake for each."""
@@ -97,8 +97,8 @@ def test_following_a_lake_equals_a_full_scan_of_it(script: list[tuple[str, Any]]
             assert as_tables(view) == scans[view.epoch]
         if writer.epoch:
             table = DeltaTable(str(writer.path / ROUTE_COMMIT_TABLE.name))
-            newest = latest_commit(files_of(table), str(writer.path))
-            assert newest is not None and as_tables(load_view(str(writer.path), newest.cut)) == scan(writer)
+            newest = last_commit(writer.path, files_of(table))
+            assert newest is not None and as_tables(load_view(str(writer.path), newest)) == scan(writer)
 
 
 def ahead_and_back(writer: LakeWriter) -> None:
@@ -112,19 +112,19 @@ def ahead_and_back(writer: LakeWriter) -> None:
     writer.state = before
 
 
-def test_a_view_loads_at_any_cut(writer: LakeWriter) -> None:
+def test_a_view_loads_at_any_commit(writer: LakeWriter) -> None:
     scans = []
     for number in range(4):
         writer.commit(row(number))
         scans.append(scan(writer))
-    commits = read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path))
-    assert [commit.cut.epoch for commit in commits] == [1, 2, 3, 4]
+    commits = commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files)
+    assert [commit.epoch for commit in commits] == [1, 2, 3, 4]
     for commit, expected in zip(commits, scans, strict=True):
-        view = load_view(str(writer.path), commit.cut)
+        view = load_view(str(writer.path), commit)
         assert as_tables(view) == expected
-        assert (view.log_offset, view.event_time) == (commit.cut.log_offset, commit.cut.event_time)
-    some = read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path), first=2, last=3)
-    assert [commit.cut for commit in some] == [commits[1].cut, commits[2].cut]
+        assert (view.log_offset, view.event_time) == (commit.log_offset, commit.event_time)
+    some = commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files, first=2, last=3)
+    assert some == commits[1:3]
 
 
 # --- the tail ---
@@ -153,7 +153,7 @@ def test_several_epochs_at_once_deliver_the_outcomes_of_each(writer: LakeWriter)
     assert (len(got), view.epoch) == (2, 5)
     assert [outcome.offset for outcome in outcomes] == [1, 2, 3, 9]
     assert outcomes[0].result == {"wipeTopicCount": 4}
-    assert outcomes[-1] == Outcome(9, "rejected", "SINGLE_TOPIC_REFUSED")
+    assert outcomes[-1] == CommandOutcome(9, "rejected", "SINGLE_TOPIC_REFUSED")
 
 
 def test_the_first_view_comes_with_the_latest_outcomes(writer: LakeWriter) -> None:
@@ -364,7 +364,7 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
 
     calls: list[int] = []
 
-    def on_view(view: RouteView, outcomes: list[Outcome]) -> None:
+    def on_view(view: RouteView, outcomes: list[CommandOutcome]) -> None:
         calls.append(view.epoch)
         if view.epoch == 2:
             raise ValueError("the caller's fault")

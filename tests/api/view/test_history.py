@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History: which cut a time means, routes of the past, errors that name what can be read, and who changed what."""
+"""History: which commit a time means, routes of the past, errors that name what can be read, and who changed what."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from api.view import history as history_module
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import Change, ChangePage
 from api.view.history import History
-from api.view.loader import load_view, read_commits
+from api.view.loader import load_view
 from api.view.pickup import pick_up_topic_route
 from benchmarks.harness.lake_writer import START, LakeWriter
 from lake.active import active
+from lake.commits import commits_between
 from schemas.errors import (
     BadRequestError,
     BeforeHistoryError,
@@ -91,7 +92,7 @@ def test_a_naive_time_is_refused_with_what_to_write() -> None:
         parse_time("2026-01-31T03:00:00", "since")
 
 
-# --- cuts ---
+# --- commits ---
 
 
 def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWriter) -> None:
@@ -104,10 +105,7 @@ def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWri
     assert history.resolve(at(2.999)).epoch == 2
     assert history.resolve(at(3)).epoch == 4
     assert history.resolve(at(1_000_000)).epoch == 4
-    assert (
-        history.resolve("2")
-        == read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path))[1].cut
-    )
+    assert history.resolve("2") == commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files)[1]
 
 
 def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
@@ -191,14 +189,14 @@ def test_epochs_newest_first(writer: LakeWriter) -> None:
     for number in range(1, 6):
         commit_row(writer, number)
     history = History(writer.path)
-    assert [cut.epoch for cut in history.epochs(3)] == [5, 4, 3]
-    assert [cut.epoch for cut in history.epochs(3, before=3)] == [2, 1]
+    assert [commit.epoch for commit in history.epochs(3)] == [5, 4, 3]
+    assert [commit.epoch for commit in history.epochs(3, before=3)] == [2, 1]
     writer.table("routeCommitTable").optimize.compact()
     commit_row(writer, 6)
-    assert [cut.epoch for cut in history.epochs(2)] == [6, 5]
+    assert [commit.epoch for commit in history.epochs(2)] == [6, 5]
     with pytest.raises(BadRequestError):
         history.epochs(0)
-    assert [cut.epoch for cut in history.epochs(2, before=100)] == [6, 5]
+    assert [commit.epoch for commit in history.epochs(2, before=100)] == [6, 5]
     with pytest.raises(BadRequestError, match="looks like a Unix time"):
         history.epochs(2, before=1_767_225_601)
 
@@ -240,7 +238,7 @@ def vacuum(writer: LakeWriter) -> None:
         writer.table(spec.name).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 
-def test_a_vacuumed_cut_names_the_oldest_readable_one(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vacuumed_commit_names_the_oldest_readable_one(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 6):
         commit_row(writer, number)
     vacuum(writer)
@@ -260,10 +258,10 @@ def test_vacuum_between_resolve_and_route(writer: LakeWriter) -> None:
     for number in range(1, 4):
         commit_row(writer, number)
     history = History(writer.path)
-    cut = history.resolve("1")
+    commit = history.resolve("1")
     vacuum(writer)
     with pytest.raises(VacuumedError) as gone:
-        history.route("orders", cut)
+        history.route("orders", commit)
     assert gone.value.fields["oldest_epoch"] == 3
 
 
@@ -273,7 +271,7 @@ def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
     history = History(writer.path)
     first = history.route("orders", history.resolve("1"))
     vacuum(writer)
-    assert history.route("orders", first.cut) is first
+    assert history.route("orders", first.commit) is first
 
 
 def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) -> None:
@@ -289,7 +287,7 @@ def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) ->
     assert history.resolve("4").epoch == 4
 
 
-def test_a_cut_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_row(writer, 1)
     history = History(writer.path)
 
@@ -300,7 +298,7 @@ def test_a_cut_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: 
         patch.setattr(history_module, "select", fail)
         with pytest.raises(UnavailableError, match="disk trouble"):
             history.route("orders", "1")
-    assert history.route("orders", "1").cut.epoch == 1
+    assert history.route("orders", "1").commit.epoch == 1
 
 
 # --- routes ---
@@ -316,20 +314,20 @@ def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
     writer.commit(complete_rows({"kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": None}}}))
     writer.commit({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): None}})
     history = History(writer.path)
-    for commit in read_commits(active(str(writer.path / "routeCommitTable")).files, str(writer.path)):
-        view = load_view(str(writer.path), commit.cut)
+    for commit in commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files):
+        view = load_view(str(writer.path), commit)
         for topic in ("orders", "o'th\\er", "unknown"):
             for switch in (False, True):
                 expected = pick_up_topic_route(view, topic, support_acting_master=switch, order_message_enable=switch)
                 if expected is None:
                     with pytest.raises(NotFoundError) as missing:
-                        history.route(topic, commit.cut, support_acting_master=switch, order_message_enable=switch)
+                        history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
                     assert missing.value.code == 17
-                    assert missing.value.fields["epoch"] == commit.cut.epoch
+                    assert missing.value.fields["epoch"] == commit.epoch
                     continue
-                found = history.route(topic, commit.cut, support_acting_master=switch, order_message_enable=switch)
-                assert found.route == expected and found.cut == commit.cut
-                again = history.route(topic, commit.cut, support_acting_master=switch, order_message_enable=switch)
+                found = history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
+                assert found.route == expected and found.commit == commit
+                again = history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
                 assert again is found
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.view import advance
-from api.view.rows import EPOCH_START
 from api.view.snapshot import RegistrationResult, RouteView
+from lake.commits import NO_COMMIT
 from schemas.broker import QueueRow
 from schemas.tables import STATE_TABLES
 from tests.api.view.feed import apply, step, view_of
@@ -112,7 +112,7 @@ def test_equal_topics_are_one_object() -> None:
 
 def test_the_empty_view_holds_nothing_of_the_log() -> None:
     view = RouteView.empty()
-    assert (view.epoch, view.log_offset, view.event_time, view.watermark) == (0, -1, EPOCH_START, EPOCH_START)
+    assert view.commit == NO_COMMIT and (view.epoch, view.log_offset) == (0, -1)
     assert view.topic_names() == [] and view.broker_member_group("x") == {} and view.kv_list("x") is None
     assert view.system_topics() == ((), None)
 
