@@ -66,6 +66,34 @@ def to_give_way(holdings: Iterable[Holding[T]], excess_bytes: int, now_s: float)
     return chosen
 
 
+def is_far_over(held_bytes: int, limit_bytes: int) -> bool:
+    """Whether so much is held that somebody has to give way at once."""
+    return held_bytes > limit_bytes * 3 // 2
+
+
+def over_limit(
+    holdings: Iterable[Holding[T]], held_bytes: int, limit_bytes: int, now_s: float, after_s: float
+) -> list[T]:
+    """The connections that have to go because more is held than the limit, until a quarter of it is free.
+
+    The first pieces of many frames may cross the limit in the same moment. So, up to half as much again, only those
+    give way that have held something for a while, and only if they hold enough: where those who hold most have just
+    come, small frames that wait for their turn would go in vain.
+
+    Args:
+        holdings: All that can go.
+        held_bytes: How much is held, what cannot go included.
+        limit_bytes: How much may be held.
+        now_s: The time.
+        after_s: What counts as a while.
+    """
+    excess_bytes = held_bytes - limit_bytes * 3 // 4
+    if is_far_over(held_bytes, limit_bytes):
+        return to_give_way(holdings, excess_bytes, now_s)
+    aged = [held for held in holdings if held.since_s <= now_s - after_s]
+    return to_give_way(aged, excess_bytes, now_s) if sum(held.size_bytes for held in aged) >= excess_bytes else []
+
+
 def address_of(host: str) -> str:
     """What counts as one address: an IPv4 address, or the /64 that one machine has of IPv6."""
     if ":" not in host:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from remoting.accepting import Acceptor
 from remoting.answers import failure
-from remoting.bounds import to_give_way
+from remoting.bounds import is_far_over, over_limit, to_give_way
 from remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
 from remoting.fair_queue import LARGE_BYTES, Turns
 from remoting.frame import RemotingCommand
@@ -231,23 +231,15 @@ class RemotingServer:
         return unfinished_bytes >= LARGE_BYTES or self.is_short()
 
     def has_unfinished(self) -> None:
-        """More of an unfinished frame has come.
-
-        The first pieces of many frames may cross the limit in the same moment; so up to half as much again only those
-        give way that have held something for a while.
-        """
+        """More of an unfinished frame has come."""
         limit = self.settings.max_received_bytes
         if self.received_bytes <= limit:
             return
         now_s = time.monotonic()
-        is_far_over = self.received_bytes > limit * 3 // 2
-        if not is_far_over and now_s < self._next_look_s:
+        if now_s < self._next_look_s and not is_far_over(self.received_bytes, limit):
             return
-        before_s = now_s if is_far_over else now_s - self.settings.give_way_after_s
         holdings = [held for held in (each.held for each in self.connections.values()) if held.size_bytes]
-        chosen = to_give_way(
-            [held for held in holdings if held.since_s <= before_s], self.received_bytes - limit * 3 // 4, now_s
-        )
+        chosen = over_limit(holdings, self.received_bytes, limit, now_s, self.settings.give_way_after_s)
         if not chosen:
             self._next_look_s = now_s + _LOOK_S
         for connection in chosen:

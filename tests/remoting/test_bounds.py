@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from remoting.bounds import Holding, address_of, to_give_way
+from remoting.bounds import Holding, address_of, over_limit, to_give_way
 
 
 def chosen(*holdings: tuple[str, str, int, float], excess: int = 1) -> list[str]:
@@ -25,6 +25,22 @@ def test_it_stops_when_enough_is_free() -> None:
     several = [(str(size), f"address {size}", size, 90.0) for size in (10, 20, 30)]
     assert chosen(*several, excess=31) == ["30", "20"]
     assert chosen(*several, excess=1_000) == ["30", "20", "10"]
+
+
+def over(*holdings: tuple[str, str, int, float], held: int) -> list[str]:
+    return over_limit([Holding(*holding) for holding in holdings], held, 1_000, 100.0, 2.0)
+
+
+def test_small_ones_that_wait_do_not_go_in_vain_while_the_large_ones_have_just_come() -> None:
+    waiting = [(f"waits {number}", "a", 10, 90.0) for number in range(10)]
+    assert over(("one", "a", 500, 99.5), ("other", "a", 500, 99.5), *waiting, held=1_100) == []
+    assert over(("one", "a", 500, 97.0), ("other", "a", 500, 99.5), *waiting, held=1_100) == ["one"]
+    assert over(*waiting, held=1_100) == [], "nor while what is being handled takes all the room"
+
+
+def test_far_over_the_limit_the_newest_go_too() -> None:
+    assert over(("one", "a", 900, 99.5), ("other", "a", 700, 99.9), ("waits", "a", 10, 90.0), held=1_610) == ["one"]
+    assert over(("old", "a", 100, 90.0), ("one", "a", 800, 99.5), ("other", "a", 800, 99.9), held=1_700)[0] == "one"
 
 
 def test_what_counts_as_one_address() -> None:
