@@ -68,7 +68,7 @@ async def _run(
         await gateway.start()
         _calm_collector()
         try:
-            await server.start(*remoting)
+            await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
 
             def bound(_port: int) -> None:
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)

@@ -15,21 +15,15 @@ import ipaddress
 import re
 from typing import Final
 
-MAX_TOPIC: Final = 127
-MAX_RETRY_OR_DLQ_TOPIC: Final = 255
-"""TopicValidator.RETRY_OR_DLQ_TOPIC_MAX_LENGTH, since 5.4."""
+from schemas.topic_names import LEGAL, TOPIC_MAX_LENGTH, max_topic_length
 
-MAX_NAME: Final = 127
+MAX_NAME: Final = TOPIC_MAX_LENGTH
 """Longest brokerName and clusterName: a broker makes a topic of each."""
 
 MAX_ADDRESS: Final = 262
 """A host name of 253 characters, a colon and a port, or a bracketed IPv6 address."""
 
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
-
 _TOPIC_CHARACTER = re.compile(r"[%|A-Za-z0-9_-]")
-_TOPIC = re.compile(r"[%|A-Za-z0-9_-]+")
 _NAME = re.compile(r"[%|A-Za-z0-9_.-]+")
 _NAME_CHARACTER = re.compile(r"[%|A-Za-z0-9_.-]")
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9._-]{1,253})):(?P<port>[0-9]{1,5})")
@@ -40,9 +34,9 @@ def topic_problem(topic: str) -> str | None:
     """Why a topic name is refused (TopicValidator.validateTopic)."""
     if not topic.strip():
         return "a topic name must not be blank"
-    if not _TOPIC.fullmatch(topic):
+    if not LEGAL.fullmatch(topic):
         return f"a topic name may hold only letters, digits and % | _ -, not {_odd_one(topic, _TOPIC_CHARACTER)}"
-    limit = MAX_RETRY_OR_DLQ_TOPIC if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC
+    limit = max_topic_length(topic)
     if len(topic) > limit:
         return f"a topic name may have at most {limit} characters, this one has {len(topic)}"
     return None

@@ -26,9 +26,9 @@ import msgspec
 
 from api.bounded import BoundedCache
 from api.gateway import Gateway, Receipt
+from api.large_registrations import LargeRegistrations, is_large
 from api.metrics import Metrics
-from api.remoting.large import LargeRegistrations, is_large
-from api.remoting.repeats import kept_bytes
+from api.repeats import kept_bytes
 from api.view.snapshot import RegistrationResult, RouteView
 from pipelines.log.base import Appended
 from remoting.commands import Circumstances, to_event

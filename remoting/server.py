@@ -93,12 +93,13 @@ class RemotingServer:
         self._acceptor = Acceptor(lambda: Connection(self), self._accept_refused)
         self._ticker: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, *, option: str = "") -> None:
         """Listen.
 
         Args:
             host: Name or address; "" for all interfaces.
             port: 0 for a free one.
+            option: How an operator chooses another address; a refusal names it.
 
         Raises:
             SetupError: The address cannot be listened on.
@@ -108,7 +109,7 @@ class RemotingServer:
         try:
             await self._acceptor.start(host, port, backlog=self.settings.backlog, reuse_port=self.settings.reuse_port)
         except OSError as error:
-            raise _cannot_listen(host, port, error) from error
+            raise _cannot_listen(host, port, error, option) from error
         self._ticker = loop.create_task(self._tick())
 
     @property
@@ -318,15 +319,12 @@ class RemotingServer:
                 connection.tick(self.now)
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> SetupError:
+def _cannot_listen(host: str, port: int, error: OSError, option: str) -> SetupError:
     """Why the address cannot be listened on, and what to change."""
     remedy = {
         errno.EADDRINUSE: "another process listens there: stop it, or choose another port",
         errno.EACCES: "ports below 1024 need privileges: choose a higher one",
         errno.EADDRNOTAVAIL: "that is no address of this machine: choose one, or 0.0.0.0 for all",
     }.get(error.errno or 0, f"{error.strerror or error}: choose another address")
-    return SetupError(
-        f"cannot listen for remoting on {host or '*'}:{port}: {remedy} with --remoting HOST:PORT (ROUTELAKE_REMOTING)",
-        host=host,
-        port=port,
-    )
+    how = f" with {option}" if option else ""
+    return SetupError(f"cannot listen for remoting on {host or '*'}:{port}: {remedy}{how}", host=host, port=port)

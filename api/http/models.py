@@ -22,6 +22,7 @@ from schemas import limits
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import MAX_INT, MAX_LONG
 from schemas.events import Actor, BrokerHeartbeat, RegisterBroker, UnregisterBroker, topic_config_digest
+from schemas.topic_names import RETRY_OR_DLQ_TOPIC_MAX_LENGTH
 
 MAX_QUEUES: Final = 65_535
 """Of one topic on one broker. RocketMQ checks none; its largest built-in topic has 1024."""
@@ -63,7 +64,7 @@ def _strings(pattern: str, longest: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, "maxLength": longest})
 
 
-Topic = Annotated[str, _checked(names.topic_problem), _strings("^[%|A-Za-z0-9_-]+$", names.MAX_RETRY_OR_DLQ_TOPIC)]
+Topic = Annotated[str, _checked(names.topic_problem), _strings("^[%|A-Za-z0-9_-]+$", RETRY_OR_DLQ_TOPIC_MAX_LENGTH)]
 BrokerName = Annotated[str, _checked(names.broker_name_problem), _strings("^[%|A-Za-z0-9_.-]+$", names.MAX_NAME)]
 ClusterName = Annotated[str, _checked(names.cluster_name_problem), _strings("^[%|A-Za-z0-9_.-]+$", names.MAX_NAME)]
 Address = Annotated[

@@ -24,7 +24,7 @@ from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.notifier import Notifier
-from api.remoting.repeats import Heartbeats
+from api.repeats import Heartbeats
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
 from remoting import commands

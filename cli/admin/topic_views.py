@@ -24,12 +24,12 @@ from cli.admin.report import Report
 from cli.admin.session import NAME_SERVER, Admin
 from cli.admin.static_topic import MappingDetail, logical_offsets, mapping_detail
 from clients.broker.topic_config import perm_text
-from clients.broker.validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from clients.route.queues import MessageQueue, topic_subscribe_info
 from remoting.errors import AnswerError, ClientError
 from schemas.codes import ResponseCode
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, TopicRouteData
+from schemas.topic_names import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 
 NO_TOPIC = "this NameServer lists no topic"
 

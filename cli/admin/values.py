@@ -11,10 +11,10 @@ from typing import Final
 from clients.addresses import host_port, namesrv_addresses
 from clients.broker.attributes import parse_edits
 from clients.broker.topic_config import TopicConfig, decode_topic_list
-from clients.broker.validator import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS, topic_remark
 from schemas.broker import PERM_PRIORITY
 from schemas.codes import MAX_INT
 from schemas.errors import BadRequestError, SetupError
+from schemas.topic_names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS, topic_remark
 
 _UNIT: Final = 1
 _HAS_UNIT_SUB: Final = 2

@@ -10,17 +10,18 @@ Sources (5.5.0): org.apache.rocketmq.broker.processor.AdminBrokerProcessor, Send
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from clients.broker import attributes
+from clients.broker.broker_topics import BrokerTopics
+from clients.broker.config import BrokerConfig
 from clients.broker.registration import NO_MAPPINGS
 from clients.broker.runtime import runtime_info
 from clients.broker.sending import int_field, parse_send_request
 from clients.broker.topic_config import TopicConfig, decode_topic_list, encode_entries, encode_topic_config
 from clients.broker.topics import FLAG_UNIT_SUB, RETRY_QUEUE_NUMS
-from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX, group_remark, topic_remark
 from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from remoting.channel import Connection
 from remoting.commands import RefusedError
@@ -30,9 +31,7 @@ from remoting.route_query import RouteQuery
 from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
 from schemas.codes import MAX_INT, RequestCode, ResponseCode
 from schemas.errors import BadRequestError
-
-if TYPE_CHECKING:
-    from clients.broker.agent import BrokerAgent
+from schemas.topic_names import RETRY_GROUP_TOPIC_PREFIX, group_remark, topic_remark
 
 _data_version = msgspec.json.Decoder(DataVersion)
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
@@ -55,12 +54,30 @@ class _Heartbeat(msgspec.Struct, rename="camel"):
 _heartbeat = msgspec.json.Decoder(_Heartbeat)
 
 
+class Broker(Protocol):
+    """What it tells of itself, besides its topics.
+
+    Attributes:
+        config: With the port that it listens on.
+        started_ms: When, in ms since the epoch.
+    """
+
+    config: BrokerConfig
+    started_ms: int
+
+    @property
+    def master_addr(self) -> str | None:
+        """Of a slave: where its master is."""
+
+
 class BrokerHandler:
     """Answers what is asked of one broker."""
 
-    def __init__(self, agent: BrokerAgent) -> None:
+    def __init__(self, broker: Broker, broker_topics: BrokerTopics) -> None:
         """For this broker."""
-        self._agent = agent
+        self._broker = broker
+        self._broker_topics = broker_topics
+        self._topics = broker_topics.topics
         self._answers: dict[int, Callable[[RemotingCommand, str], Awaitable[RemotingCommand]]] = {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self._update_topic,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self._update_topic_list,
@@ -114,8 +131,8 @@ class BrokerHandler:
             attributes=attributes.parse_edits(command.ext("attributes")),
         )
         self._check_settings(edited)
-        if edited != self._agent.topics.table.get(topic):
-            await self._agent.update_topics([edited])
+        if edited != self._topics.table.get(topic):
+            await self._broker_topics.update([edited])
         return response()
 
     async def _update_topic_list(self, command: RemotingCommand, peer: str) -> RemotingCommand:
@@ -124,10 +141,10 @@ class BrokerHandler:
         for topic in edited:
             self._check_name(topic.topic_name)
             self._check_settings(topic)
-            if topic == self._agent.topics.table.get(topic.topic_name):
+            if topic == self._topics.table.get(topic.topic_name):
                 return response()
         if edited:
-            await self._agent.update_topics(edited)
+            await self._broker_topics.update(edited)
         return response()
 
     def _check_name(self, topic: str) -> None:
@@ -140,7 +157,7 @@ class BrokerHandler:
         """Raises RefusedError: It can be no topic here. RocketMQ lets queue numbers below 1 through."""
         remark = None
         is_mixed = topic.attributes.get(f"+{attributes.MESSAGE_TYPE}") == attributes.MIXED
-        if is_mixed and not self._agent.config.enable_mixed_message_type:
+        if is_mixed and not self._broker.config.enable_mixed_message_type:
             remark = "MIXED message type is not supported."
         elif min(topic.read_queue_nums, topic.write_queue_nums) < 1:
             remark = (
@@ -151,7 +168,7 @@ class BrokerHandler:
             raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
 
     def _system_topic_remark(self, topic: str) -> str | None:
-        if self._agent.config.validate_system_topic_when_update_topic and self._agent.topics.is_system_topic(topic):
+        if self._broker.config.validate_system_topic_when_update_topic and self._topics.is_system_topic(topic):
             return f"The topic[{topic}] is conflict with system topic."
         return None
 
@@ -160,12 +177,12 @@ class BrokerHandler:
         remark = self._system_topic_remark(topic) if topic.strip() else "The specified topic is blank."
         if remark is not None:
             raise RefusedError(remark, code=ResponseCode.INVALID_PARAMETER)
-        await self._agent.delete_topics([topic])
+        await self._broker_topics.delete(topic)
         return response()
 
     async def _all_topic_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
         """In pages of splitMetadataSize for who asks for pages, all at once for who does not."""
-        topics, config = self._agent.topics, self._agent.config
+        topics, config = self._topics, self._broker.config
         table = topics.table
         asked = [command.ext(name) for name in ("dataVersion", "topicSeq", "maxTopicNum")]
         if config.enable_split_metadata and any(value is not None for value in asked):
@@ -182,7 +199,7 @@ class BrokerHandler:
 
     async def _topic_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
         topic = command.ext("topic")
-        found = self._agent.topics.table.get(topic or "")
+        found = self._topics.table.get(topic or "")
         if found is None:
             raise RefusedError(f"No topic in this broker. topic: {topic}", code=ResponseCode.TOPIC_NOT_EXIST)
         return response(body=encode_topic_config(found))
@@ -190,21 +207,20 @@ class BrokerHandler:
     # --- the broker itself ---
 
     async def _broker_config(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        version = encode_data_version(DataVersion(0, self._agent.started_ms, 0)).decode()
-        return response(ext_fields={"version": version}, body=self._agent.config.properties().encode())
+        version = encode_data_version(DataVersion(0, self._broker.started_ms, 0)).decode()
+        return response(ext_fields={"version": version}, body=self._broker.config.properties().encode())
 
     async def _runtime_info(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        agent = self._agent
         facts = runtime_info(
-            is_master=agent.config.broker_id == MASTER_ID,
-            started_ms=agent.started_ms,
-            topics=len(agent.topics.table),
-            master_addr=agent.master_addr,
+            is_master=self._broker.config.broker_id == MASTER_ID,
+            started_ms=self._broker.started_ms,
+            topics=len(self._topics.table),
+            master_addr=self._broker.master_addr,
         )
         return response(body=encode_kv_table(facts))
 
     async def _system_topics(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        return response(body=encode_topic_list(sorted(self._agent.topics.system_topics)))
+        return response(body=encode_topic_list(sorted(self._topics.system_topics)))
 
     # --- clients ---
 
@@ -216,10 +232,10 @@ class BrokerHandler:
             raise BadRequestError(f"the body is no HeartbeatData: {error}") from error
         for consumer in consumers:
             _check_group(consumer.group_name)
-            await self._agent.needed_topic(
+            await self._broker_topics.needed(
                 RETRY_GROUP_TOPIC_PREFIX + consumer.group_name,
                 RETRY_QUEUE_NUMS,
-                is_order=any(self._agent.topics.is_order_topic(data.topic) for data in consumer.subscription_data_set),
+                is_order=any(self._topics.is_order_topic(data.topic) for data in consumer.subscription_data_set),
                 topic_sys_flag=FLAG_UNIT_SUB if consumer.unit_mode else 0,
             )
         return response()
@@ -228,7 +244,7 @@ class BrokerHandler:
         return response(ext_fields={})
 
     async def _send(self, command: RemotingCommand, peer: str) -> RemotingCommand:
-        topic = await self._agent.topic_for_send(parse_send_request(command), peer)
+        topic = await self._broker_topics.for_send(parse_send_request(command), peer)
         raise RefusedError(
             f"topic[{topic.topic_name}] exists, but this is a routelake broker agent: it keeps no messages",
             code=ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -236,16 +252,18 @@ class BrokerHandler:
 
     async def _send_back(self, command: RemotingCommand, peer: str) -> RemotingCommand:
         """Creates the retry topic, and then finds no message: a broker without that message answers the same."""
-        if not self._agent.config.broker_permission & PERM_WRITE:
+        if not self._broker.config.broker_permission & PERM_WRITE:
             raise RefusedError(
-                f"the broker[{self._agent.config.broker_ip1}] sending message is forbidden",
+                f"the broker[{self._broker.config.broker_ip1}] sending message is forbidden",
                 code=ResponseCode.NO_PERMISSION,
             )
         group = command.ext("group") or ""
         _check_group(group)
         is_unit = (command.ext("unitMode") or "").lower() == "true"
         topic = RETRY_GROUP_TOPIC_PREFIX + group
-        found = await self._agent.needed_topic(topic, RETRY_QUEUE_NUMS, topic_sys_flag=FLAG_UNIT_SUB if is_unit else 0)
+        found = await self._broker_topics.needed(
+            topic, RETRY_QUEUE_NUMS, topic_sys_flag=FLAG_UNIT_SUB if is_unit else 0
+        )
         if found is None:
             raise RefusedError(f"topic[{topic}] not exist")
         if not found.perm & PERM_WRITE:
@@ -270,4 +288,4 @@ def _version_of(text: str | None) -> DataVersion | None:
     try:
         return _data_version.decode(text)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"the field dataVersion is none: {error}") from None
+        raise RefusedError(f"the field dataVersion is no DataVersion: {error}") from None

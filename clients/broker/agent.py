@@ -1,14 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One broker on an event loop: the rules of `topics`, a file, a listening socket, and the NameServers.
+"""One broker on an event loop: its topics (`broker_topics`), a listening socket, and the NameServers.
 
-A change of topics goes through one lock::
-
-    lock (3 s for a creation while sending) -> change the table -> write topics.json -> unlock -> register -> answer
-
-so that two senders to the same unknown topic create it once, and whoever is answered finds it at the NameServers that
-could be reached. Who holds the registration lock may take the table's, never the other way round.
-
-Sources (5.5.0): org.apache.rocketmq.broker.BrokerController, TopicConfigManager, AbstractSendMessageProcessor.
+Source (5.5.0): org.apache.rocketmq.broker.BrokerController.
 """
 
 from __future__ import annotations
@@ -16,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -24,27 +17,21 @@ import structlog
 
 from clients.addresses import NAMESRV_PORT, host_port
 from clients.broker.admin import BrokerHandler
+from clients.broker.broker_topics import LOCK_TIMEOUT_S, BrokerTopics
 from clients.broker.cadence import Cadence, Task
 from clients.broker.config import BrokerConfig, check
 from clients.broker.http import HttpNameServer
 from clients.broker.nameservers import NameServer, RemotingNameServer, ServerResult
-from clients.broker.persistence import TopicFile
 from clients.broker.registrar import RegisterResults, Registrar
-from clients.broker.sending import SendRequest, check_name, check_queue
 from clients.broker.topic_config import TopicConfig
-from clients.broker.topics import Creation, TopicConfigManager
-from clients.broker.validator import RETRY_GROUP_TOPIC_PREFIX
 from remoting.client import RemotingClient
 from remoting.frame import RemotingCommand
 from remoting.server import RemotingServer
-from schemas.broker import MASTER_ID
+from schemas.broker import MASTER_ID, DataVersion
 from schemas.codes import RequestCode
-from schemas.errors import SetupError
 
 log = structlog.get_logger("routelake.broker")
 
-LOCK_TIMEOUT_S: Final = 3.0
-"""How long a creation waits for the table (TopicConfigManager.LOCK_TIMEOUT_MILLIS)."""
 _CLOSE_GRACE_S: Final = 3.0
 
 
@@ -53,7 +40,8 @@ class BrokerAgent:
 
     Attributes:
         config: With the port that it really listens on, once started.
-        topics: Read them at will; change them through the methods here.
+        topics: To be read.
+        broker_topics: Changes them.
         min_broker_id: The smallest living brokerId of the group, if a NameServer has told of a change.
     """
 
@@ -80,17 +68,15 @@ class BrokerAgent:
             SetupError: The configuration or an address is impossible.
         """
         self.config = check(config)
-        self.topics = TopicConfigManager(config, round(clock() * 1000))
         self.min_broker_id: int | None = None
         self.started_ms = 0
         self._clock = clock
-        self._file = TopicFile(config.topics_file) if config.store_path_root_dir else None
+        self.broker_topics = BrokerTopics(config, self._now_ms, self._register_changed, lock_timeout_s)
+        self.topics = self.broker_topics.topics
         self._client = RemotingClient(on_request=self._on_request)
         servers = [_name_server(address, self._client, http_token) for address in dict.fromkeys(namesrvs)]
-        self._registrar = Registrar(config, servers, self.topics.snapshot, self._mark_ordered)
-        self._lock_timeout_s = lock_timeout_s
-        self._table_lock = asyncio.Lock()
-        self._server = RemotingServer(BrokerHandler(self))
+        self._registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
+        self._server = RemotingServer(BrokerHandler(self, self.broker_topics))
         self._loop_task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -104,13 +90,9 @@ class BrokerAgent:
         Raises:
             SetupError: topics.json cannot be read, or the port cannot be listened on.
         """
-        await self._load()
+        await self.broker_topics.load()
         host, port = self.config.broker_ip1, self.config.listen_port
-        try:
-            await self._server.start(host, port)
-        except SetupError as error:
-            reason = str(error).rpartition(" with --remoting")[0]
-            raise SetupError(f"{reason} with --listen HOST:PORT") from error
+        await self._server.start(host, port, option="--listen HOST:PORT")
         self.config = msgspec.structs.replace(self.config, listen_port=self._server.port)
         self._registrar.config = self.config
         self.started_ms = self._now_ms()
@@ -128,17 +110,6 @@ class BrokerAgent:
             await asyncio.wait([self._loop_task])
         await self._server.close(_CLOSE_GRACE_S)
         await self._client.close()
-
-    async def _load(self) -> None:
-        if self._file is None:
-            return
-        loaded = await asyncio.to_thread(self._file.load)
-        if loaded.warning:
-            log.warning("topics.json", problem=loaded.warning)
-        if loaded.table is not None:
-            self.topics.load(loaded.table)
-        if loaded.table is None or loaded.warning:
-            await self._persist()
 
     async def _run(self) -> None:
         """Rounds, retries and heartbeats until cancelled; a NameServer that hangs in a round holds up no heartbeat."""
@@ -190,10 +161,8 @@ class BrokerAgent:
         """Say that the broker is alive, without its topics (sendHeartbeat)."""
         return await self._registrar.heartbeat(self.topics.data_version)
 
-    async def _mark_ordered(self, order_topics: Sequence[str]) -> None:
-        async with self._table_lock:
-            if self.topics.update_order_topics(order_topics, self._now_ms()):
-                await self._persist()
+    async def _register_changed(self, changed: Sequence[TopicConfig], version: DataVersion) -> None:
+        await self._registrar.register_changed(changed, version)
 
     def _on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         """What a NameServer asks of a broker: only 905, which wants no answer."""
@@ -201,104 +170,6 @@ class BrokerAgent:
             self.min_broker_id = int(request.ext("minBrokerId") or MASTER_ID)
             log.info("minBrokerId", namesrv=address, broker_id=self.min_broker_id, addr=request.ext("minBrokerAddr"))
         return None
-
-    # --- topics ---
-
-    async def topic_for_send(self, request: SendRequest, producer: str) -> TopicConfig:
-        """The topic that a message goes to, created if need be (msgCheck).
-
-        Raises:
-            RefusedError: The message may not be sent.
-        """
-        check_name(self.config, self.topics, request.topic)
-        found = self.topics.table.get(request.topic)
-        if found is None:
-            found = await self._create(
-                request.topic,
-                lambda now_ms: self.topics.create_topic_in_send_message(
-                    request.topic,
-                    request.default_topic,
-                    request.default_topic_queue_nums,
-                    request.topic_sys_flag,
-                    now_ms,
-                ),
-            )
-        if found is None and request.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            found = await self.needed_topic(request.topic, 1, topic_sys_flag=request.topic_sys_flag)
-        return check_queue(request, found, producer)
-
-    async def needed_topic(
-        self, topic: str, queue_nums: int, *, is_order: bool = False, topic_sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """A topic of the broker's own: %RETRY%group, %DLQ%group, half messages; None if the table stays locked."""
-        found = self.topics.table.get(topic)
-        if found is not None and found.order == is_order:
-            return found
-        return await self._create(
-            topic,
-            lambda now_ms: self.topics.create_topic_in_send_message_back(
-                topic, queue_nums, now_ms, is_order=is_order, topic_sys_flag=topic_sys_flag
-            ),
-        )
-
-    async def tran_check_max_time_topic(self) -> TopicConfig | None:
-        """Where transactions end that were checked too often; None if the table stays locked."""
-        return await self._create("", self.topics.create_topic_of_tran_check_max_time)
-
-    async def update_topics(self, edited: Sequence[TopicConfig]) -> list[TopicConfig]:
-        """Create or replace topics, persist and register them.
-
-        Raises:
-            BadRequestError: Attribute edits that do not apply.
-        """
-        async with self._table_lock:
-            changed = self.topics.update_topic_configs(edited, self._now_ms())
-            version = self.topics.data_version
-            await self._persist()
-        await self._registrar.register_changed(changed, version)
-        return changed
-
-    async def delete_topics(self, topics: Iterable[str]) -> None:
-        """Forget topics. NameServers are not told, as in RocketMQ."""
-        async with self._table_lock:
-            gone = [topic for topic in topics if self.topics.delete_topic(topic, self._now_ms())]
-            if gone:
-                await self._persist()
-        log.info("topics deleted", topics=gone)
-
-    async def _create(self, topic: str, create: Callable[[int], Creation]) -> TopicConfig | None:
-        """Create under the lock; None when it refuses, or the lock cannot be had in time."""
-        try:
-            async with asyncio.timeout(self._lock_timeout_s):
-                await self._table_lock.acquire()
-        except TimeoutError:
-            log.warning("topic not created: the table stayed locked", topic=topic, seconds=self._lock_timeout_s)
-            return None
-        try:
-            creation = create(self._now_ms())
-            version = self.topics.data_version
-            if creation.changed:
-                await self._persist()
-        finally:
-            self._table_lock.release()
-        if creation.config is None:
-            log.warning("topic not created", topic=topic, because=creation.refusal)
-        elif creation.created:
-            log.info("topic created", topic=creation.config.topic_name, queues=creation.config.write_queue_nums)
-            await self._registrar.register_changed([creation.config], version)
-        return creation.config
-
-    async def _persist(self) -> None:
-        """Write topics.json, under the table's lock.
-
-        A failure is logged, as in RocketMQ: the next change writes everything again.
-        """
-        if self._file is None:
-            return
-        try:
-            await asyncio.to_thread(self._file.persist, self.topics.snapshot())
-        except OSError as error:
-            log.error("topics.json was not written", file=str(self._file.path), error=str(error))
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)

@@ -22,11 +22,11 @@ import msgspec
 from clients.broker.config import BrokerConfig
 from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import FLAG_UNIT, FLAG_UNIT_SUB, TopicConfigManager
-from clients.broker.validator import NOT_ALLOWED_SEND_TOPICS, RETRY_GROUP_TOPIC_PREFIX, topic_remark
 from remoting.commands import RefusedError
 from remoting.frame import RemotingCommand
 from schemas.broker import PERM_WRITE
 from schemas.codes import RequestCode, ResponseCode
+from schemas.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_GROUP_TOPIC_PREFIX, topic_remark
 
 _SHORT_NAMES: Final = {
     "topic": "b",

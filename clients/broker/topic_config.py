@@ -143,19 +143,11 @@ def encode_entries(table: Mapping[str, TopicConfig]) -> bytes:
 # --- DataVersion ---
 
 
-def next_version(version: DataVersion, now_ms: int, state_version: int = 0) -> DataVersion:
+def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     """The version after a change (DataVersion.nextVersion).
 
     Args:
         version: Before it.
         now_ms: Milliseconds since the epoch.
-        state_version: The message store's state machine version; 0 without a controller.
     """
-    return DataVersion(state_version, now_ms, version.counter + 1)
-
-
-def compare_versions(left: DataVersion, right: DataVersion) -> int:
-    """-1, 0 or 1 for older, equal, newer, as brokers order them among themselves (DataVersion.compare)."""
-    one = (left.state_version, left.counter, left.timestamp)
-    other = (right.state_version, right.counter, right.timestamp)
-    return (one > other) - (one < other)
+    return DataVersion(0, now_ms, version.counter + 1)

@@ -14,7 +14,7 @@ changed. How a send to an unknown topic creates it::
          │ yes
     queues = min(the client's, the default topic's write queues), at least 0; perm = the default's without inherit
 
-RocketMQ does all of this under a lock; here the lock is the caller's (`clients.broker.agent`).
+RocketMQ does all of this under a lock; here the lock is the caller's (`clients.broker.broker_topics`).
 
 Source (5.5.0): org.apache.rocketmq.broker.topic.TopicConfigManager.
 """
@@ -26,18 +26,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from clients.broker import attributes, validator
+from clients.broker import attributes
 from clients.broker.config import BrokerConfig
 from clients.broker.topic_config import READ_WRITE, TopicConfig, TopicTable, next_version
+from schemas import topic_names
 from schemas.broker import PERM_INHERIT, DataVersion
-from schemas.errors import BadRequestError
 
 SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
 BENCHMARK_TOPIC_QUEUE_NUM: Final = 1024
 RETRY_QUEUE_NUMS: Final = 1
 """Of a consumer group that says nothing else (SubscriptionGroupConfig.retryQueueNums)."""
-TCMT_QUEUE_NUMS: Final = 1
-"""Of TRANS_CHECK_MAX_TIME_TOPIC (DefaultTransactionalMessageCheckListener)."""
 
 FLAG_UNIT: Final = 1
 FLAG_UNIT_SUB: Final = 2
@@ -63,26 +61,26 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     """The topics that every broker has (TopicConfigManager.init), in RocketMQ's order."""
     cluster, name = config.broker_cluster_name, config.broker_name
     inherit = PERM_INHERIT | READ_WRITE
-    topics = [_topic(validator.RMQ_SYS_SELF_TEST_TOPIC, 1)]
+    topics = [_topic(topic_names.RMQ_SYS_SELF_TEST_TOPIC, 1)]
     if config.auto_create_topic_enable:
-        topics.append(_topic(validator.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, inherit))
+        topics.append(_topic(topic_names.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, inherit))
     topics += [
-        _topic(validator.RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
+        _topic(topic_names.RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
         _topic(cluster, 16, inherit if config.cluster_topic_enable else PERM_INHERIT),
         _topic(name, 1, inherit if config.broker_topic_enable else PERM_INHERIT),
-        _topic(validator.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
-        _topic(validator.RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
+        _topic(topic_names.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
+        _topic(topic_names.RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
     ]
     if config.trace_topic_enable:
         topics.append(_topic(config.msg_trace_topic_name, 1))
     topics += [
         _topic(f"{cluster}_REPLY_TOPIC", 1),
         _topic(f"rmq_sys_REVIVE_LOG_{cluster}", config.revive_queue_num),
-        _topic(validator.SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT),
-        _topic(validator.RMQ_SYS_TRANS_HALF_TOPIC, 1),
-        _topic(validator.RMQ_SYS_TRANS_OP_HALF_TOPIC, 1),
-        _topic(validator.RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC, 1),
-        _topic(validator.RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC, 1),
+        _topic(topic_names.SYNC_BROKER_MEMBER_GROUP_PREFIX + name, 1, PERM_INHERIT),
+        _topic(topic_names.RMQ_SYS_TRANS_HALF_TOPIC, 1),
+        _topic(topic_names.RMQ_SYS_TRANS_OP_HALF_TOPIC, 1),
+        _topic(topic_names.RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC, 1),
+        _topic(topic_names.RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC, 1),
     ]
     if config.timer_wheel_enable:
         topics.append(_topic("rmq_sys_wheel_timer", 1))
@@ -108,7 +106,7 @@ class TopicConfigManager:
         built_in = built_in_topics(config)
         self.table: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in}
         self.data_version = DataVersion(0, now_ms, 0)
-        self.system_topics = validator.SYSTEM_TOPICS.union(self.table)
+        self.system_topics = topic_names.SYSTEM_TOPICS.union(self.table)
 
     def load(self, stored: TopicTable) -> None:
         """Take over what topics.json held: its entries win over built-in ones, its version over the new one."""
@@ -121,7 +119,7 @@ class TopicConfigManager:
 
     def is_system_topic(self, topic: str) -> bool:
         """TopicValidator.isSystemTopic."""
-        return topic in self.system_topics or topic.startswith(validator.SYSTEM_TOPIC_PREFIX)
+        return topic in self.system_topics or topic.startswith(topic_names.SYSTEM_TOPIC_PREFIX)
 
     def is_order_topic(self, topic: str) -> bool:
         """Whether a topic is known and ordered."""
@@ -136,7 +134,7 @@ class TopicConfigManager:
         """A producer sends to a topic that may be unknown (createTopicInSendMessageMethod).
 
         Args:
-            topic: Has passed `validator.topic_remark`.
+            topic: Has passed `topic_names.topic_remark`.
             default_topic: The request's own, TBW102 unless the producer says otherwise.
             client_queue_nums: The producer's defaultTopicQueueNums.
             topic_sys_flag: Of a new topic.
@@ -148,7 +146,7 @@ class TopicConfigManager:
         default = self.table.get(default_topic)
         if default is None:
             return Creation(None, refusal=f"the default topic[{default_topic}] not exist")
-        if default_topic == validator.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+        if default_topic == topic_names.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
             default = self.table[default_topic] = msgspec.structs.replace(default, perm=READ_WRITE)
         if not default.perm & PERM_INHERIT:
             return Creation(None, refusal=f"the default topic[{default_topic}] has no perm [{default.perm}]")
@@ -189,23 +187,6 @@ class TopicConfigManager:
         self._put(found, now_ms)
         return Creation(found, changed=True)
 
-    def create_topic_of_tran_check_max_time(self, now_ms: int) -> Creation:
-        """Where transactions end that were checked too often (createTopicOfTranCheckMaxTime)."""
-        return self.create_topic_if_absent(
-            _topic(validator.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, TCMT_QUEUE_NUMS), now_ms
-        )
-
-    def create_topic_if_absent(self, config: TopicConfig, now_ms: int) -> Creation:
-        """This topic, unless it exists.
-
-        Raises:
-            BadRequestError: It has no name.
-        """
-        if not config.topic_name:
-            raise BadRequestError("TopicName")
-        found = self.table.get(config.topic_name)
-        return Creation(found) if found is not None else self._put_new(config, now_ms)
-
     # --- change ---
 
     def update_topic_configs(self, edited: Iterable[TopicConfig], now_ms: int) -> list[TopicConfig]:
@@ -232,14 +213,6 @@ class TopicConfigManager:
         for config in changed:
             self._put(config, now_ms)
         return changed
-
-    def update_unit_flag(self, topic: str, *, unit: bool, now_ms: int) -> TopicConfig | None:
-        """Set or clear the unit bit of a known topic (updateTopicUnitFlag)."""
-        return self._update_sys_flag(topic, FLAG_UNIT, unit, now_ms)
-
-    def update_unit_sub_flag(self, topic: str, *, has_unit_sub: bool, now_ms: int) -> TopicConfig | None:
-        """Set or clear the unit subscription bit of a known topic (updateTopicUnitSubFlag)."""
-        return self._update_sys_flag(topic, FLAG_UNIT_SUB, has_unit_sub, now_ms)
 
     def update_order_topics(self, topics: Iterable[str], now_ms: int) -> bool:
         """Mark known topics as ordered, as the NameServer's ORDER_TOPIC_CONFIG names them (updateOrderTopicConfig).
@@ -275,13 +248,6 @@ class TopicConfigManager:
         """
         start = first if data_version == self.data_version else 0
         return {name: self.table[name] for name in sorted(self.table)[start : start + most]}
-
-    def _update_sys_flag(self, topic: str, flag: int, on: bool, now_ms: int) -> TopicConfig | None:
-        found = self.table.get(topic)
-        if found is None:
-            return None
-        bits = found.topic_sys_flag | flag if on else found.topic_sys_flag & ~flag
-        return self._put(msgspec.structs.replace(found, topic_sys_flag=bits), now_ms)
 
     def _put_new(self, config: TopicConfig, now_ms: int) -> Creation:
         return Creation(self._put(config, now_ms), changed=True, created=True)

@@ -7,22 +7,34 @@ Source (5.5.0): DefaultMQProducerImpl.sendDefaultImpl, updateFaultItem, MQFaultS
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import random
+from collections.abc import Awaitable, Callable
 
 from clients.route.errors import NoRouteError
-from clients.route.queues import MessageQueue
+from clients.route.latency import FaultTable
+from clients.route.queues import MessageQueue, TopicPublishInfo
 from clients.route.selection import SendWhichQueue, choose_message_queue
-
-if TYPE_CHECKING:
-    from clients.route.client import RouteClient
 
 
 class Caller:
     """One sender's round robin over the queues of each of its topics. Made by `RouteClient.caller`."""
 
-    def __init__(self, client: RouteClient) -> None:
-        """Starts at a random place in every topic."""
-        self._client = client
+    def __init__(
+        self,
+        find: Callable[[str], Awaitable[TopicPublishInfo]],
+        choice: random.Random,
+        faults: FaultTable | None,
+    ) -> None:
+        """Starts at a random place in every topic.
+
+        Args:
+            find: `RouteClient.try_to_find_topic_publish_info`.
+            choice: Where it takes chance from.
+            faults: How sends to brokers went, all callers' together; None without ``send_latency_enable``.
+        """
+        self._find = find
+        self._choice = choice
+        self._faults = faults
         self._which: dict[str, SendWhichQueue] = {}
 
     async def select(self, topic: str, *, last_broker_name: str | None = None) -> MessageQueue:
@@ -36,15 +48,14 @@ class Caller:
             NoRouteError: No queue of the topic can be written.
             ClientError: No NameServer answered.
         """
-        client = self._client
-        info = await client.try_to_find_topic_publish_info(topic)
-        which = self._which.setdefault(topic, SendWhichQueue(client.choice))
+        info = await self._find(topic)
+        which = self._which.setdefault(topic, SendWhichQueue(self._choice))
         queue = choose_message_queue(
             info,
             which,
             last_broker_name=last_broker_name,
             reset_index=last_broker_name is not None,
-            faults=client.faults if client.settings.send_latency_enable else None,
+            faults=self._faults,
             now_ms=_now_ms(),
         )
         if queue is None:
@@ -63,8 +74,8 @@ class Caller:
             reachable: False keeps the broker out until the detector finds it again. RocketMQ says so after a refusal,
                 and after a failure on the way while ``start_detector_enable``.
         """
-        if self._client.settings.send_latency_enable:
-            self._client.faults.update_fault_item(
+        if self._faults is not None:
+            self._faults.update_fault_item(
                 queue.broker_name, latency_ms, isolation=isolation, reachable=reachable, now_ms=_now_ms()
             )
 

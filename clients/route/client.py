@@ -29,7 +29,6 @@ from clients.route.fetcher import RouteFetcher
 from clients.route.follow import Followers
 from clients.route.latency import FaultTable
 from clients.route.namespace import (
-    AUTO_CREATE_TOPIC_KEY_TOPIC,
     instance_of_endpoint,
     without_namespace,
     wrap_namespace,
@@ -38,6 +37,7 @@ from clients.route.queues import MessageQueue, TopicPublishInfo
 from clients.route.settings import RouteSettings
 from remoting.errors import AnswerError
 from schemas.route import TopicRouteData
+from schemas.topic_names import AUTO_CREATE_TOPIC_KEY_TOPIC
 
 log = structlog.get_logger("routelake.route")
 
@@ -222,7 +222,8 @@ class RouteClient:
 
     def caller(self) -> Caller:
         """A sender with a round robin of its own. Make one for each task that sends."""
-        return Caller(self)
+        faults = self.faults if self.settings.send_latency_enable else None
+        return Caller(self.try_to_find_topic_publish_info, self.choice, faults)
 
     # --- brokers ---
 

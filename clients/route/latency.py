@@ -11,7 +11,6 @@ Sources (5.5.0): org.apache.rocketmq.client.latency.MQFaultStrategy, LatencyFaul
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
 import msgspec
@@ -83,11 +82,6 @@ class FaultTable:
     def remove(self, broker_name: str) -> None:
         """Forget a broker."""
         self._items.pop(broker_name, None)
-
-    def pick_one_at_least(self, choice: random.Random) -> str | None:
-        """Any recorded broker within reach (pickOneAtLeast)."""
-        names = [name for name, item in self._items.items() if item.reachable]
-        return choice.choice(names) if names else None
 
     def due(self, now_ms: int, detect_interval_ms: int) -> list[str]:
         """The brokers to look at now; each is due again after the interval (detectByOneRound)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both APIs share of a registration. (What comes again word for word: tests/api/remoting/test_repeats.py.)"""
+"""What both APIs share of a registration. (What comes again word for word: tests/api/test_repeats.py.)"""
 
 from __future__ import annotations
 

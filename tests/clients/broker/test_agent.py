@@ -270,11 +270,10 @@ def test_many_changes_at_once_end_as_the_last_one(tmp_path: Path) -> None:
 def test_a_table_that_stays_locked() -> None:
     async def work() -> None:
         async with namesrv() as server, broker(server.address, lock_timeout_s=0.05) as agent, peer(agent) as client:
-            async with agent._table_lock:
+            async with agent.broker_topics.lock:
                 answer = await client.send("orders")
                 assert (answer.code, answer.remark) == (17, "topic[orders] not exist, apply first please!")
                 assert (await client.ask(36, group="g", offset=1)).code == 1
-                assert await agent.tran_check_max_time_topic() is None
             assert (await client.send("orders")).code == EXISTS_BUT_NO_MESSAGES
 
     run(work())
@@ -362,17 +361,6 @@ def test_consumers_get_their_retry_topic() -> None:
             assert (await client.ask(34, b"{")).code == 1
             assert (await client.ask(34, b'{"consumerDataSet":[{"groupName":"a b"}]}')).code == 29
             assert (await client.ask(36, group="", offset=17)).code == 29
-
-    run(work())
-
-
-def test_the_brokers_own_topics() -> None:
-    async def work() -> None:
-        async with namesrv() as server, broker(server.address) as agent:
-            await agent.tran_check_max_time_topic()
-            await agent.needed_topic("%DLQ%g", 1)
-            assert server.queues("TRANS_CHECK_MAX_TIME_TOPIC") == (1, 1, 6)
-            assert server.queues("%DLQ%g") == (1, 1, 6)
 
     run(work())
 

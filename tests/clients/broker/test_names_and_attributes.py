@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from clients.broker.attributes import alter, parse_edits
-from clients.broker.validator import group_remark, topic_remark
 from schemas.errors import BadRequestError
+from schemas.topic_names import group_remark, topic_remark
 
 
 @pytest.mark.parametrize("name", ["a", "%RETRY%g", "A_z-0|%", "x" * 127, "%RETRY%" + "x" * 248, "%DLQ%" + "x" * 250])

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import msgspec
 import pytest
 
 from clients.broker.config import BrokerConfig
-from clients.broker.topic_config import TopicConfig, TopicTable, compare_versions, next_version
+from clients.broker.topic_config import TopicConfig, TopicTable
 from clients.broker.topics import Creation, TopicConfigManager, built_in_topics
 from schemas.broker import DataVersion
 from schemas.errors import BadRequestError
@@ -188,25 +186,6 @@ def test_a_send_back_topic_gets_its_order_flag_corrected() -> None:
     assert topics.data_version == DataVersion(0, T1, 2)
 
 
-# --- the other built-in cases ---
-
-
-def test_the_topic_of_transactions_checked_too_often() -> None:
-    topics = manager()
-    creation = topics.create_topic_of_tran_check_max_time(T1)
-    assert creation == Creation(topic("TRANS_CHECK_MAX_TIME_TOPIC", 1), changed=True, created=True)
-    assert topics.create_topic_of_tran_check_max_time(T1) == Creation(creation.config)
-    assert topics.data_version.counter == 1
-
-
-def test_create_if_absent() -> None:
-    topics = manager()
-    assert topics.create_topic_if_absent(topic("a"), T1).created
-    assert topics.create_topic_if_absent(topic("a", 2), T1) == Creation(topic("a"))
-    with pytest.raises(BadRequestError):
-        topics.create_topic_if_absent(topic(""), T1)
-
-
 # --- update, order, delete ---
 
 
@@ -227,16 +206,6 @@ def test_a_list_is_all_or_nothing_and_moves_the_version_once_for_each() -> None:
     assert unchanged(topics)
     topics.update_topic_configs([topic("a"), topic("b")], T1)
     assert topics.data_version == DataVersion(0, T1, 2)
-
-
-def test_unit_flags() -> None:
-    topics = manager()
-    topics.update_topic_configs([topic("a")], T0)
-    assert topics.update_unit_flag("a", unit=True, now_ms=T1) == topic("a", topic_sys_flag=1)
-    assert topics.update_unit_sub_flag("a", has_unit_sub=True, now_ms=T1) == topic("a", topic_sys_flag=3)
-    assert topics.update_unit_flag("a", unit=False, now_ms=T1) == topic("a", topic_sys_flag=2)
-    assert topics.update_unit_flag("nobody", unit=True, now_ms=T1) is None
-    assert topics.data_version.counter == 4
 
 
 def test_order_configuration_only_sets() -> None:
@@ -284,16 +253,6 @@ def test_pages() -> None:
     assert list(topics.sub_table(DataVersion(0, 1, 1), 2, 3)) == names[:3]
 
 
-def test_versions() -> None:
-    version = next_version(DataVersion(0, T0, 7), T1, 3)
-    assert version == DataVersion(3, T1, 8)
-    ordered = [DataVersion(0, 9, 9), DataVersion(1, 8, 1), DataVersion(1, 1, 2), DataVersion(1, 2, 2)]
-    for lower, higher in itertools.pairwise(ordered):
-        assert compare_versions(lower, higher) == -1
-        assert compare_versions(higher, lower) == 1
-    assert compare_versions(version, version) == 0
-
-
 def test_a_topic_is_never_changed_in_place() -> None:
     """Snapshots share them with the table."""
     topics = manager()
@@ -301,6 +260,6 @@ def test_a_topic_is_never_changed_in_place() -> None:
     before = topics.snapshot()
     copy = msgspec.json.encode(before)
     topics.update_order_topics(["a"], T1)
-    topics.update_unit_flag("a", unit=True, now_ms=T1)
+    topics.update_topic_configs([topic("a", topic_sys_flag=1)], T1)
     topics.delete_topic("a", T1)
     assert msgspec.json.encode(before) == copy

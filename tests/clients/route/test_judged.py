@@ -101,8 +101,6 @@ def test_namespaces(java: JavaClient, namespace: str, name: str) -> None:
     assert ns.without_namespace(name) == theirs.withoutNamespace(name)
     assert ns.without_namespace(name, namespace) == theirs.withoutNamespace(name, namespace)
     assert ns.is_already_with_namespace(name, namespace) == theirs.isAlreadyWithNamespace(name, namespace)
-    assert ns.namespace_of(name) == theirs.getNamespaceFromResource(name)
-    assert ns.wrap_namespace_and_retry(namespace, name) == theirs.wrapNamespaceAndRetry(namespace, name)
 
 
 def test_system_topics(java: JavaClient) -> None:

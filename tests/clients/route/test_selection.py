@@ -123,12 +123,10 @@ def test_the_detector_looks_at_each_broker_once_an_interval_and_brings_it_back()
     faults.update_fault_item("a", 10, isolation=True, reachable=False, now_ms=1_999)
     assert faults.due(1_999, 2_000) == []
     assert faults.due(2_000, 2_000) == ["a"]
-    assert faults.pick_one_at_least(random.Random(1)) is None
     assert not faults.is_reachable("a")
     faults.detected("a")
     faults.detected("nobody")
     assert faults.is_reachable("a")
-    assert faults.pick_one_at_least(random.Random(1)) == "a"
     faults.remove("a")
     assert faults.item("a") is None
     assert faults.is_available("a", 0)

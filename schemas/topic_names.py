@@ -46,7 +46,7 @@ SYSTEM_TOPICS: Final = frozenset(
         RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC,
     }
 )
-"""Of every broker; each adds its built-in ones to them (`TopicConfigManager.system_topics`)."""
+"""Of every broker; each adds its built-in ones to them (`clients.broker.topics.TopicConfigManager.system_topics`)."""
 
 NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
     {
@@ -61,14 +61,21 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
     }
 )
 
-_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+"""What the name of a topic or a group is made of."""
+
+
+def max_topic_length(topic: str) -> int:
+    """How many characters a topic may have that begins like this one (since 5.4)."""
+    is_of_group = topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))
+    return RETRY_OR_DLQ_TOPIC_MAX_LENGTH if is_of_group else TOPIC_MAX_LENGTH
 
 
 def topic_remark(topic: str | None) -> str | None:
     """Why a topic's name cannot be; None when it can (TopicValidator.validateTopic)."""
     if topic is None or not topic.strip():
         return "The specified topic is blank."
-    if not _LEGAL.fullmatch(topic):
+    if not LEGAL.fullmatch(topic):
         return f"The specified topic: {topic}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
         if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
@@ -85,7 +92,7 @@ def group_remark(group: str | None) -> str | None:
     """Why a group's name cannot be; None when it can (TopicValidator.validateGroup)."""
     if group is None or not group.strip():
         return "The specified group is blank."
-    if not _LEGAL.fullmatch(group):
+    if not LEGAL.fullmatch(group):
         return f"The specified group: {group}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     if len(group) > GROUP_MAX_LENGTH:
         return f"The specified group: {group}, is longer than group max length: {GROUP_MAX_LENGTH}"

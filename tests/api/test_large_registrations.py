@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.remoting import large as module
-from api.remoting.large import LargeRegistrations, is_large
+from api import large_registrations as module
+from api.large_registrations import LargeRegistrations, is_large
 from peers.java import wait_until
 from remoting.commands import Circumstances, RefusedError, to_event
 from remoting.frame import RemotingCommand
@@ -24,7 +24,7 @@ from runtime.procfs import is_alive
 from schemas.codes import RequestCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
-from tests.api.remoting.test_repeats import handler_of
+from tests.api.test_repeats import handler_of
 from tests.examples.parts import ADDR1, T1, A, config, register, route, version
 from tests.histories.steps import Send
 from tests.model import codes
@@ -219,7 +219,7 @@ def reading_from_a_stopped_process(registrations: LargeRegistrations) -> tuple[t
 
 
 _OWNER = """
-from tests.api.remoting.test_large import SAID, LargeRegistrations, command, large, process_of
+from tests.api.test_large_registrations import SAID, LargeRegistrations, command, large, process_of
 registrations = LargeRegistrations()
 registrations.read(command(large()), SAID)
 print(process_of(registrations).pid, flush=True)
