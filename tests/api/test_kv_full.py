@@ -12,8 +12,9 @@ from schemas.events import Actor, PutKvConfig, encode, routing_key
 from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES
 from tests.model import codes
 from tests.model.wire import Request
-from tests.support.doors import Door, problem, until
+from tests.support.doors import Door, problem
 from tests.support.local import LocalLake
+from tests.support.loops import until
 
 FULL = PutKvConfig(
     actor=Actor(gateway="g", via="remoting"), namespace="n", key="k", value="v" * (MAX_KV_BYTES - KV_ENTRY_BYTES - 2)
@@ -23,7 +24,6 @@ ENTRY = (routing_key(FULL), encode(FULL))
 
 def test_over_http(tmp_path: Path) -> None:
     with closing(Door(tmp_path)) as door:
-        assert door.fold is not None
         door.fold.pause()
         door.log.append([ENTRY])
         before = door.log.end()

@@ -24,7 +24,6 @@ from runtime.procfs import is_alive
 from schemas.codes import RequestCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
-from tests.api.test_repeats import handler_of
 from tests.examples.parts import ADDR1, T1, A, config, register, route, version
 from tests.histories.steps import Send
 from tests.model import codes
@@ -251,7 +250,7 @@ def test_through_a_gateway(tmp_path: Path) -> None:
         assert say(large()) == 4
         assert say(large()) == 4
         assert say(large(queues=8, counter=2)) == 8
-        process = process_of(handler_of(gateway)._registrations._large)
+        process = process_of(gateway.parts.handler._registrations._large)
         on_log = [decode(record.payload) for record in lake.log.read(0, max_records=100)]
         registered = [event for event in on_log if isinstance(event, RegisterBroker)]
         brought = [None if event.topic_config_table is None else len(event.topic_config_table) for event in registered]

@@ -6,7 +6,6 @@ Real gateways over one log and one lake, asked over HTTP; the fold and the Delta
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 from collections.abc import Iterator
@@ -17,36 +16,16 @@ from typing import Any
 
 import httpx
 
-from api.http.app import create_app
-from api.http.server import serve_http
-from api.view.history import History
 from tests.support.local import LocalGateway, LocalLake
 
 NAMES = ("one", "two", "three")
 
 
 @contextmanager
-def http_door(gateway: LocalGateway) -> Iterator[httpx.Client]:
-    """A client of a gateway's HTTP door, over TCP; the door runs on the gateway's own loop."""
-    loop, stop, ports = gateway._loop, asyncio.Event(), []
-    ready = threading.Event()
-
-    def on_bound(port: int) -> None:
-        ports.append(port)
-        ready.set()
-
-    async def serve() -> None:
-        app = create_app(gateway.gateway, History(gateway._settings.lake_dir))
-        await serve_http(app, "127.0.0.1", 0, stop=stop, on_bound=on_bound)
-
-    serving = asyncio.run_coroutine_threadsafe(serve(), loop)
-    assert ready.wait(10)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{ports[0]}", timeout=20) as client:
-            yield client
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        serving.result(20)
+def over_tcp(gateway: LocalGateway) -> Iterator[httpx.Client]:
+    """A client of a gateway's HTTP listener."""
+    with httpx.Client(base_url=gateway.http_url, timeout=20) as client:
+        yield client
 
 
 def over_http(counter: int) -> dict[str, Any]:
@@ -68,8 +47,8 @@ def unlike_gateways(folder: Path) -> Iterator[list[httpx.Client]]:
         lake = stack.enter_context(LocalLake(folder))
         clients = []
         for name, poll_s in zip(NAMES, (0.002, 0.05, 0.25), strict=True):
-            gateway = stack.enter_context(lake.gateway(gateway_id=name, poll_s=poll_s))
-            clients.append(stack.enter_context(http_door(gateway)))
+            gateway = stack.enter_context(lake.gateway(http_port=0, gateway_id=name, poll_s=poll_s))
+            clients.append(stack.enter_context(over_tcp(gateway)))
         yield clients
 
 
@@ -121,10 +100,10 @@ def test_the_token_of_a_write_is_good_at_every_gateway(tmp_path: Path) -> None:
 def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path) -> None:
     with (
         LocalLake(tmp_path) as lake,
-        lake.gateway(gateway_id="one") as one,
-        lake.gateway(gateway_id="stuck", visible_wait_s=0.1) as stuck,
-        http_door(one) as client,
-        http_door(stuck) as lagging,
+        lake.gateway(http_port=0, gateway_id="one") as one,
+        lake.gateway(http_port=0, gateway_id="stuck", visible_wait_s=0.1) as stuck,
+        over_tcp(one) as client,
+        over_tcp(stuck) as lagging,
     ):
         first = client.post("/v1/brokers/register", json=over_http(1)).raise_for_status().json()
         at_first = {"wait_for": first["offset"]}

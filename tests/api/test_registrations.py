@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -41,7 +40,7 @@ class Shared:
         return Registrations(self.gateway.gateway, self.metrics)
 
     def _begin(self, work: Any) -> Future[Any]:
-        return asyncio.run_coroutine_threadsafe(work, self.gateway._loop)
+        return self.gateway.loop.start(work)
 
     def remoting(self, send: Send) -> Future[Registered]:
         asked = self.registrations.register_request(command(send), REMOTING, Channel("local", "x-1"), lambda: None)

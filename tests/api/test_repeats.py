@@ -178,7 +178,7 @@ def test_heartbeats_are_the_same_event(lake: LocalLake, client: RemotingClient) 
 
 
 def test_a_lost_connection_is_forgotten(lake: LocalLake, gateway: LocalGateway) -> None:
-    handler = handler_of(gateway)
+    handler = gateway.parts.handler
     with gateway.connect() as client:
         mine = register(A, ADDR1)
         say(client, mine)
@@ -207,17 +207,18 @@ def test_long_fields_are_not_kept_however_well_they_compress(
         client.call(long.request())
         client.call(Send(codes.BROKER_HEARTBEAT, {**mine.ext, "junk": "x" * 20_000}).request())
     assert last_of(gateway).request is last_of(gateway).repeat is None
-    handler = handler_of(gateway)
+    handler = gateway.parts.handler
     assert handler._registrations._last.bytes < 1_000
     assert handler._heartbeats._kept.bytes == 0
 
 
 def test_a_large_answer_is_the_same_object_for_all(gateway: LocalGateway, client: RemotingClient) -> None:
     """ORDER_TOPIC_CONFIG, which is in the answer to every registration, and a KV list."""
-    handler = handler_of(gateway)
+    handler = gateway.parts.handler
 
     def order_topic_config() -> bytes:
-        body: bytes = handler._kv_body("ORDER_TOPIC_CONFIG", gateway.gateway.view.kv_table("ORDER_TOPIC_CONFIG"))
+        body = handler._kv_body("ORDER_TOPIC_CONFIG", gateway.gateway.view.kv_table("ORDER_TOPIC_CONFIG"))
+        assert body is not None
         return body
 
     for key in ("a", "b"):
@@ -232,12 +233,7 @@ def test_a_large_answer_is_the_same_object_for_all(gateway: LocalGateway, client
     assert json.loads(order_topic_config())["table"].keys() == {"a", "b", "c"}
 
 
-def handler_of(gateway: LocalGateway) -> Any:
-    (view_moved,) = gateway.gateway._view_followers
-    return view_moved.__self__  # type: ignore[attr-defined]
-
-
 def last_of(gateway: LocalGateway) -> Any:
     """What is kept of the only broker's last registration."""
-    ((last, _size),) = handler_of(gateway)._registrations._last._entries.values()
+    ((last, _size),) = gateway.parts.registrations._last._entries.values()
     return last

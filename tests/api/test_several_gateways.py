@@ -6,7 +6,6 @@ The gateways are real and are asked over TCP; the fold and the Delta writer are 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Iterator
@@ -69,8 +68,7 @@ class Several:
         last = self.lake.log.end().next_offset - 1
         self.lake.fold.wait_for(last)
         for local in self.gateways:
-            seen = asyncio.run_coroutine_threadsafe(local.gateway.wait_for(last, 10), local._loop)
-            assert seen.result(20)
+            assert local.loop.run(local.gateway.wait_for(last, 10))
 
     def versions(self) -> tuple[int, dict[str, int]]:
         """Epoch, and the version of every table; heartbeats alone change none."""

@@ -8,7 +8,6 @@ differential test met that answer, and the old permission behind it, by chance; 
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def register_slaves(slaves: RemotingClient) -> None:
 
 
 def is_visible(local: LocalGateway, event: AnyEvent) -> bool:
-    return asyncio.run_coroutine_threadsafe(local.gateway.command(event), local._loop).result(20).visible
+    return local.loop.run(local.gateway.command(event)).visible
 
 
 def perm(answer: Response) -> int:

@@ -11,20 +11,14 @@ addresses shared by several broker names, and UPDATE/GET_NAMESRV_CONFIG.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
-import threading
 from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from api.gateway import Gateway, GatewaySettings
-from api.remoting.handlers import NameServerHandler
-from pipelines.log.open import open_log
-from remoting.server import RemotingServer
 from tests.differential.duel import SharedDuel, TooSlow
 from tests.histories.audit import audit_requests
 from tests.histories.seeded import random_histories
@@ -32,9 +26,7 @@ from tests.model import codes
 from tests.model.deliberate import DeliberateModel
 from tests.model.namesrv import NameServerModel
 from tests.model.settings import Settings
-from tests.support.appender import HereAppender
-from tests.support.local import UNHURRIED
-from tests.support.minifold import MiniFold
+from tests.support.local import LocalLake
 
 CONFIG_CODES = frozenset({codes.UPDATE_NAMESRV_CONFIG, codes.GET_NAMESRV_CONFIG})
 NOT_AUDITED = CONFIG_CODES | {codes.QUERY_DATA_VERSION}
@@ -69,40 +61,10 @@ class RoutelakeDuel(SharedDuel):
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A gateway on a thread of its own, and a fold on another."""
+    """Of a gateway over a log on disk."""
     folder: Path = tmp_path_factory.mktemp("differential")
-    url = f"sqlite://{folder / 'events.db'}"
-    event_log = open_log(url)
-    fold_log = open_log(url)
-    ready, stop = threading.Event(), asyncio.Event()
-    found: dict[str, object] = {}
-
-    async def serve() -> None:
-        settings = GatewaySettings(gateway_id="duel", lake_dir=folder / "lake", **UNHURRIED)
-        gateway = Gateway(settings, HereAppender(event_log, settings))
-        await gateway.start()
-        handler = NameServerHandler(gateway)
-        server = RemotingServer(handler)
-        await server.start("127.0.0.1", 0)
-        found.update(port=server.port, loop=asyncio.get_running_loop())
-        ready.set()
-        await stop.wait()
-        handler.stop()
-        await server.close(1.0)
-        await gateway.stop()
-
-    with MiniFold(fold_log, folder / "lake"):
-        thread = threading.Thread(target=asyncio.run, args=(serve(),), name="duel-gateway")
-        thread.start()
-        assert ready.wait(30)
-        port, loop = found["port"], found["loop"]
-        assert isinstance(port, int)
-        assert isinstance(loop, asyncio.AbstractEventLoop)
-        yield port
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
-    fold_log.close()
-    event_log.close()
+    with LocalLake(folder, log_url=f"sqlite://{folder / 'events.db'}") as lake, lake.gateway() as gateway:
+        yield gateway.port
 
 
 EXAMPLES = itertools.count(1)

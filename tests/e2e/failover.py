@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.scenario import Patience, admin, eventually, route
+from peers.java import wait_until
+from tests.e2e.scenario import Patience, admin, route
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request, canonical
@@ -88,7 +89,7 @@ class Cluster:
 
     def shows(self, step: str, condition: Callable[[], bool], seconds: float) -> None:
         """Wait until a step has taken effect, and note what the NameServer answers then."""
-        eventually(condition, seconds, step)
+        wait_until(condition, seconds, step)
         self.played.answers[step] = [self._named(request) for request in _READS]
 
     def take_notifications(self, at_least: int, seconds: float) -> None:

@@ -72,11 +72,6 @@ def queue_data(namesrv_addr: str, topic: str) -> dict[str, Any] | None:
     return rows[0] if rows else None
 
 
-def eventually(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait for a condition; returns how long it took."""
-    return wait_until(condition, seconds, what)
-
-
 def stock_broker(namesrv_addr: str, **properties: str) -> StockBroker:
     """The scenario's broker: with slave acting master it sends its timeout along, so that it can be short."""
     return StockBroker(
@@ -97,7 +92,7 @@ def stock_broker(namesrv_addr: str, **properties: str) -> StockBroker:
 def registered_broker(namesrv_addr: str, patience: Patience) -> Iterator[StockBroker]:
     """A running broker whose built-in topics have a route."""
     with stock_broker(namesrv_addr) as broker:
-        eventually(lambda: route(namesrv_addr, "TBW102") is not None, patience.registration, "first registration")
+        wait_until(lambda: route(namesrv_addr, "TBW102") is not None, patience.registration, "first registration")
         yield broker
 
 
@@ -127,14 +122,14 @@ def check_topic_on_cluster(namesrv_addr: str, broker: StockBroker, patience: Pat
     text = admin(namesrv_addr, "updateTopic", "-c", CLUSTER, "-t", "orders", "-r", "6", "-w", "4")
     assert f"create topic to {broker.address} success" in text
     expected = {"brokerName": BROKER, "perm": 6, "readQueueNums": 6, "topicSysFlag": 0, "writeQueueNums": 4}
-    eventually(lambda: queue_data(namesrv_addr, "orders") == expected, patience.write, "route of a topic by -c")
+    wait_until(lambda: queue_data(namesrv_addr, "orders") == expected, patience.write, "route of a topic by -c")
 
 
 def check_topic_on_broker(namesrv_addr: str, broker: StockBroker, patience: Patience) -> None:
     """updateTopic -b."""
     text = admin(namesrv_addr, "updateTopic", "-b", broker.address, "-t", "payments")
     assert f"create topic to {broker.address} success" in text
-    eventually(lambda: queue_data(namesrv_addr, "payments") is not None, patience.write, "route of a topic by -b")
+    wait_until(lambda: queue_data(namesrv_addr, "payments") is not None, patience.write, "route of a topic by -b")
 
 
 def check_topic_route(namesrv_addr: str, broker: StockBroker, release: str = "5.5.0") -> None:
@@ -158,7 +153,7 @@ def check_wipe(namesrv_addr: str, patience: Patience) -> None:
     count = re.search(rf"wipe write perm of broker\[{BROKER}\] in name server\[\S+\] OK, (\d+)", text)
     assert count is not None, text
     assert int(count.group(1)) > 10
-    eventually(lambda: _perm(namesrv_addr) == 4, patience.write, "perm after wipeWritePerm")
+    wait_until(lambda: _perm(namesrv_addr) == 4, patience.write, "perm after wipeWritePerm")
 
 
 def check_wiped_still(namesrv_addr: str, wiped_at: float) -> None:
@@ -171,7 +166,7 @@ def check_add_write(namesrv_addr: str, patience: Patience) -> None:
     """addWritePerm gives the permission back."""
     text = admin(namesrv_addr, "addWritePerm", "-b", BROKER)
     assert f"add write perm of broker[{BROKER}]" in text, text
-    eventually(lambda: _perm(namesrv_addr) == 6, patience.write, "perm after addWritePerm")
+    wait_until(lambda: _perm(namesrv_addr) == 6, patience.write, "perm after addWritePerm")
 
 
 def _perm(namesrv_addr: str) -> int | None:
@@ -182,13 +177,13 @@ def _perm(namesrv_addr: str) -> int | None:
 def check_kv_config(namesrv_addr: str, patience: Patience) -> None:
     """updateKvConfig stores a value."""
     admin(namesrv_addr, "updateKvConfig", "-s", "e2e", "-k", "colour", "-v", "green")
-    eventually(lambda: _colour(namesrv_addr).ext == {"value": "green"}, patience.write, "KV value")
+    wait_until(lambda: _colour(namesrv_addr).ext == {"value": "green"}, patience.write, "KV value")
 
 
 def check_kv_deletion(namesrv_addr: str, patience: Patience) -> None:
     """deleteKvConfig removes it."""
     admin(namesrv_addr, "deleteKvConfig", "-s", "e2e", "-k", "colour")
-    eventually(lambda: _colour(namesrv_addr).code == codes.QUERY_NOT_FOUND, patience.write, "no KV value")
+    wait_until(lambda: _colour(namesrv_addr).code == codes.QUERY_NOT_FOUND, patience.write, "no KV value")
 
 
 def _colour(namesrv_addr: str) -> Response:
@@ -198,7 +193,7 @@ def _colour(namesrv_addr: str) -> Response:
 def check_delete_topic(namesrv_addr: str, patience: Patience) -> None:
     """deleteTopic takes the topic from the brokers and from the NameServer."""
     admin(namesrv_addr, "deleteTopic", "-c", CLUSTER, "-t", "payments")
-    eventually(lambda: route(namesrv_addr, "payments") is None, patience.write, "no route of a deleted topic")
+    wait_until(lambda: route(namesrv_addr, "payments") is None, patience.write, "no route of a deleted topic")
 
 
 # --- what happens to the broker ---
@@ -207,11 +202,11 @@ def check_delete_topic(namesrv_addr: str, patience: Patience) -> None:
 def check_kill_and_restart(namesrv_addr: str, broker: StockBroker, patience: Patience) -> None:
     """A killed broker's routes go at once, because its connection closes; after a restart they are back."""
     broker.sigkill()
-    took = eventually(lambda: route(namesrv_addr, "orders") is None, patience.disconnect, "no route after SIGKILL")
+    took = wait_until(lambda: route(namesrv_addr, "orders") is None, patience.disconnect, "no route after SIGKILL")
     assert took < TIMEOUT_MS / 1000, "the closed connection should have been enough, not the timeout"
     assert BROKER not in cluster_info(namesrv_addr)["brokerAddrTable"]
     broker.start()
-    eventually(lambda: route(namesrv_addr, "orders") is not None, patience.registration, "route after the restart")
+    wait_until(lambda: route(namesrv_addr, "orders") is not None, patience.registration, "route after the restart")
     row = queue_data(namesrv_addr, "orders")
     assert row is not None
     assert (row["readQueueNums"], row["writeQueueNums"], row["perm"]) == (6, 4, 6)
@@ -222,19 +217,19 @@ def check_freeze_and_thaw(namesrv_addr: str, broker: StockBroker, patience: Pati
     broker.sigstop()
     frozen = time.monotonic()
     assert route(namesrv_addr, "orders") is not None
-    eventually(
+    wait_until(
         lambda: route(namesrv_addr, "orders") is None, TIMEOUT_MS / 1000 + patience.expiry, "no route after SIGSTOP"
     )
     # The last heartbeat was up to a heartbeat interval before the freeze, or longer on a busy machine.
     assert time.monotonic() - frozen > TIMEOUT_MS / 1000 - 4, "the route went before the broker's timeout"
     broker.sigcont()
-    eventually(lambda: route(namesrv_addr, "orders") is not None, patience.registration, "route after SIGCONT")
+    wait_until(lambda: route(namesrv_addr, "orders") is not None, patience.registration, "route after SIGCONT")
 
 
 def check_orderly_shutdown(namesrv_addr: str, broker: StockBroker, patience: Patience) -> None:
     """A broker that shuts down in order unregisters itself."""
     broker.terminate(wait=False)
-    eventually(lambda: route(namesrv_addr, "orders") is None, patience.disconnect, "no route after shutdown")
+    wait_until(lambda: route(namesrv_addr, "orders") is None, patience.disconnect, "no route after shutdown")
 
 
 def cluster_info(namesrv_addr: str) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from typing import Self
 
 import pytest
 
+from peers.java import wait_until
 from peers.routelake import Routelake
-from tests.e2e.scenario import admin, eventually, route
+from tests.e2e.scenario import admin, route
 from tests.model.client import ConnectionClosed
 from tests.support.java_client import JavaConsumer, JavaProducer
 from tests.support.rocketmq import StockBroker
@@ -57,7 +58,7 @@ class Deployment:
             def both(namesrv_addr: str = namesrv_addr) -> bool:
                 return brokers_of(namesrv_addr, topic) == {*BROKERS}
 
-            eventually(both, seconds, f"both brokers of {topic}")
+            wait_until(both, seconds, f"both brokers of {topic}")
 
 
 class Watch(threading.Thread):
@@ -132,7 +133,7 @@ def test_producer_and_consumer_notice_nothing(deployment: Deployment) -> None:
         def goes_on(what: str) -> None:
             """A hundred messages more, and none of the three has failed."""
             count = len(producer.sent) + 100
-            eventually(lambda: len(producer.sent) >= count or producer.error is not None, 60, f"messages {what}")
+            wait_until(lambda: len(producer.sent) >= count or producer.error is not None, 60, f"messages {what}")
             assert (producer.error, consumer.error, watch.error) == (None, None, None), what
             told(f"{len(producer.sent)} sent, {len(consumer.received)} received {what}")
 
@@ -142,7 +143,7 @@ def test_producer_and_consumer_notice_nothing(deployment: Deployment) -> None:
         one.kill()
         goes_on("without the fold and a gateway")
         one.start(wait_ready_s=None)
-        eventually(lambda: _answers(one), 30, "the gateway to answer from the tables, without the fold")
+        wait_until(lambda: _answers(one), 30, "the gateway to answer from the tables, without the fold")
         goes_on("with both gateways, still without the fold")
         deployment.fold.start(wait_ready_s=None)
         one.wait_ready()
@@ -150,7 +151,7 @@ def test_producer_and_consumer_notice_nothing(deployment: Deployment) -> None:
         admin(one.namesrv_addr, "updateTopic", "-c", CLUSTER, "-t", "afterwards")
         deployment.all_route("afterwards", 15)
         producer.stop()
-        eventually(lambda: set(consumer.received) >= set(producer.sent), 30, "all messages to arrive")
+        wait_until(lambda: set(consumer.received) >= set(producer.sent), 30, "all messages to arrive")
         told(f"{len(producer.sent)} sent, {len(consumer.received)} received, routes looked at {watch.looks} times")
         assert (producer.error, consumer.error, watch.error) == (None, None, None)
     assert set(consumer.received) == set(producer.sent)

@@ -1,57 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running door for tests: gateway, application and the real fold, on an event loop in a thread of its own.
+"""The HTTP API of a gateway in this process, asked without sockets: tests are plain functions.
 
-Tests are plain functions: `Door.get` and its like run the request on that loop and return the answer.
+`Door.get` and its like run the request on the gateway's loop and return the answer.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-import time
-from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
-from api.gateway import Gateway, GatewaySettings
-from api.http.app import HttpApp, close_app, create_app
 from api.http.settings import HttpSettings
 from api.http.shapes import ProblemDetails
-from api.view.history import History
 from pipelines.log.base import LogEnd
-from pipelines.log.memory import MemoryLog
 from schemas.events import AnyEvent, Clock, decode
-from tests.support.appender import HereAppender
-from tests.support.local import UNHURRIED
+from tests.support.local import LocalLake
 from tests.support.minifold import MiniFold
 
-T = TypeVar("T")
-
 JSON = {"content-type": "application/json"}
-
-
-class Loop:
-    """An event loop on a thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="test-loop", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
-
-    def close(self) -> None:
-        self.run(self.loop.shutdown_default_executor())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
-        self.loop.close()
 
 
 class Door:
@@ -67,28 +36,24 @@ class Door:
         **settings: Any,
     ) -> None:
         self.folder = folder
-        self.log = MemoryLog()
-        self.lake_dir = folder / "lake"
-        self.fold = MiniFold(self.log, self.lake_dir, liveness_interval_s=liveness_interval_s) if fold else None
-        if self.fold is not None:
-            self.fold.start()
-        self.loop = Loop()
-        settings = {"gateway_id": "gw", "clock_interval_s": 0.05, **UNHURRIED, **settings}
-        chosen = GatewaySettings(lake_dir=self.lake_dir, **settings)
-        self.gateway = Gateway(chosen, HereAppender(self.log, chosen))
-        self.loop.run(self.gateway.start())
-        self.app: HttpApp = create_app(self.gateway, History(self.lake_dir), settings=http or HttpSettings())
+        self.lake = LocalLake(folder, folds=fold, liveness_interval_s=liveness_interval_s)
+        self.lake.start()
+        self.log, self.lake_dir = self.lake.log, self.lake.lake_dir
+        settings = {"gateway_id": "gw", "clock_interval_s": 0.05, "remoting_port": None, **settings}
+        self._local = self.lake.gateway(http=http or HttpSettings(), **settings)
+        self._local.start()
+        self.loop, self.gateway, self.app = self._local.loop, self._local.gateway, self._local.app
         self._clients: dict[tuple[str, int], httpx.AsyncClient] = {}
 
     def close(self) -> None:
-        close_app(self.app)
         for client in self._clients.values():
             self.loop.run(client.aclose())
-        self.loop.run(self.gateway.stop())
-        self.loop.close()
-        if self.fold is not None:
-            self.fold.stop()
-        self.log.close()
+        self._local.stop()
+        self.lake.close()
+
+    @property
+    def fold(self) -> MiniFold:
+        return self.lake.fold
 
     def client(self, peer: tuple[str, int] = ("127.0.0.1", 50000)) -> httpx.AsyncClient:
         if peer not in self._clients:
@@ -101,7 +66,7 @@ class Door:
     ) -> httpx.Response:
         return self.loop.run(self.client(peer).request(method, url, timeout=60, **more))
 
-    def begin(self, method: str, url: str, **more: Any) -> Any:
+    def begin(self, method: str, url: str, **more: Any) -> Future[httpx.Response]:
         """Start a request; the result's ``result(timeout)`` is its answer."""
         return self.loop.start(self.client().request(method, url, timeout=60, **more))
 
@@ -131,19 +96,9 @@ class Door:
     def settled(self) -> int:
         """Wait until the fold and the view have everything; the last offset."""
         last = self.log.end().next_offset - 1
-        assert self.fold is not None
         self.fold.wait_for(last)
         assert self.loop.run(self.gateway.wait_for(last, 30))
         return last
-
-
-def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < end, "it never came true"
-        pause.wait(0.002)
 
 
 def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:

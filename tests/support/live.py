@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from api.gateway import Gateway, GatewaySettings
-from api.http.app import close_app, create_app
-from api.http.server import serve_http
-from api.remoting.handlers import NameServerHandler
-from api.view.answers import RouteAnswers
-from api.view.history import History
+from api.http.app import HttpApp
 from peers.java import free_port
-from pipelines.log.memory import MemoryLog
 from remoting.channel import Connection
 from remoting.frame import RemotingCommand
 from remoting.reply import ReplyTemplate, response
@@ -25,64 +20,47 @@ from remoting.route_query import RouteQuery
 from remoting.server import RemotingServer
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
-from tests.support.appender import HereAppender
-from tests.support.doors import Loop, broker
-from tests.support.local import UNHURRIED
-from tests.support.minifold import MiniFold
+from tests.support.doors import broker
+from tests.support.local import LocalLake
 
 
 class LiveRoutelake:
-    """Gateway, both doors and the fold over a memory log; all but the log may be stopped and started again."""
+    """Gateway, both listeners and the fold over a memory log; all but the log may be stopped and started again."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        self.http_port, self.remoting_port = free_port(), free_port()
-        self.http_url, self.namesrv_addr = f"http://127.0.0.1:{self.http_port}", f"127.0.0.1:{self.remoting_port}"
-        self._folder = folder
-        self._settings = {"gateway_id": "gw", "clock_interval_s": 0.05, **UNHURRIED, **settings}
-        self._log = MemoryLog()
-        self.fold = MiniFold(self._log, folder / "lake")
-        self.fold.start()
-        self._loop = Loop()
+        self.lake = LocalLake(folder)
+        self.lake.start()
+        ports = {"http_port": free_port(), "remoting_port": free_port()}
+        self.local = self.lake.gateway(**{"gateway_id": "gw", "clock_interval_s": 0.05, **ports, **settings})
+        self.http_url, self.namesrv_addr = self.local.http_url, self.local.address
+        self.start, self.stop = self.local.start, self.local.stop
         self.start()
 
-    def start(self) -> None:
-        bound = threading.Event()
-        self._stop = asyncio.Event()
-        self._loop.run(self._start())
-        self._http = self._loop.start(
-            serve_http(self.app, "127.0.0.1", self.http_port, stop=self._stop, on_bound=lambda port: bound.set())
-        )
-        assert bound.wait(10)
-
-    async def _start(self) -> None:
-        settings = GatewaySettings(lake_dir=self._folder / "lake", **self._settings)
-        self.gateway = Gateway(settings, HereAppender(self._log, settings))
-        await self.gateway.start()
-        answers = RouteAnswers(
-            support_acting_master=self.gateway.settings.support_acting_master,
-            order_message_enable=self.gateway.settings.order_message_enable,
-        )
-        self.handler = NameServerHandler(self.gateway, answers)
-        self.server = RemotingServer(self.handler)
-        await self.server.start("127.0.0.1", self.remoting_port)
-        self.app = create_app(self.gateway, History(str(self._folder / "lake")), answers=answers)
-
-    def stop(self) -> None:
-        self._loop.loop.call_soon_threadsafe(self._stop.set)
-        self._http.result(20)
-        self._loop.run(self._end())
-
-    async def _end(self) -> None:
-        self.handler.stop()
-        await self.server.close(1)
-        close_app(self.app)
-        await self.gateway.stop()
+    @property
+    def app(self) -> HttpApp:
+        return self.local.app
 
     def close(self) -> None:
         self.stop()
-        self._loop.close()
-        self.fold.stop()
-        self._log.close()
+        self.lake.close()
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRoutelake]:
+    """A routelake for tests that bring their own names."""
+    yield from running(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture
+def own_lake(tmp_path: Path) -> Iterator[LiveRoutelake]:
+    """A routelake of one test's own, to be stopped and started."""
+    yield from running(tmp_path)
+
+
+def running(folder: Path) -> Iterator[LiveRoutelake]:
+    live = LiveRoutelake(folder)
+    yield live
+    live.close()
 
 
 class ToldNameServer:
@@ -137,13 +115,6 @@ class ToldNameServer:
 def run(work: Any, timeout_s: float = 60.0) -> None:
     """Run a test on an event loop."""
     asyncio.run(asyncio.wait_for(work, timeout_s))
-
-
-async def until(condition: Any, timeout_s: float = 30.0) -> None:
-    """Wait for a condition."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def register(lake: LiveRoutelake, name: str, *topics: str, **more: Any) -> None:

@@ -1,114 +1,204 @@
 # SPDX-License-Identifier: Apache-2.0
-"""routelake in this process: gateways with the remoting door, the real fold and the real Delta writer, no Spark.
+"""routelake in this process: gateways with their APIs, the real fold and the real Delta writer, no Spark.
 
 One control plane per `LocalLake`; as many gateways over it as a test wants, each on an event loop of its own::
 
     with LocalLake(tmp_path) as lake, lake.gateway() as one, lake.gateway(order_message_enable=True) as two:
         with one.connect() as client:
             client.call(Request(codes.GET_NAMESRV_CONFIG))
+
+If the fold fails, every wait for a gateway ends at once: calls of its loop raise what the fold raised, and its connections
+are closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from api.gateway import Gateway, GatewaySettings
-from api.metrics import Metrics
-from api.remoting.handlers import NameServerHandler
-from api.remoting.metering import RemotingMeter
+from api.http.app import HttpApp, close_app
+from api.http.server import serve_http
+from api.http.settings import HttpSettings
+from api.wiring import GatewayParts
+from pipelines.log.base import EventLog
 from pipelines.log.memory import MemoryLog
-from remoting.server import RemotingServer, RemotingSettings
+from pipelines.log.open import open_log
+from remoting.server import RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
 from tests.support.appender import HereAppender
+from tests.support.loops import Loop
 from tests.support.minifold import MiniFold
 
 UNHURRIED: Final[dict[str, Any]] = {"poll_s": 0.002, "gap_s": 3600.0, "visible_wait_s": 30.0}
 """Settings with which nothing but a test's own deadline depends on how busy the machine is: a write waits until the
 fold has it, and a pause of the whole process is no gap."""
 
+_STOP_S = 20.0
+
 
 class LocalGateway:
-    """One gateway. `port`, `gateway` and `metrics` are there while it runs."""
+    """One gateway, which may be started again after a stop; `parts` are those of its last start.
 
-    def __init__(self, log: MemoryLog, lake_dir: Path, bounds: RemotingSettings | None, **settings: Any) -> None:
-        self._log, self._bounds = log, bounds
+    Args:
+        log: Where it writes; stays the caller's.
+        remoting: Settings of the remoting listener.
+        http: Settings of the HTTP API.
+        remoting_port: 0 for any; None for no listener.
+        http_port: Likewise. Without a listener the HTTP API is there all the same, as `app`.
+        settings: Of the gateway, on top of `UNHURRIED`.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        lake_dir: Path,
+        remoting: RemotingSettings | None = None,
+        http: HttpSettings | None = None,
+        *,
+        remoting_port: int | None = 0,
+        http_port: int | None = None,
+        **settings: Any,
+    ) -> None:
+        self.log, self.lake_dir = log, lake_dir
+        self.port, self.http_port = remoting_port or 0, http_port or 0
+        self._listens, self._serves_http = remoting_port is not None, http_port is not None
+        self._remoting, self._http = remoting, http
         self._settings = GatewaySettings(lake_dir=lake_dir, **{"gateway_id": "local", **UNHURRIED, **settings})
-        self._ready = threading.Event()
-        self._error: BaseException | None = None
-        self.port = 0
+        self.parts: GatewayParts
+        self.loop: Loop
+
+    @property
+    def gateway(self) -> Gateway:
+        return self.parts.gateway
+
+    @property
+    def app(self) -> HttpApp:
+        return self.parts.app
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
     def connect(self, *, binary: bool = False) -> RemotingClient:
         return RemotingClient("127.0.0.1", self.port, binary=binary)
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._main, name="local-gateway")
-        self._thread.start()
-        assert self._ready.wait(30)
-        if self._error is not None:
-            raise self._error
+        self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
-        if self._error is not None:
-            raise self._error
+        self.stop()
 
-    def _main(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._ready.set()
+    def start(self) -> None:
+        """Start it; when this returns, it listens."""
+        self.loop = Loop("local-gateway")
+        self.loop.run(self._start())
 
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self.gateway = Gateway(self._settings, HereAppender(self._log, self._settings))
-        await self.gateway.start()
-        self.metrics = Metrics()
-        handler = NameServerHandler(self.gateway, metrics=self.metrics)
-        server = RemotingServer(handler, self._bounds)
-        RemotingMeter(server, self.metrics)
-        await server.start("127.0.0.1", 0)
-        self.port = server.port
-        self._ready.set()
-        await self._stop.wait()
-        handler.stop()
-        await server.close(1.0)
-        await self.gateway.stop()
+    def stop(self) -> None:
+        """Stop it in order: listeners first."""
+        self.loop.run(self._end(), _STOP_S)
+        self.loop.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing that this gateway was asked for will be folded: whoever waits learns so now."""
+        self.loop.fail(error)
+        self.loop.call(partial(asyncio.ensure_future, self.parts.close_remoting(0.0), loop=self.loop.loop))
+
+    async def _start(self) -> None:
+        self.parts = GatewayParts(self._settings, HereAppender(self.log, self._settings), self._remoting, self._http)
+        await self.parts.gateway.start()
+        if self._listens:
+            await self.parts.server.start("127.0.0.1", self.port)
+            self.port = self.parts.server.port
+        if self._serves_http:
+            self._stop, bound = asyncio.Event(), asyncio.get_running_loop().create_future()
+            serving = serve_http(self.app, "127.0.0.1", self.http_port, stop=self._stop, on_bound=bound.set_result)
+            self._serving_http = asyncio.create_task(serving)
+            await asyncio.wait({self._serving_http, bound}, return_when=asyncio.FIRST_COMPLETED)
+            if self._serving_http.done():
+                await self._serving_http  # and say why
+            self.http_port = bound.result()
+
+    async def _end(self) -> None:
+        if self._serves_http:
+            self._stop.set()
+            await self._serving_http
+        await self.parts.close_remoting(1.0)
+        if "app" in vars(self.parts):
+            close_app(self.app)
+        await self.parts.gateway.stop()
 
 
 class LocalLake:
-    """A log, a fold and a lake."""
+    """A log, a fold and a lake.
 
-    def __init__(self, folder: Path, **fold: Any) -> None:
+    Args:
+        folder: For the lake, and for the log unless it is in memory.
+        log_url: As `open_log`'s; each gateway then opens the log for itself. By default one log in memory.
+        folds: Whether anything folds.
+        fold: As `MiniFold`'s.
+    """
+
+    def __init__(self, folder: Path, *, log_url: str | None = None, folds: bool = True, **fold: Any) -> None:
         self.lake_dir = folder / "lake"
-        self.log = MemoryLog()
-        self.fold = MiniFold(self.log, self.lake_dir, **fold)
+        self._log_url = log_url
+        self.log: EventLog = self._open_log()
+        self._logs = [self.log]
+        self._gateways: list[LocalGateway] = []
+        self._fold = MiniFold(self.log, self.lake_dir, on_error=self._fail, **fold) if folds else None
 
-    def gateway(self, bounds: RemotingSettings | None = None, **settings: Any) -> LocalGateway:
-        return LocalGateway(self.log, self.lake_dir, bounds, **settings)
+    @property
+    def fold(self) -> MiniFold:
+        assert self._fold is not None, "nothing folds here"
+        return self._fold
+
+    def gateway(
+        self, remoting: RemotingSettings | None = None, http: HttpSettings | None = None, **settings: Any
+    ) -> LocalGateway:
+        """A gateway over this lake; see `LocalGateway`."""
+        if self._log_url is not None:
+            self._logs.append(self._open_log())
+        self._gateways.append(LocalGateway(self._logs[-1], self.lake_dir, remoting, http, **settings))
+        return self._gateways[-1]
+
+    def start(self) -> None:
+        if self._fold is not None:
+            self._fold.start()
+
+    def close(self) -> None:
+        """Stop the fold. Raises what went wrong there."""
+        try:
+            if self._fold is not None:
+                self._fold.stop()
+        finally:
+            for log in self._logs:
+                log.close()
 
     def __enter__(self) -> Self:
-        self.fold.start()
+        self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.fold.stop()
-        self.log.close()
+        self.close()
+
+    def _open_log(self) -> EventLog:
+        return MemoryLog() if self._log_url is None else open_log(self._log_url)
+
+    def _fail(self, error: BaseException) -> None:
+        for gateway in self._gateways:
+            gateway.fail(error)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,14 +43,22 @@ class MiniFold:
         lake_dir: The lake; made if it is not there.
         liveness_interval_s: As the fold's setting; 0 writes every heartbeat.
         retention_days: For new tables.
+        on_error: Is told, on the fold's thread, why it ended early; so are `wait_for`, `pause` and `stop`.
     """
 
     def __init__(
-        self, log: EventLog, lake_dir: Path, *, liveness_interval_s: float = 10.0, retention_days: int = 30
+        self,
+        log: EventLog,
+        lake_dir: Path,
+        *,
+        liveness_interval_s: float = 10.0,
+        retention_days: int = 30,
+        on_error: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """Read the seed; nothing runs before `start`."""
         self.lake_dir = lake_dir
         self._log = log
+        self._on_error = on_error
         open_lake(lake_dir, retention_days=retention_days)
         seed = read_seed(lake_dir, log)
         self._next_offset = seed.next_offset
@@ -136,6 +145,7 @@ class MiniFold:
             # A test that waits for what this thread will not do any more must say why, whatever it waits by.
             self.error = error
             traceback.print_exc()
+            self._on_error(error)
         finally:
             self._quiet.set()
             with self._moved:

@@ -22,7 +22,8 @@ from api.http.past import Past
 from api.http.problems import Problem
 from api.http.settings import HttpSettings
 from tests.api.http.test_server import Server, everything, first_answer, kind
-from tests.support.doors import Door, Loop, broker, problem, until
+from tests.support.doors import Door, broker, problem
+from tests.support.loops import Loop, until
 
 ATTACKER = "127.0.0.66"
 KIB = 1024

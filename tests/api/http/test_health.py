@@ -13,7 +13,8 @@ import pytest
 
 from api.http.shapes import HealthShape, ReadyShape
 from api.view.follower import FollowerStatus
-from tests.support.doors import Door, broker, until
+from tests.support.doors import Door, broker
+from tests.support.loops import until
 
 
 def ready(door: Door, status: int) -> ReadyShape:
@@ -64,7 +65,6 @@ def write_status(door: Door, **fields: Any) -> None:
 def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_door: Any) -> None:
     door: Door = make_door()
     door.register(broker())
-    assert door.fold is not None
     door.fold.stop()
     write_status(door, timeMillis=_ms() - 31_000)
     until(lambda: door.gateway.fold.status is not None and door.gateway.fold.status.time_ms < _ms() - 30_000)
@@ -75,7 +75,6 @@ def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_door: Any)
 def test_a_fold_that_failed_says_why(make_door: Any) -> None:
     door: Door = make_door()
     door.register(broker())
-    assert door.fold is not None
     door.fold.stop()
     write_status(door, timeMillis=_ms() - 60_000)
     failure = {"timeMillis": _ms() - 5_000, "error": "Python worker failed to connect back.", "details": "..."}
@@ -92,7 +91,6 @@ def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(m
     """scanNotActiveBrokerInterval is how often a quiet log gives the fold something to report."""
     door: Door = make_door(clock_interval_s=60.0)
     door.register(broker())
-    assert door.fold is not None
     door.fold.stop()
     for age_ms, status in ((100_000, 200), (130_000, 503)):
         write_status(door, timeMillis=_ms() - age_ms)
@@ -114,7 +112,6 @@ def test_not_ready_when_the_tables_cannot_be_read(make_door: Any, monkeypatch: p
 
 def test_not_ready_when_the_view_lags(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     door: Door = make_door()
-    assert door.fold is not None
     door.fold.pause()
     write_status(door, epoch=1000, timeMillis=_ms())
     until(lambda: door.gateway.fold.status is not None and door.gateway.fold.status.epoch == 1000)

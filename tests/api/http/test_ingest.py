@@ -136,7 +136,6 @@ def test_unregistering_takes_the_topics_along(door: Door) -> None:
 
 def test_durable_but_not_folded_is_202_and_the_offset_waits_for_it(make_door: Any) -> None:
     door: Door = make_door(visible_wait_s=0.0)
-    assert door.fold is not None
     door.fold.pause()
     answer = door.register(broker())
     receipt = RegistrationShape.model_validate(answer.json())

@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from api.http.settings import HttpSettings
-from tests.support.doors import Door, broker, problem, until
+from tests.support.doors import Door, broker, problem
+from tests.support.loops import until
 
 
 def waiting(door: Door, path: str, tag: str, seconds: float = 30) -> Any:

@@ -17,7 +17,8 @@ import pytest
 from api.http.server import listen, serve_http
 from api.http.settings import HttpSettings
 from schemas.errors import SetupError
-from tests.support.doors import JSON, Door, broker, problem, until
+from tests.support.doors import JSON, Door, broker, problem
+from tests.support.loops import until
 
 SHORT = HttpSettings(
     header_timeout_s=0.3, body_timeout_s=0.3, linger_s=0.2, max_header_bytes=8192, max_body_bytes=100_000

@@ -19,7 +19,7 @@ from tests.support.local import LocalGateway, LocalLake
 def scraped(local: LocalGateway) -> dict[tuple[str, ...], float]:
     """(sample name, label values in order of their names) to value; what is 0 left out."""
     found = {}
-    for family in text_string_to_metric_families(local.metrics.text().decode()):
+    for family in text_string_to_metric_families(local.parts.metrics.text().decode()):
         for sample in family.samples:
             found[sample.name, *(value for _, value in sorted(sample.labels.items()))] = sample.value
     return {key: value for key, value in found.items() if value}

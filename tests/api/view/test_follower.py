@@ -7,7 +7,6 @@ import json
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from lake.active import active, files_of
 from lake.commits import CommandOutcome, commits_between, last_commit
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
+from tests.support.loops import until
 from tests.support.view_tables import as_tables, changes_of_tables, complete, queue, row
 
 Got = list[tuple[RouteView, list[CommandOutcome]]]
@@ -273,18 +273,18 @@ def test_a_torn_commit_keeps_the_last_good_view(writer: LakeWriter) -> None:
     follower = Follower(str(writer.path), lambda view, outcomes: got.append((view, outcomes)), poll_s=0.005)
     follower.start()
     try:
-        wait_for(lambda: follower.view.epoch == 1)
+        until(lambda: follower.view.epoch == 1)
         whole = commit_file(writer, 0).read_bytes()
         torn = commit_file(writer, 1)
         torn.write_bytes(whole[: len(whole) // 2])
-        wait_for(lambda: follower.status().failing)
+        until(lambda: follower.status().failing)
         status = follower.status()
         assert status.epoch == 1 and status.last_error and status.errors >= 1
         assert as_tables(follower.view) == scan(writer)
         torn.unlink()
         writer.commit(row(2))
-        wait_for(lambda: follower.view.epoch == 2)
-        wait_for(lambda: not follower.status().failing)
+        until(lambda: follower.view.epoch == 2)
+        until(lambda: not follower.status().failing)
         assert as_tables(follower.view) == scan(writer)
     finally:
         follower.stop()
@@ -348,13 +348,6 @@ def test_a_lake_of_a_newer_format_is_not_guessed_at(writer: LakeWriter) -> None:
 # --- the thread ---
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
 def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     class Panic(BaseException):
         """As pyo3's PanicException."""
@@ -375,16 +368,16 @@ def test_the_thread_survives_everything(writer: LakeWriter, monkeypatch: pytest.
     follower.start()
     try:
         writer.commit(row(1))
-        wait_for(lambda: follower.view.epoch == 1)
+        until(lambda: follower.view.epoch == 1)
         assert follower.status().commit_age_s == pytest.approx(3)
         writer.commit(row(2))
-        wait_for(lambda: follower.status().errors == 1)
+        until(lambda: follower.status().errors == 1)
         assert follower.status().last_error == "ValueError: the caller's fault"
         with monkeypatch.context() as patch:
             patch.setattr(deltalog.DeltaLog, "exists", explode)
-            wait_for(lambda: follower.status().last_error == "Panic: boom")
+            until(lambda: follower.status().last_error == "Panic: boom")
         writer.commit(row(3))
-        wait_for(lambda: calls == [1, 2, 3] and not follower.status().failing)
+        until(lambda: calls == [1, 2, 3] and not follower.status().failing)
         # Other tests of the process may have a follower running.
         mine = [thread for thread in threading.enumerate() if thread.name == "view-follower" and thread not in others]
         assert len(mine) == 1

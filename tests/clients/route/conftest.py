@@ -3,24 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.support.live import lake, own_lake
 
-import pytest
-
-from tests.support.live import LiveRoutelake
-
-
-@pytest.fixture(scope="session")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRoutelake]:
-    """A routelake for tests that bring their own names."""
-    live = LiveRoutelake(tmp_path_factory.mktemp("lake"))
-    yield live
-    live.close()
-
-
-@pytest.fixture
-def own_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRoutelake]:
-    """A routelake of one test's own, to be stopped and started."""
-    live = LiveRoutelake(tmp_path_factory.mktemp("lake"))
-    yield live
-    live.close()
+__all__ = ["lake", "own_lake"]

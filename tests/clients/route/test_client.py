@@ -21,7 +21,8 @@ from clients.route.settings import RouteSettings
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError, UnavailableError
-from tests.support.live import ToldNameServer, run, until
+from tests.support.live import ToldNameServer, run
+from tests.support.loops import eventually
 from tests.support.routes import group, route, row
 
 TBW102 = route([row("a", read=8, write=8, perm=7), row("b", read=2, write=8, perm=7)])
@@ -249,10 +250,10 @@ def test_the_detector_finds_a_broker_again_and_forgets_one_without_address() -> 
         queue = await caller.select("orders")
         caller.sent(queue, 10, isolation=True, reachable=False)
         caller.sent(MessageQueue("orders", "nobody", 0), 10, reachable=False)
-        await until(lambda: broker.asked or client.faults.item("nobody") is None)
+        await eventually(lambda: broker.asked or client.faults.item("nobody") is None)
         assert not client.faults.is_reachable("a")
         broker.code, broker.garbage = 0, b"{}"
-        await until(lambda: client.faults.is_reachable("a"))
+        await eventually(lambda: client.faults.is_reachable("a"))
 
     with_servers(work, 2, send_latency_enable=True, start_detector_enable=True, detect_interval_s=0.05)
 
@@ -311,7 +312,7 @@ def test_who_follows_leaves_a_failing_server_alone() -> None:
         server.routes["orders"] = route()
         await client.route("orders")
         server.code = ResponseCode.GO_AWAY
-        await until(lambda: len(server.asked) == 2)
+        await eventually(lambda: len(server.asked) == 2)
         await asyncio.sleep(0.2)
         assert len(server.asked) == 2
         with pytest.raises(AnswerError):
@@ -356,7 +357,7 @@ def test_with_all_servers_down_the_error_has_its_name_and_the_route_comes_when_o
         changes: list[RouteChange] = []
         client.listen(changes.append, "orders")
         await server.start()
-        await until(lambda: changes, 5)  # by itself, long before the next refresh
+        await eventually(lambda: changes, 5)  # by itself, long before the next refresh
 
     with_servers(work)
 
@@ -398,7 +399,7 @@ def test_another_list_of_servers() -> None:
         assert client.name_server is None
         await client.update("orders")
         assert client.name_server == second.address
-        await until(lambda: not first.server.connections)
+        await eventually(lambda: not first.server.connections)
         with pytest.raises(SetupError):
             await client.update_name_servers("9876")
 
@@ -410,7 +411,7 @@ def test_a_timeout_has_its_name() -> None:
         servers[0].hangs = True
         with pytest.raises(AnswerTimeoutError):
             await client.route("orders")
-        await until(lambda: not servers[0].server.connections)  # a connection on which nothing comes is closed
+        await eventually(lambda: not servers[0].server.connections)  # a connection on which nothing comes is closed
 
     with_servers(work, mq_client_api_timeout_s=0.1)
 
@@ -419,7 +420,7 @@ def test_after_close_nobody_is_asked() -> None:
     async def work(client: RouteClient, servers: list[ToldNameServer]) -> None:
         servers[0].hangs = True
         waiting = asyncio.create_task(client.route("orders"))
-        await until(lambda: servers[0].asked)
+        await eventually(lambda: servers[0].asked)
         await client.close()
         with pytest.raises(UnavailableError, match="closed"):
             await waiting
@@ -441,7 +442,7 @@ def test_topics_are_refreshed_and_listeners_hear_of_changes() -> None:
         client.listen(changes.append, "orders")
         await client.publish_queues("orders")
         server.routes["orders"] = new = route([row(write=1)])
-        await until(lambda: len(changes) == 2)
+        await eventually(lambda: len(changes) == 2)
         assert changes == [RouteChange("orders", None, old), RouteChange("orders", old, new)]
         assert len(await client.publish_queues("orders")) == 1
         client.forget("orders")
@@ -466,7 +467,7 @@ def test_addresses_that_went_are_swept() -> None:
         await client.route("orders")
         assert set(client.broker_table) == {"a", "b"}
         server.routes["orders"] = route([row("a")])
-        await until(lambda: set(client.broker_table) == {"a"})
+        await eventually(lambda: set(client.broker_table) == {"a"})
 
     with_servers(work, poll_name_server_interval_s=0.03)
 
@@ -477,7 +478,7 @@ def test_many_at_a_time_ask_once_and_a_stuck_one_holds_nobody_for_ever(monkeypat
         server.hangs = True
         monkeypatch.setattr("clients.route.client.LOCK_TIMEOUT_S", 0.05)
         stuck = asyncio.create_task(client.route("orders"))
-        await until(lambda: server.asked)
+        await eventually(lambda: server.asked)
         assert not await client.update("orders")
         stuck.cancel()
         server.hangs = False
@@ -497,12 +498,12 @@ def test_watch() -> None:
                 seen.append(change)
 
         watching = asyncio.create_task(look())
-        await until(lambda: seen)
+        await eventually(lambda: seen)
         assert seen == [RouteChange("orders", None, None)]
         server.routes["orders"] = route()
-        await until(lambda: len(seen) == 2)
+        await eventually(lambda: len(seen) == 2)
         del server.routes["orders"]
-        await until(lambda: len(seen) == 3)
+        await eventually(lambda: len(seen) == 3)
         assert [change.new for change in seen] == [None, route(), None]
         watching.cancel()
         async for change in client.watch("orders"):

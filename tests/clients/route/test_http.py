@@ -25,7 +25,8 @@ from clients.route.transport import RouteAnswer
 from peers.java import free_port
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from schemas.codes import ResponseCode
-from tests.support.live import LiveRoutelake, ToldNameServer, delete, register, run, until
+from tests.support.live import LiveRoutelake, ToldNameServer, delete, register, run
+from tests.support.loops import eventually
 
 SOON_S = 0.5
 QUICK = RouteSettings(back_off=BackOff(0.05, 0.2))
@@ -74,7 +75,7 @@ def test_a_change_arrives_without_a_poll(lake: LiveRoutelake) -> None:
             heard = Heard(client, "quick")
             await client.publish_queues("quick")
             assert (await heard.next()).old is None
-            await until(lambda: lake.app.context.watch.waiting >= 1)
+            await eventually(lambda: lake.app.context.watch.waiting >= 1)
             took = []
             for host in (12, 13, 14):
                 await register(lake, f"quick-{host}", "quick", host=host)
@@ -99,12 +100,12 @@ def test_a_topic_that_comes_and_goes(lake: LiveRoutelake) -> None:
                     seen.append(change)
 
             watching = asyncio.create_task(look())
-            await until(lambda: seen and lake.app.context.watch.waiting)
+            await eventually(lambda: seen and lake.app.context.watch.waiting)
             assert seen[0].new is None
             await register(lake, "comes-a", "%RETRY%comes", host=21)
-            await until(lambda: len(seen) == 2, SOON_S)
+            await eventually(lambda: len(seen) == 2, SOON_S)
             await delete(lake, "%25RETRY%25comes")
-            await until(lambda: len(seen) == 3, SOON_S)
+            await eventually(lambda: len(seen) == 3, SOON_S)
             assert seen[2].new is None
             assert client.cached_route("%RETRY%comes") == seen[1].new  # it stays in use
             watching.cancel()
@@ -120,7 +121,7 @@ def test_a_producer_of_a_new_topic_sees_it_created(lake: LiveRoutelake) -> None:
             before = await client.publish_queues("auto")
             assert {queue.broker_name for queue in before} >= {"auto-a"}
             assert (await heard.next()).old is None
-            await until(lambda: lake.app.context.watch.waiting)
+            await eventually(lambda: lake.app.context.watch.waiting)
             await register(lake, "auto-a", "beside", "auto", host=31, counter=2)
             assert (await heard.next(SOON_S)).new is not None
             after = await client.publish_queues("auto")
@@ -164,10 +165,10 @@ def test_from_a_dead_routelake_to_a_name_server_and_back_to_http(own_lake: LiveR
             other.routes["mixed"] = await client.route("mixed")
             await client.update_name_servers([lake.http_url, other.address])
             await asyncio.to_thread(lake.stop)
-            await until(lambda: client.name_server == other.address)
+            await eventually(lambda: client.name_server == other.address)
             await other.stop()
             await asyncio.to_thread(lake.start)
-            await until(lambda: client.name_server == lake.http_url)
+            await eventually(lambda: client.name_server == lake.http_url)
             heard = Heard(client, "mixed")
             await register(lake, "mixed-b", "mixed", host=2)
             assert (await heard.next()).new is not None
@@ -221,7 +222,7 @@ def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, door: str) -> None:
             routes = await asyncio.gather(*map(client.route, topics))
             assert all(len(found.queue_datas) == 1 for found in routes)
             if door == "http":
-                await until(lambda: lake.app.context.watch.waiting == before + 64)
+                await eventually(lambda: lake.app.context.watch.waiting == before + 64)
             await register(lake, f"{door}-b", *topics, host=72)
             await asyncio.gather(*map(client.update, topics))
             assert {len(found.queue_datas) for found in await asyncio.gather(*map(client.route, topics))} == {2}
@@ -388,7 +389,7 @@ def test_topics_beyond_the_long_polls_are_polled(lake: LiveRoutelake) -> None:
             for number in range(4):
                 await client.route(f"many-{number}")
                 await heard[number].next()
-            await until(lambda: lake.app.context.watch.waiting == waiting + 1)
+            await eventually(lambda: lake.app.context.watch.waiting == waiting + 1)
             await register(lake, "many-b", *(f"many-{number}" for number in range(4)), host=42)
             for one in heard:
                 change = await one.next()
