@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP API as an ASGI application: `create_app`.
 
-A request that came before may have been answered by then (`api.http.known`). Any other passes: a look at who sends it
-(`api.http.sites`), the short lane for plain route queries (`api.http.encoded`), else counting, FastAPI's routing, the
-handler, and for whatever it raises one of the handlers below. Every error is a problem details object.
+A plain read of a route was answered before it came here (`api.http.fast_path`). Any other request passes a look at who
+sends it (`api.http.sites`), counting, FastAPI's routing, the handler, and for whatever it raises one of the handlers
+below. Every error is a problem details object.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ from api.http import (
 from api.http.auth import Guard
 from api.http.body import BodyBudget
 from api.http.context import HttpContext
-from api.http.encoded import EncodedRoutes, RouteLane
 from api.http.etag import WAITED
-from api.http.known import KnownLane
+from api.http.fast_path import FastRoutes
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
 from api.http.past import Past
 from api.http.problems import (
@@ -68,12 +67,11 @@ _COUNTED_REFUSALS = frozenset(
 
 
 class HttpApp(FastAPI):
-    """FastAPI with the short lane before it. The attributes are set by `create_app`."""
+    """FastAPI, with a judgement and a count before it. The attributes are set by `create_app`."""
 
     context: HttpContext
     sites: Sites
-    lane: RouteLane
-    known: KnownLane
+    fast_routes: FastRoutes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -82,14 +80,6 @@ class HttpApp(FastAPI):
             return
         began = time.perf_counter()
         refusal = self.sites.refusal(scope)
-        found = None if refusal is not None or self.context.guard.protects_reads else self.lane.find(scope)
-        if found is not None:
-            await send(found[0])
-            await send(found[1])
-            ended = time.perf_counter()
-            self.lane.answered(ended - began)
-            self.known.learn(scope, ended)
-            return
         status = 0
 
         async def counted(message: Message) -> None:
@@ -166,7 +156,7 @@ def create_app(
         ),
         settings=settings,
         guard=Guard(settings, gateway.settings.gateway_id),
-        routes=EncodedRoutes(answers),
+        answers=answers,
         metrics=metrics,
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
@@ -194,8 +184,7 @@ def create_app(
     app.context = app.state.context = context
     app.state.sorted_topics = routes_topics.SortedTopics()
     app.sites = Sites(settings)
-    app.lane = RouteLane(gateway, context.routes, metrics)
-    app.known = KnownLane(app.lane)
+    app.fast_routes = FastRoutes(gateway, answers, metrics, app.sites, context.guard)
     for module in (
         routes_brokers,
         routes_topics,

@@ -10,12 +10,12 @@ from fastapi import Request
 from api.gateway import Gateway
 from api.http.auth import Guard
 from api.http.body import BodyBudget
-from api.http.encoded import EncodedRoutes
 from api.http.past import Past
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
 from api.registrations import Registrations
+from api.view.answers import RouteAnswers
 from remoting.refusals import Refusals
 
 
@@ -28,7 +28,7 @@ class HttpContext:
     past: Past
     settings: HttpSettings
     guard: Guard
-    routes: EncodedRoutes
+    answers: RouteAnswers
     metrics: Metrics
     watch: ViewWatch
     budget: BodyBudget

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -60,6 +61,11 @@ def fingerprint(body: bytes) -> str:
 def entity_tag(epoch: int, print_: str) -> str:
     """The ETag of a body with this fingerprint, at this epoch."""
     return f'"{epoch}-{print_}"'
+
+
+def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The header of a request, its lines joined; empty without one."""
+    return ", ".join(value.decode("latin-1") for name, value in headers if name == b"if-none-match")
 
 
 def matches(if_none_match: str, print_: str) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uvicorn's HTTP protocol with what it lacks: a short way for known requests, deadlines and bounds on heads and bodies.
+"""uvicorn's HTTP protocol with what it lacks: a fast path, deadlines, and bounds on heads and bodies.
 
 uvicorn waits for a head or a body for ever. Here a head must be complete ``header_timeout_s`` after its first byte (or
 after connecting) and stay within ``max_header_bytes``, and a message must be complete a little after the application's
@@ -7,8 +7,9 @@ own deadline for bodies. A client that goes on sending after its request was ans
 ``linger_s``, so that it can read the answer before the connection goes. One that does not fetch its answers is cut off
 after ``write_timeout_s``. What all connections hold together is bounded in `api.http.bounds`.
 
-A request that came before, byte for byte, is answered at once (`api.http.known`): where nothing else is under way on
-its connection, and it arrives in one piece with nothing before or behind it.
+A plain read of a route is answered as soon as its head is parsed (`api.http.fast_path`), if nothing else is under way
+on its connection. Of requests that arrive together only the first is: those behind it take turns with other
+connections.
 
 Pattern: Kludex/uvicorn#157.
 """
@@ -20,12 +21,13 @@ import json
 import time
 from typing import Any, Final
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from api.http.bounds import ConnectionBounds
-from api.http.known import MAX_REQUEST_BYTES, REQUEST, KnownLane, is_whole
+from api.http.fast_path import FastRoutes
 from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, Kind
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
@@ -42,14 +44,14 @@ _REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Hea
 
 
 def guarded_protocol(
-    settings: HttpSettings, metrics: Metrics, lane: KnownLane, refused: Refusals | None = None
+    settings: HttpSettings, metrics: Metrics, fast: FastRoutes, refused: Refusals | None = None
 ) -> type[HttpToolsProtocol]:
     """The protocol class for uvicorn's ``http`` option, of one listener."""
 
     class Guarded(GuardedProtocol):
         limits = settings
         counts = metrics
-        known = lane
+        fast_routes = fast
         bounds = ConnectionBounds(settings)
         refusals = Refusals("http") if refused is None else refused
 
@@ -61,7 +63,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     limits: HttpSettings
     counts: Metrics
-    known: KnownLane
+    fast_routes: FastRoutes
     bounds: ConnectionBounds
     refusals: Refusals
 
@@ -76,6 +78,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._between = True
         """The parser stands between two messages."""
         self._in_head = True
+        self._is_first = False
+        """No request of the bytes that came last was answered by the fast path."""
+        self._was_fast = False
+        """The message that the parser is in was."""
         self._head_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -106,14 +112,18 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Answer what is known; feed the parser with the rest, and bound what is not yet a request."""
-        quiet = len(data) <= MAX_REQUEST_BYTES and self._is_quiet()
-        if quiet and self._answer_known(data):
-            return
-        before = self.cycle
+        """Feed the parser, and bound what is not yet a request."""
         if self._in_head:
             self._head_bytes += len(data)
-        super().data_received(data)
+        self._is_first = True
+        # uvicorn's own cancels the keep-alive timer first, and starts it again after the answer: expensive.
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # nothing is offered to upgrade to: it is answered as if it had not asked
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
         if self.transport.is_closing():
             return
         if self._head_bytes or self.held_bytes or self.pipeline or not self._in_head:
@@ -125,9 +135,6 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._arm(self.limits.body_timeout_s + _GRACE_S)
             elif self._head_bytes or not self._between:  # or it began behind another request
                 self._arm(self.limits.header_timeout_s)
-        # The application has not run yet: it lets the request become known, if it is of that kind.
-        if quiet and self.cycle is not before and self._is_alone() and is_whole(data):
-            self.cycle.scope[REQUEST] = data  # type: ignore[typeddict-unknown-key]
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
@@ -141,7 +148,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stalled = self.loop.call_later(self.limits.write_timeout_s, self._abort)
 
     def resume_writing(self) -> None:
-        """It goes on reading."""
+        """The client reads again."""
         super().resume_writing()
         self._weigh()
         self._moving()
@@ -149,7 +156,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Idle for too long; what the client has not fetched by now is dropped, or closing would wait for it."""
         left_s = self.active_s + self.timeout_keep_alive - time.monotonic()
-        if left_s > 0:
+        if not self._is_idle():
+            self.timeout_keep_alive_task = None  # the next answer starts it
+        elif left_s > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
         elif self.transport.get_write_buffer_size():
             self._abort()
@@ -186,39 +195,44 @@ class GuardedProtocol(HttpToolsProtocol):
         self.counts.security.labels(f"http-{reason}").inc()
         self.refusals.note(reason, f"{self.client[0]}:{self.client[1]}" if self.client else "", detail)
 
-    # --- known requests ---
+    # --- the fast path ---
 
-    def _is_quiet(self) -> bool:
-        """Whether nothing is under way: all that came was parsed, all that was asked is answered and can be fetched."""
+    def _is_idle(self) -> bool:
+        """Whether nothing is under way: all that came was parsed, and all that was asked is answered."""
+        return self._between and not self._head_bytes and self._is_answered()
+
+    def _is_answered(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-        return (
-            self._between
-            and not self._head_bytes
-            and (cycle is None or cycle.response_complete)
-            and not self.flow.write_paused
-            and not self.transport.is_closing()
-        )
+        return cycle is None or cycle.response_complete
 
-    def _is_alone(self) -> bool:
-        """Whether the request under way is complete, nothing follows it, and the connection goes on after it."""
-        return self._between and not self.pipeline and self.cycle.keep_alive
-
-    def _answer_known(self, data: bytes) -> bool:
-        began = time.perf_counter()
-        answer = self.known.answer(data, self.server_state.default_headers)
+    def _answer_fast(self) -> bool:
+        """Answer the request whose head is complete; False if it is the application's."""
+        began_s = time.perf_counter()
+        parser = self.parser
+        if (
+            not self._is_first
+            or not self._is_answered()
+            or self.flow.write_paused
+            or parser.get_method() != b"GET"
+            or parser.get_http_version() != "1.1"
+            or not parser.should_keep_alive()
+            or parser.should_upgrade()
+            or self.transport.is_closing()
+        ):
+            return False
+        answer = self.fast_routes.answer(self.client, self.url, self.headers, self.server_state.default_headers)
         if answer is None:
             return False
+        self._is_first = False
+        self._was_fast = True
         self.transport.writelines(answer)  # one call to the kernel, and a large body is not copied
         self.server_state.total_requests += 1
-        if self._deadline is not None:
-            self._disarm()
-        # Timers are dear: the one that runs is left to find out, at its end, that the connection was not idle.
-        self.active_s = time.monotonic()
+        # Timers are expensive: the one that runs is left to find out, at its end, that the connection was not idle.
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
-        self.known.answered(time.perf_counter() - began)
+        self.fast_routes.answered(time.perf_counter() - began_s)
         return True
 
     # --- the parser ---
@@ -233,7 +247,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._disarm()
-        super().on_headers_complete()
+        if not self._answer_fast():
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The request is there; the next head may take as long as the connection may be idle."""
@@ -242,7 +257,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self.active_s = time.monotonic()
         self._disarm()
-        super().on_message_complete()
+        if self._was_fast:
+            self._was_fast = False
+        else:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Answered: whatever is still coming of this request is not waited for."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from starlette.responses import Response
 
 from api.http.context import HttpContext, context_of
-from api.http.etag import JSON, WAITED, Position, fingerprint, matches, read_headers
+from api.http.etag import JSON, WAITED, Position, fingerprint, if_none_match, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
 from remoting.bounds import address_of
@@ -94,15 +94,10 @@ def address(request: Request) -> str:
     return "" if request.client is None else address_of(request.client.host)
 
 
-def if_none_match(request: Request) -> str:
-    """The header, its lines joined; empty without one."""
-    return ", ".join(request.headers.getlist("if-none-match"))
-
-
 def answer(request: Request, body: bytes, position: Position) -> Response:
     """200 with a JSON body, or 304 when the client has it."""
     print_ = fingerprint(body)
     headers = read_headers(position, print_)
-    if matches(if_none_match(request), print_):
+    if matches(if_none_match(request.headers.raw), print_):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, JSON)

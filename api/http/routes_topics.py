@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from api.http.context import HttpContext
 from api.http.describe import read
-from api.http.etag import JSON, NOTHING, WAITED, Position, matches, read_headers
+from api.http.etag import JSON, NOTHING, WAITED, Position, if_none_match, matches, read_headers
 from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
 from api.http.problems import (
     BAD_PARAMETER,
@@ -38,7 +38,6 @@ from api.http.reads import (
     address,
     answer,
     begin,
-    if_none_match,
     now,
     number,
     seconds,
@@ -204,7 +203,7 @@ async def get_route(
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
         return await _past_route(request, context, topic, query.as_of)
     crowded = query.wait is not None and await _until_changed(request, context, topic, query.wait)
-    found = context.routes.get(context.gateway.view, topic)
+    found = context.answers.route(context.gateway.view, topic)
     if found is None:
         check_name(topic_problem(topic), "topic")
         raise Problem(
@@ -213,10 +212,11 @@ async def get_route(
             f"GET /v1/topics/{quote(topic, safe='')}/changes says what became of it",
             headers={**read_headers(now(context), NOTHING), **(CROWDED if crowded else {})},
         )
-    headers = {**read_headers(now(context), found.print), **(CROWDED if crowded else {})}
-    if matches(if_none_match(request), found.print):
+    headers = {**read_headers(now(context), found.digest), **(CROWDED if crowded else {})}
+    if matches(if_none_match(request.headers.raw), found.digest):
         return Response(status_code=304, headers=headers)
-    return Response(found.body, 200, headers, JSON)
+    # In the order of the fast path.
+    return Response(found.body, 200, {"content-type": JSON, "content-length": str(len(found.body)), **headers})
 
 
 async def _past_route(request: Request, context: HttpContext, topic: str, as_of: str) -> Response:
@@ -247,7 +247,7 @@ async def _until_changed(request: Request, context: HttpContext, topic: str, wai
     Returns:
         True where it ended early because too many wait.
     """
-    known = if_none_match(request)
+    known = if_none_match(request.headers.raw)
     if not known:
         return False
     request.scope[WAITED] = True
@@ -256,9 +256,9 @@ async def _until_changed(request: Request, context: HttpContext, topic: str, wai
     gone = asyncio.create_task(_disconnected(request))
     try:
         while True:
-            found = context.routes.get(context.gateway.view, topic)
+            found = context.answers.route(context.gateway.view, topic)
             rest_s = end - loop.time()
-            if rest_s <= 0 or not matches(known, NOTHING if found is None else found.print):
+            if rest_s <= 0 or not matches(known, NOTHING if found is None else found.digest):
                 return False
             woken = await context.watch.next_view(rest_s, address(request), gone)
             if woken is not Woken.CHANGED:

@@ -62,7 +62,7 @@ async def serve_http(
     context = app.context
     config = uvicorn.Config(
         app,
-        http=guarded_protocol(context.settings, context.metrics, app.known, context.refusals),
+        http=guarded_protocol(context.settings, context.metrics, app.fast_routes, context.refusals),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -38,6 +38,9 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _is_loopback = lru_cache(1024)(is_loopback)
 
 
+Client = tuple[str, int] | None
+
+
 class Sites:
     """Judges by method and headers. One for the whole application, so that no endpoint can be left out."""
 
@@ -49,15 +52,11 @@ class Sites:
         self._is_known = lru_cache(256)(self._look_up)
 
     def refusal(self, scope: Scope) -> Problem | None:
-        """Why a request must not pass; None if it may. Costs a read 0.3 us."""
+        """Why a request must not pass; None if it may."""
         client = scope["client"]
-        from_here = client is None or _is_loopback(client[0])
         if scope["method"] in SAFE_METHODS:
-            if from_here and not self._reads_need_token:
-                for name, value in scope["headers"]:
-                    if name == b"host":
-                        return None if self._is_known(value) else _unknown_host(value)
-            return None
+            host = next((value for name, value in scope["headers"] if name == b"host"), None)
+            return None if host is None or self.allows_read(client, host) else _unknown_host(host)
         fetch_site = _values(scope, b"sec-fetch-site")
         origins = _values(scope, b"origin")
         if fetch_site:
@@ -65,10 +64,19 @@ class Sites:
                 return _cross_site("Sec-Fetch-Site", fetch_site)
         elif not all(_is_same_origin(origin, _values(scope, b"host")) for origin in origins):
             return _cross_site("Origin", origins)
-        if self._writes_need_token or not (from_here or fetch_site or origins):
+        if self._writes_need_token or not (_is_from_here(client) or fetch_site or origins):
             return None
         hosts = _values(scope, b"host")
         return None if hosts and all(map(self._is_known, hosts)) else _unknown_host(b", ".join(hosts))
+
+    def allows_read(self, client: Client, host: bytes | None) -> bool:
+        """Whether a request with a safe method passes.
+
+        Args:
+            client: Host and port of the other side.
+            host: The Host header; None without one.
+        """
+        return host is None or self._reads_need_token or not _is_from_here(client) or self._is_known(host)
 
     def _look_up(self, header: bytes) -> bool:
         found = _HOST.fullmatch(header.decode("latin-1")) if len(header) <= _LONGEST_HOST else None
@@ -82,6 +90,10 @@ class Sites:
         except ValueError:
             return False
         return True
+
+
+def _is_from_here(client: Client) -> bool:
+    return client is None or _is_loopback(client[0])
 
 
 def _unknown_host(host: bytes) -> Problem:

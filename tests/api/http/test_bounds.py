@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from api.http import encoded
 from api.http.bounds import ConnectionBounds
 from api.http.past import Past
 from api.http.problems import Problem
@@ -235,23 +234,6 @@ def test_150_questions_of_one_address_refuse_nobody_elses(make_door: Any) -> Non
     for answer in refused:
         problem(answer, 503, "system-busy")
         assert answer.headers["retry-after"] == "1"
-
-
-# --- what is kept ---
-
-
-def test_answers_that_are_kept_are_bounded_by_their_bytes(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    door.register(broker("kept", topics=("kept-1", "kept-2"), host=91))
-    lane = door.app.lane
-    monkeypatch.setattr(encoded, "_MAX_READY_BYTES", 20_000)
-    kept = set()
-    for number in range(64):
-        letters = (f"%{ord(letter):02x}" if number >> bit & 1 else letter for bit, letter in enumerate("kept-1"))
-        path = f"/v1/topics/{''.join(letters)}/route"
-        assert door.get(path).status_code == 200
-        kept.add(len(lane._ready))
-    assert 1 < max(kept) <= 8
-    assert lane._ready_bytes <= 20_000
 
 
 def test_what_leaves_is_not_counted_any_more() -> None:

@@ -11,24 +11,32 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from api.http.app import HttpApp, create_app
-from api.http.known import KnownLane, KnownRequests
+from api.http.fast_path import FastRoutes, Headers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from api.http.settings import HttpSettings
+from api.http.sites import Client
 from tests.support.doors import Door
 
 PATH = b"/v1/topics/orders/route"
 DATE = [(b"date", b"Sat, 21 Nov 2026 13:00:00 GMT")]
 
 
-class CountingLane(KnownLane):
+class CountingRoutes(FastRoutes):
     """Counts what it answers."""
 
     hits = 0
 
-    def answer(self, request: bytes, defaults: list[tuple[bytes, bytes]]) -> tuple[bytes, ...] | None:
-        found = super().answer(request, defaults)
+    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> tuple[bytes, ...] | None:
+        found = super().answer(client, target, headers, defaults)
         self.hits += found is not None
         return found
+
+
+class NoRoutes(CountingRoutes):
+    """Leaves everything to the application."""
+
+    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> None:
+        return None
 
 
 class Transport:
@@ -72,14 +80,15 @@ class Transport:
 class Wire:
     """A server in memory; `connect` as often as wanted. Use it on the door's loop: see `told`."""
 
-    def __init__(self, app: HttpApp, known: KnownRequests | None = None) -> None:
-        app.known = self.lane = CountingLane(app.lane, known)
+    def __init__(self, app: HttpApp, routes: type[CountingRoutes] = CountingRoutes) -> None:
+        self.app, context = app, app.context
+        self.fast = routes(context.gateway, context.answers, context.metrics, app.sites, context.guard)
         config = Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
-        config.timeout_keep_alive = app.context.settings.keep_alive_s
+        config.timeout_keep_alive = context.settings.keep_alive_s
         self.state = ServerState()
         self.state.default_headers = DATE
         self._config = config
-        self._class = guarded_protocol(app.context.settings, app.context.metrics, self.lane)
+        self._class = guarded_protocol(context.settings, context.metrics, self.fast)
 
     def connect(self) -> Connection:
         return Connection(self._class(self._config, self.state, {}), self.state)
@@ -149,9 +158,9 @@ def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: by
 
 
 def wires(door: Door, **settings: Any) -> tuple[Wire, Wire]:
-    """Two servers over one gateway: one that knows, one that never learns."""
+    """Two servers over one gateway: one with the fast path, one without."""
     apps = [create_app(door.gateway, settings=HttpSettings(**settings)) for _ in range(2)]
-    return Wire(apps[0]), Wire(apps[1], KnownRequests(max_requests=0))
+    return Wire(apps[0]), Wire(apps[1], NoRoutes)
 
 
 def tag(door: Door, topic: str = "orders") -> bytes:

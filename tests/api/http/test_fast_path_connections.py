@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known requests when something moves: the view, the date, the connection; who may read, and what is counted."""
+"""The fast path when something moves: the view, the date, the connection; who may read, and what is counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.doors import Door, broker
 
 def test_a_changed_route_is_never_answered_from_before(make_door: Any) -> None:
     door = make_door(clock_interval_s=3600.0)
-    knowing, plain = wires(door)
+    fast, plain = wires(door)
     seen: set[bytes] = set()
     for step in range(6):
         topics = ("payments",) if step == 4 else ("orders", "payments")
@@ -28,87 +28,99 @@ def test_a_changed_route_is_never_answered_from_before(make_door: Any) -> None:
         door.settled()
         conditional = get(PATH, b"If-None-Match: " + tag(door)) if step != 4 else get(PATH, b"If-None-Match: *")
         said = [get(), conditional, get(), conditional, get()]
-        found = told(door, knowing, said)
+        found = told(door, fast, said)
         assert found == told(door, plain, said)
         assert found[0].startswith(b"HTTP/1.1 404" if step == 4 else b"HTTP/1.1 200")
         assert found[0] not in seen
         seen.add(found[0])
-    assert knowing.lane.hits > 10
+    assert fast.fast.hits > 10
 
 
 def test_the_position_moves_without_the_route(make_door: Any) -> None:
     door = make_door(clock_interval_s=3600.0)
     assert door.register(broker()).json()["visible"]
     door.settled()
-    knowing, plain = wires(door)
-    first = told(door, knowing, [get()] * 2)
+    fast, plain = wires(door)
+    first = told(door, fast, [get()] * 2)
     assert door.put("/v1/kv/ns/key", {"value": "1"}).json()["visible"]
     door.settled()
-    second = told(door, knowing, [get()] * 2)
+    second = told(door, fast, [get()] * 2)
     assert second == told(door, plain, [get()] * 2)
     assert second[0] == second[1] != first[1]
     serial = door.gateway.view.serial
     door.loop.run(door.gateway.append(Clock(actor=Actor("gw", "http"))))
     door.settled()
     assert door.gateway.view.serial == serial  # no epoch: only the offset is another
-    third = told(door, knowing, [get()])
+    third = told(door, fast, [get()])
     assert third == told(door, plain, [get()])
     assert third[0] != second[0]
-    assert knowing.lane.hits == 4
+    assert fast.fast.hits == 5
 
 
 def test_the_date_moves(quiet: Door) -> None:
-    knowing, _ = wires(quiet)
-    first = told(quiet, knowing, [get()] * 2)
-    knowing.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 13:00:01 GMT")]
-    then = told(quiet, knowing, [get()])
+    fast, _ = wires(quiet)
+    first = told(quiet, fast, [get()] * 2)
+    fast.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 13:00:01 GMT")]
+    then = told(quiet, fast, [get()])
     assert then[0] == first[1].replace(b"13:00:00", b"13:00:01") != first[1]
-    assert knowing.lane.hits == 2
+    assert fast.fast.hits == 3
+
+
+def test_nothing_is_kept_of_a_request(quiet: Door) -> None:
+    """However a path is spelt, and whatever else a request says."""
+    fast, _ = wires(quiet)
+    answers = fast.app.context.answers
+    first = told(quiet, fast, [get()])
+    kept_bytes = answers.held_bytes
+    for number in range(64):
+        letters = (f"%{ord(letter):02x}" if number >> bit & 1 else letter for bit, letter in enumerate("orders"))
+        path = f"/v1/topics/{''.join(letters)}/route".encode()
+        assert told(quiet, fast, [get(path, b"X-Request-Id: %d" % number)]) == first
+    assert fast.fast.hits == 65
+    assert answers.held_bytes == kept_bytes
 
 
 # --- who may read, and what is counted ---
 
 
-def test_protected_reads_are_never_known(quiet: Door) -> None:
-    knowing, plain = wires(quiet, tokens={"alice": "secret"}, protect_reads=True)
+def test_protected_reads_are_left_to_the_application(quiet: Door) -> None:
+    fast, plain = wires(quiet, tokens={"alice": "secret"}, protect_reads=True)
     right, wrong = get(PATH, b"Authorization: Bearer secret"), get(PATH, b"Authorization: Bearer wrong")
     said = [right, right, wrong, get(), right, wrong]
-    found = told(quiet, knowing, said)
+    found = told(quiet, fast, said)
     assert found == told(quiet, plain, said)
     assert [answer[9:12] for answer in found[:6]] == [b"200", b"200", b"401", b"401", b"200", b"401"]
-    assert (knowing.lane.hits, len(knowing.lane.known)) == (0, 0)
+    assert fast.fast.hits == 0
 
 
 def test_they_are_counted(quiet: Door) -> None:
-    knowing, plain = wires(quiet)
+    fast, plain = wires(quiet)
     said = [get(), get(), get(PATH, b"If-None-Match: *"), get(PATH, b"If-None-Match: *"), get(b"/v1/topics/no/route")]
     counted = []
-    for wire in (knowing, plain):
+    for wire in (fast, plain):
         told(quiet, wire, said)
         text = b"".join(told(quiet, wire, [get(b"/metrics")])).decode()
         names = ("rocketmq_namesrv_requests_total", "rocketmq_namesrv_route_request_latency_count")
         counted.append([line for line in text.splitlines() if line.startswith(names)])
     assert counted[0] == counted[1]
     assert 'rocketmq_namesrv_requests_total{code="0",door="http",request="getTopicRoute"} 4.0' in counted[0]
-    assert knowing.lane.hits == 2
+    assert fast.fast.hits == 4
 
 
 # --- the connection ---
 
 
 def test_a_client_that_does_not_read_is_not_written_to(quiet: Door) -> None:
-    knowing, _ = wires(quiet)
+    fast, _ = wires(quiet)
 
     async def tell() -> None:
-        connection = knowing.connect()
+        connection = fast.connect()
         connection.feed(get())
-        await connection.idle()
-        connection.feed(get())
-        assert knowing.lane.hits == 1
+        assert fast.fast.hits == 1
         connection.take()
         connection.protocol.pause_writing()
         connection.feed(get())
-        assert knowing.lane.hits == 1
+        assert fast.fast.hits == 1
         assert connection.take() == b""
         connection.protocol.resume_writing()
         await connection.idle()
@@ -119,16 +131,16 @@ def test_a_client_that_does_not_read_is_not_written_to(quiet: Door) -> None:
 
 
 def test_a_stop_closes_it(quiet: Door) -> None:
-    knowing, _ = wires(quiet)
+    fast, _ = wires(quiet)
 
     async def tell() -> None:
-        connection = knowing.connect()
-        connection.feed(get())
+        connection = fast.connect()
+        connection.feed(get(b"/v1/topics"))
         connection.protocol.shutdown()  # while it is under way: answered, then closed
         await connection.idle()
         assert b"connection: close" in connection.take()
         assert connection.transport.closed
-        other = knowing.connect()
+        other = fast.connect()
         other.feed(get())
         answer = other.take()
         assert answer.startswith(b"HTTP/1.1 200")
@@ -137,18 +149,18 @@ def test_a_stop_closes_it(quiet: Door) -> None:
         assert other.transport.closed
         other.protocol.data_received(get())  # as if it had been read before the close
         assert other.take() == b""
-        assert knowing.lane.hits == 1
+        assert fast.fast.hits == 1
         await other.idle()
 
     quiet.loop.run(tell())
 
 
 def test_keep_alive_counts_from_the_last_answer(quiet: Door) -> None:
-    knowing, _ = wires(quiet, keep_alive_s=1, header_timeout_s=0.2)
+    fast, _ = wires(quiet, keep_alive_s=1, header_timeout_s=0.2)
 
     async def tell() -> None:
         loop = asyncio.get_running_loop()
-        connection = knowing.connect()
+        connection = fast.connect()
         connection.feed(get())
         await connection.idle()
         began = loop.time()
@@ -161,8 +173,8 @@ def test_keep_alive_counts_from_the_last_answer(quiet: Door) -> None:
             await asyncio.sleep(0.005)
             assert loop.time() < last + 5
         assert loop.time() >= last + 0.9
-        # The first request of a connection may be known: its deadline ends, its idle time begins.
-        second = knowing.connect()
+        # With the first request of a connection its deadline ends, and its idle time begins.
+        second = fast.connect()
         second.feed(get())
         last = loop.time()
         while not second.transport.closed:
@@ -172,4 +184,4 @@ def test_keep_alive_counts_from_the_last_answer(quiet: Door) -> None:
         assert b"408" not in second.take()
 
     quiet.loop.run(tell())
-    assert knowing.lane.hits > 5
+    assert fast.fast.hits > 5

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fast path: a plain read of a current route is answered from the parser's callback, without ASGI.
+
+Plain is ``GET /v1/topics/{topic}/route`` over HTTP/1.1 on a connection that stays open, with no query and no body, if
+reads need no token. Anything else, a topic that does not exist included, is left to the application, which answers a
+plain read alike, byte for byte (`api.http.routes_topics.get_route`). `FastRoutes` does no I/O: `GuardedProtocol` gives
+it the head of a request and writes what it returns.
+
+Nothing is kept of a request. An answer's body and digest are `RouteAnswers`'; of the lines around them, those that are
+the same for every topic are formatted once for each position of the log and each second of the date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from api.gateway import Gateway
+from api.http.auth import Guard
+from api.http.etag import JSON, Position, if_none_match, matches, read_headers
+from api.http.sites import Client, Sites
+from api.metrics import Metrics
+from api.view.answers import RouteAnswers
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_BEFORE_TOPIC: Final = b"/v1/topics/"
+_AFTER_TOPIC: Final = b"/route"
+_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class FastRoutes:
+    """Answers plain reads of routes. One thread: the event loop's."""
+
+    def __init__(self, gateway: Gateway, answers: RouteAnswers, metrics: Metrics, sites: Sites, guard: Guard) -> None:
+        """Answer from a gateway's view.
+
+        Args:
+            gateway: Gives the view and its position.
+            answers: The bodies.
+            metrics: Where answers are counted.
+            sites: Says which Host headers pass.
+            guard: Says whether reads need a token; then nothing is answered here.
+        """
+        self._gateway = gateway
+        self._answers = answers
+        self._sites = sites
+        self._is_open = not guard.protects_reads
+        self._count = metrics.requests.labels("http", "getTopicRoute", "0").inc
+        self._observe = metrics.route_latency.observe
+        self._shown = (-1, -1)
+        self._defaults: Headers = ()
+        self._found = self._not_modified = b""
+
+    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> tuple[bytes, ...] | None:
+        """The answer to a GET over HTTP/1.1, in pieces, ready for the socket; None if the application has to give it.
+
+        Args:
+            client: Host and port of the other side.
+            target: As sent.
+            headers: Names in lower case.
+            defaults: uvicorn's default headers, such as the date; a new list whenever one of them is another.
+        """
+        if not self._is_open or not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):
+            return None
+        raw_topic = target[len(_BEFORE_TOPIC) : -len(_AFTER_TOPIC)]
+        if b"/" in raw_topic or b"?" in raw_topic or b"#" in raw_topic:
+            return None
+        host: bytes | None = None
+        is_conditional = False
+        for name, value in headers:
+            if name == b"host":
+                host = value if host is None else host
+            elif name == b"if-none-match":
+                is_conditional = True
+            elif name in _BODY:
+                return None
+        if not self._sites.allows_read(client, host):
+            return None
+        try:
+            topic = raw_topic.decode("ascii")
+            if "%" in topic:
+                topic = unquote(topic, errors="strict")
+        except UnicodeDecodeError:
+            return None
+        gateway = self._gateway
+        view = gateway.view
+        answer = self._answers.route(view, topic)
+        if answer is None:
+            return None
+        shown = (view.epoch, gateway.folded_offset)
+        if shown != self._shown or defaults is not self._defaults:
+            self._shown, self._defaults = shown, defaults
+            self._format(Position(*shown))
+        if is_conditional and matches(if_none_match(headers), answer.digest):
+            return (self._not_modified % answer.digest.encode(),)
+        return self._found % (len(answer.body), answer.digest.encode()), answer.body
+
+    def answered(self, seconds: float) -> None:
+        """Count an answer that was written."""
+        self._count()
+        self._observe(seconds)
+
+    def _format(self, position: Position) -> None:
+        """Make the heads of both answers, with places for the length and the digest of the body."""
+        defaults = _lines((name.replace(b"%", b"%%"), value.replace(b"%", b"%%")) for name, value in self._defaults)
+        typed = _lines(((b"content-type", JSON.encode()), (b"content-length", b"%d")))
+        shown = read_headers(position, "%b").items()
+        rest = _lines((name.encode(), value.encode()) for name, value in shown) + b"\r\n"
+        self._found = STATUS_LINE[200] + defaults + typed + rest
+        self._not_modified = STATUS_LINE[304] + defaults + rest
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
