@@ -16,9 +16,18 @@ from deltalake import DeltaTable, QueryBuilder
 from lake.deltalog import plain_text
 
 
-def select(table: DeltaTable, sql: str) -> pa.Table:
-    """Rows of a query over ``t``. Column names must be quoted; values are given by `text` and its like."""
-    result = QueryBuilder().register("t", table).execute(sql)
+def select(table: DeltaTable, sql: str, *, batch_rows: int | None = None) -> pa.Table:
+    """Rows of a query over ``t``. Column names must be quoted; values are given by `text` and its like.
+
+    Args:
+        table: A table at one version.
+        sql: The query.
+        batch_rows: How many rows are decoded at a time, which bounds memory where a row may hold much.
+    """
+    session = QueryBuilder().register("t", table)
+    if batch_rows is not None:
+        session.execute(f"SET datafusion.execution.batch_size = {batch_rows}")
+    result = session.execute(sql)
     return plain_text(pa.RecordBatchReader.from_stream(result).read_all())
 
 

@@ -72,7 +72,7 @@ async def get_changes(
 
     Row changes and commands that name it, its order configuration, and for the brokers that ever held it: changes of
     address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
-    `since` must have come, and be before `until`.
+    `since` must have come, and be before `until`. A page ends before `limit` where its JSON would pass 4 MiB.
     """
     context = await begin(request, query)
     position = now(context)

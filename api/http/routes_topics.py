@@ -48,7 +48,6 @@ from api.names import topic_problem
 from api.view.history import History
 from api.view.snapshot import RouteView
 from schemas.errors import NotFoundError
-from schemas.rocketmq_json import encode_topic_route
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
@@ -229,7 +228,7 @@ async def _past_route(request: Request, context: HttpContext, topic: str, as_of:
             support_acting_master=settings.support_acting_master,
             order_message_enable=settings.order_message_enable,
         )
-        return encode_topic_route(past.route, numeric_keys=False), Position.of(past.commit)
+        return past.body, Position.of(past.commit)
 
     try:
         body, position = await context.past.ask(ask, (address(request), "route"))

@@ -7,6 +7,8 @@ import base64
 import binascii
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from sys import getsizeof
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +26,13 @@ from schemas.tables import (
 )
 
 MAX_LIMIT: Final = 1000
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Of the JSON columns of a page's changes, in UTF-8. A single change beyond it is a page of its own."""
+
 _FIRST_WINDOW: Final = 256
+_WIDE_ROWS: Final = 32
+"""Rows that a query decodes at a time where it reads JSON columns: a KV value is in a row twice, with 256 KiB each."""
+_JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("actor", "key", "before", "after"))
 
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -132,6 +140,10 @@ class Context(msgspec.Struct, frozen=True):
     kv_epochs: frozenset[int]
     newest_epoch: int
 
+    def size_bytes(self) -> int:
+        """What it holds in memory."""
+        return sum(getsizeof(held) + sum(map(getsizeof, held)) for held in (self.holders, self.kv_epochs))
+
 
 NO_CONTEXT: Final = Context(frozenset(), frozenset(), 0)
 
@@ -163,8 +175,8 @@ def read_context(table: DeltaTable, topic: str, newest_epoch: int, known: Contex
 def read_changes(table: DeltaTable, wanted: ChangeQuery, context: Context) -> ChangePage:
     """One page.
 
-    First which epochs it is in, from narrow columns and from the newest epochs backwards; then only these epochs' rows
-    with their JSON.
+    First which epochs it is in, from narrow columns and from the newest epochs backwards; then, of these epochs alone,
+    how much JSON the rows hold; then as many rows as `MAX_PAGE_BYTES` has room for.
     """
     where = _condition(wanted, context)
     forwards = wanted.after is not None and wanted.before is None
@@ -180,16 +192,22 @@ def read_changes(table: DeltaTable, wanted: ChangeQuery, context: Context) -> Ch
             break
     if not found:
         return ChangePage([], None, None if wanted.after is None else wanted.after.cursor())
-    rows = query.select(
-        table,
-        f"SELECT {query.names(ROUTE_CHANGE_TABLE.column_names)} FROM t "  # noqa: S608
-        f'WHERE "epoch" BETWEEN {min(found)} AND {max(found)} AND {where} ORDER BY {order} LIMIT {wanted.limit}',
-    )
+    rest = f'FROM t WHERE "epoch" BETWEEN {min(found)} AND {max(found)} AND {where} ORDER BY {order} LIMIT'
+    sizes = query.select(table, f'SELECT {_JSON_BYTES} AS "size" {rest} {wanted.limit}', batch_rows=_WIDE_ROWS)
+    count = _how_many_fit(sizes["size"].to_pylist())
+    columns = query.names(ROUTE_CHANGE_TABLE.column_names)
+    rows = query.select(table, f"SELECT {columns} {rest} {count}", batch_rows=_WIDE_ROWS)
     changes = [_change(row) for row in rows.to_pylist()]
     if forwards:
         changes.reverse()
-    older = forwards or len(found) > wanted.limit
+    older = forwards or len(found) > len(changes)
     return ChangePage(changes, changes[-1].cursor if older else None, changes[0].cursor)
+
+
+def _how_many_fit(sizes: list[int]) -> int:
+    """How many of the first rows, of so many bytes each, a page has room for; at least one."""
+    fits = sum(total <= MAX_PAGE_BYTES for total in accumulate(sizes))
+    return max(1, fits)
 
 
 def _windows(wanted: ChangeQuery, forwards: bool) -> Iterator[tuple[int, int]]:

@@ -6,15 +6,15 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from api.bounded import BoundedCache, K, T
 from lake.actions import File
 from lake.active import active
 from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times
@@ -22,44 +22,41 @@ from lake.deltalog import table_uri
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
-_T = TypeVar("_T")
-
-_COMMITS_KEPT: Final = 512
+_COMMITS_BYTES: Final = 1024 * 1024
+_COMMIT_BYTES: Final = 2000
+"""Of a commit without outcomes: a dict with the version of each table."""
 _MAX_READ: Final = 500
 """Commits read one by one; with more of them the table is read as a whole."""
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Recent(Generic[_T]):
-    """The results last used, by key. Safe for threads: each operation is one of the dict's own."""
+class Recent(Generic[K, T]):
+    """A `BoundedCache` for threads."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         """Start empty."""
-        self._entries: OrderedDict[Hashable, _T] = OrderedDict()
+        self._cache: BoundedCache[K, T] = BoundedCache(max_bytes)
         self._lock = threading.Lock()
-        self._size = size
 
-    def get(self, key: Hashable) -> _T | None:
+    @property
+    def bytes(self) -> int:
+        """How much it holds."""
+        return self._cache.bytes
+
+    def get(self, key: K) -> T | None:
         """The result, which is then the most recent one."""
         with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
+            return self._cache.get(key)
 
-    def put(self, key: Hashable, value: _T) -> _T:
-        """Keep a result, forget the oldest."""
+    def put(self, key: K, value: T, size_bytes: int) -> None:
+        """Keep a result of so many bytes, key included; forget the oldest."""
         with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._size:
-                self._entries.popitem(last=False)
-        return value
+            self._cache.put(key, value, size_bytes)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._entries.clear()
+            self._cache.clear()
 
 
 class Epochs:
@@ -71,7 +68,7 @@ class Epochs:
         self._uri = table_uri(lake_dir, ROUTE_COMMIT_TABLE)
         self._tail = CommitTail(lake_dir)
         self._lock = threading.RLock()
-        self._commits: Recent[RouteCommit] = Recent(_COMMITS_KEPT)
+        self._commits: Recent[int, RouteCommit] = Recent(_COMMITS_BYTES)
         self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not at hand
         self._files_epoch = 0  # the newest in them
         self._epochs = array("q")
@@ -115,7 +112,7 @@ class Epochs:
         for commit in found:
             self._epochs.append(commit.epoch)
             self._times_us.append((commit.event_time - _EPOCH_START) // timedelta(microseconds=1))
-            self._commits.put(commit.epoch, commit.without_outcomes())
+            self._commits.put(commit.epoch, commit.without_outcomes(), _COMMIT_BYTES)
 
     def _reopen(self) -> None:
         """Read the table as a whole: at first, far behind, after a clean-up of the log, or in another lake."""
@@ -171,7 +168,8 @@ class Epochs:
                     files = self._files
                 for commit in commits_between(self._lake_dir, files, first=min(missing), last=max(missing)):
                     if commit.epoch in missing:
-                        found[commit.epoch] = self._commits.put(commit.epoch, commit.without_outcomes())
+                        found[commit.epoch] = kept = commit.without_outcomes()
+                        self._commits.put(commit.epoch, kept, _COMMIT_BYTES)
         return found
 
     def commit(self, epoch: int) -> RouteCommit | None:

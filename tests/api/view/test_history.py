@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from api.view import changelog
 from api.view import history as history_module
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import Change, ChangePage
-from api.view.history import History
+from api.view.history import History, PastRoute
 from api.view.loader import load_view
 from api.view.pickup import pick_up_topic_route
 from benchmarks.harness.lake_writer import START, LakeWriter
@@ -32,11 +33,12 @@ from schemas.errors import (
     UnavailableError,
     VacuumedError,
 )
+from schemas.rocketmq_json import encode_topic_route
 from schemas.tables import STATE_TABLES
 from tests.api.view.test_answers import EVERY_FIELD
 from tests.api.view.test_follower import age_log
 from tests.api.view.test_snapshot import complete_rows, group, queue
-from tests.support.view_tables import row
+from tests.support.view_tables import TableChanges, row
 
 
 @pytest.fixture
@@ -46,6 +48,11 @@ def writer(tmp_path: Path) -> LakeWriter:
 
 def at(seconds: float) -> str:
     return iso(START + timedelta(seconds=seconds))
+
+
+def queues(past: PastRoute) -> int:
+    found: int = json.loads(past.body)["queueDatas"][0]["readQueueNums"]
+    return found
 
 
 def commit_row(writer: LakeWriter, nums: int, **options: Any) -> None:
@@ -221,12 +228,12 @@ def test_another_lake_in_the_same_place(writer: LakeWriter) -> None:
     for number in range(1, 4):
         commit_row(writer, number)
     history = History(writer.path)
-    assert history.route("orders", "1").route.queue_datas[0].read_queue_nums == 1
+    assert queues(history.route("orders", "1")) == 1
     shutil.rmtree(writer.path)
     other = LakeWriter(writer.path)
     for number in range(11, 16):
         commit_row(other, number, event_time=START + timedelta(days=1, seconds=number))
-    assert history.route("orders", "1").route.queue_datas[0].read_queue_nums == 11
+    assert queues(history.route("orders", "1")) == 11
     assert history.resolve("5").log_offset == 5
 
 
@@ -249,7 +256,7 @@ def test_a_vacuumed_commit_names_the_oldest_readable_one(writer: LakeWriter, mon
         with pytest.raises(VacuumedError, match="epoch 5 of 2026-01-01T00:00:05Z") as gone:
             history.resolve(early)
         assert gone.value.fields["oldest_epoch"] == 5
-    assert history.route("orders", "5").route.queue_datas[0].read_queue_nums == 5
+    assert queues(history.route("orders", "5")) == 5
     oldest = history.oldest_readable()
     assert oldest is not None and oldest.epoch == 5
 
@@ -326,7 +333,7 @@ def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
                     assert missing.value.fields["epoch"] == commit.epoch
                     continue
                 found = history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
-                assert found.route == expected and found.commit == commit
+                assert found.body == encode_topic_route(expected, numeric_keys=False) and found.commit == commit
                 again = history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
                 assert again is found
 
@@ -471,6 +478,45 @@ def test_paging_back_and_forth(told: History, window: int, monkeypatch: pytest.M
         assert page.after == newer[0].cursor  # keep asking from here
 
 
+@pytest.mark.parametrize("room_bytes", [1, 300, 1_000])
+def test_a_page_ends_where_its_bytes_end(told: History, room_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def size(found: Change) -> int:
+        return sum(len(json.dumps(part)) for part in (found.actor, found.key, found.before, found.after) if part)
+
+    monkeypatch.setattr(changelog, "MAX_PAGE_BYTES", room_bytes)
+    older: list[Change] = []
+    page = told.changes("orders")
+    while True:
+        assert len(page.changes) == 1 or sum(map(size, page.changes)) <= room_bytes * 1.1  # blanks of json.dumps
+        older += page.changes
+        if page.before is None:
+            break
+        page = told.changes("orders", before=page.before)
+    assert short(older) == NIGHT
+    newer: list[Change] = []
+    page = told.changes("orders", after=older[-1].cursor)
+    while page.changes:
+        newer = page.changes + newer
+        page = told.changes("orders", after=page.after)
+    assert short(newer) == NIGHT[:-1]
+
+
+def test_large_values_make_short_pages(writer: LakeWriter) -> None:
+    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
+    large = [{"value": f"{number:06d}" + "v" * 240_000} for number in range(31)]
+    puts = [
+        change("PUT_KV_CONFIG", offset=at, table="kvConfigTable", topic=None, key=order, before=before, after=after)
+        for at, (before, after) in enumerate(itertools.pairwise(large))
+    ]
+    writer.commit({}, history=puts)
+    history = History(writer.path)
+    page = history.changes("orders", limit=1000)
+    found = [change.offset for change in page.changes]
+    assert found == list(range(29, 29 - len(found), -1))
+    assert 2 <= len(found) * 480_000 <= changelog.MAX_PAGE_BYTES
+    assert history.changes("orders", before=page.before).changes[0].offset == 29 - len(found)
+
+
 def test_since_and_until(told: History) -> None:
     assert short(told.changes("orders", since=at(5), until=at(120)).changes) == NIGHT[3:5]
     assert short(told.changes("orders", since=at(120)).changes) == NIGHT[:3]
@@ -501,6 +547,28 @@ def test_new_changes_show_after_the_next_epoch(told: History, writer: LakeWriter
     assert short(page.changes) == [("REGISTER_BROKER", 140, 0), ("DELETE_TOPIC_IN_NAMESRV", 131, -1)]
 
 
+def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    room_bytes = 2_000_000
+    for name in ("_ROUTES_BYTES", "_CONTEXTS_BYTES", "_TABLES_BYTES"):
+        monkeypatch.setattr(history_module, name, room_bytes)
+    topics = [f"{number:03d}-{'t' * 20_000}" for number in range(150)]
+    for epoch in range(1, 16):
+        changed = topics if epoch == 1 else topics[:1]
+        rows: TableChanges = {"topicQueueTable": {("broker-a", topic): queue(nums=epoch) for topic in changed}}
+        rows["brokerAddrTable"] = {("broker-a",): group(_0=f"10.0.0.1:{epoch}")}
+        writer.commit(complete_rows(rows))
+    history = History(writer.path)
+    for topic in topics:
+        history.route(topic, "1")
+        history.changes(topic)
+    for epoch in range(1, 16):
+        history.resolve(str(epoch))
+        with pytest.raises(NotFoundError):
+            history.route("unknown", str(epoch))
+    for cache in (history._routes, history._contexts, history._tables):
+        assert room_bytes * 0.5 < cache.bytes <= room_bytes
+
+
 def test_many_threads_at_once(writer: LakeWriter) -> None:
     for number in range(1, 6):
         commit_row(writer, number, history=[change("REGISTER_BROKER", offset=number, after=queue())])
@@ -508,8 +576,8 @@ def test_many_threads_at_once(writer: LakeWriter) -> None:
 
     def ask(number: int) -> tuple[int, int, int]:
         epoch = 1 + number % 5
-        route = history.route("orders", str(epoch)).route
-        return route.queue_datas[0].read_queue_nums, len(history.changes("orders").changes), history.epochs()[0].epoch
+        found = history.route("orders", str(epoch))
+        return queues(found), len(history.changes("orders").changes), history.epochs()[0].epoch
 
     with ThreadPoolExecutor(8) as threads:
         running = [threads.submit(ask, number) for number in range(40)]
