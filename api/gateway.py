@@ -198,6 +198,7 @@ class Gateway:
 
         Raises:
             UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the log.
         """
         return await self.append_encoded(routing_key(event), self._encoder.encode(event))
@@ -207,6 +208,7 @@ class Gateway:
 
         Raises:
             UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the log.
         """
         return await self._writer.submit(key, payload)
@@ -216,6 +218,7 @@ class Gateway:
 
         Raises:
             UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the log, or for the KV configuration.
         """
         if isinstance(event, PutKvConfig):

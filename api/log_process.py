@@ -37,7 +37,7 @@ from pipelines.log.base import Appended, Entry, EventLog, LogEnd
 from pipelines.log.open import open_log
 from runtime.children import SERVED, end_with_parent, spawn
 from runtime.logs import configure
-from schemas.errors import RoutelakeError, UnavailableError
+from schemas.errors import InDoubtError, RoutelakeError, UnavailableError
 from schemas.events import Actor, Resume, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
@@ -113,7 +113,10 @@ class LogProcess:
         reader, self._writer = await asyncio.open_unix_connection(sock=stream)
         self._process = process
         self._reading = asyncio.create_task(self._read(reader, process))
-        end = await self._ask(self._arguments)
+        try:
+            end = await self._ask(self._arguments)
+        except InDoubtError as error:
+            raise UnavailableError("the process that writes the event log has died while it opened the log") from error
         assert isinstance(end, LogEnd)
         return end
 
@@ -164,10 +167,9 @@ class LogProcess:
         for asked in self._asked:
             if not asked.done():
                 asked.set_result(
-                    UnavailableError(
+                    InDoubtError(
                         "the process that writes the event log has died while it was writing. Whether this was "
-                        "written is unknown.",
-                        in_doubt=True,
+                        "written is unknown."
                     )
                 )
         if not self._closing:

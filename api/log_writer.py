@@ -69,6 +69,7 @@ class Appender(Protocol):
         Raises:
             BadRequestError: As `EventLog.append`.
             UnavailableError: As `EventLog.append`; or whoever makes the appends is gone.
+            InDoubtError: As `EventLog.append`; or whoever made the append is gone.
         """
         ...
 

@@ -104,6 +104,7 @@ class Registrations:
 
         Raises:
             UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
             BadRequestError: too large for the log.
         """
         self._metrics.registration_bytes.observe(body_bytes)
@@ -126,6 +127,7 @@ class Registrations:
         Raises:
             RefusedError: the answer is an error.
             UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
             BadRequestError: too large for the log.
         """
         body = command.body

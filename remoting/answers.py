@@ -18,7 +18,7 @@ from remoting.frame import RemotingCommand
 from remoting.reply import response
 from schemas.broker import DataVersion
 from schemas.codes import ResponseCode
-from schemas.errors import NotFoundError, RoutelakeError, UnavailableError
+from schemas.errors import InDoubtError, NotFoundError, RoutelakeError, UnavailableError
 
 _encode = msgspec.json.Encoder().encode
 
@@ -55,7 +55,7 @@ def failure(error: Exception) -> RemotingCommand:
         return response(error.code, str(error), error.ext_fields)
     if isinstance(error, NotFoundError):
         return response(error.code, str(error))
-    if isinstance(error, UnavailableError):
+    if isinstance(error, UnavailableError | InDoubtError):
         return response(ResponseCode.SYSTEM_BUSY, str(error))
     if isinstance(error, RoutelakeError):
         return response(ResponseCode.SYSTEM_ERROR, str(error))

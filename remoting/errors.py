@@ -25,10 +25,11 @@ class NothingDoneError(RoutelakeError):
 
 
 class ClientError(RoutelakeError):
-    """A request to a peer did not succeed. ``address`` says which peer."""
+    """A request to a peer did not succeed. ``address`` says which peer, ``reason`` why."""
 
     def __init__(self, address: str, message: str, /, **fields: object) -> None:
         self.address = address
+        self.reason = message
         super().__init__(f"{address}: {message}", address=address, **fields)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error routelake raises on purpose.
+"""The errors that routelake raises on purpose: their root, and those of more than one package.
 
     RoutelakeError
     ├── BadRequestError          the peer's fault: refused, never on the log      HTTP 400, code SYSTEM_ERROR
@@ -11,11 +11,15 @@
     │   ├── FutureEpochError     not written yet                                  HTTP 404
     │   └── FutureTimeError      a time that has not come yet                     HTTP 404
     ├── UnavailableError         try again: log or view not there yet             HTTP 503, code SYSTEM_BUSY
+    ├── InDoubtError             try again: it may be on the log, or may not      HTTP 503, code SYSTEM_BUSY
     ├── EventDecodeError         a log record that is no event: quarantined
     ├── ProtocolError            bytes that are no remoting frame: connection closed
     └── SetupError               the operator must do something first: exit code 2
 
-Fields, not formatted strings, so that callers can decide; ``str()`` is a sentence for a person.
+Errors of one package stand there: `remoting.errors` (what goes wrong when this side asks), `clients.route.errors`,
+`remoting.commands.RefusedError`, `api.http.problems.Problem`, `deploy.jars.JarError`.
+
+Callers decide by type and fields; ``str()`` is a sentence for a person, and no program reads it.
 """
 
 from __future__ import annotations
@@ -74,6 +78,13 @@ class FutureTimeError(HistoryError):
 
 class UnavailableError(RoutelakeError):
     """Not now: the event log or the tables cannot be reached. Nothing was accepted."""
+
+
+class InDoubtError(RoutelakeError):
+    """An append failed on its way: whether its events are on the log is unknown, until somebody reads it.
+
+    Appending them again is harmless: the fold takes an event that comes twice as a fact that was stated twice.
+    """
 
 
 class EventDecodeError(RoutelakeError):

@@ -24,6 +24,7 @@ from schemas.errors import (
     BeforeHistoryError,
     FutureEpochError,
     FutureTimeError,
+    InDoubtError,
     NotFoundError,
     RoutelakeError,
     TooLargeError,
@@ -279,7 +280,7 @@ def problem_of(error: RoutelakeError) -> Problem:
         case BeforeHistoryError():
             first = {"firstEpoch": error.fields.get("first_epoch"), "firstTime": error.fields.get("first_time")}
             return Problem(BEFORE_HISTORY, text, members=first)
-        case UnavailableError():
+        case UnavailableError() | InDoubtError():
             return Problem(BUSY, text)
         case TooLargeError():
             return Problem(TOO_LARGE, text)

@@ -228,7 +228,7 @@ class Admin:
 
     def note_failure(self, server: Server, request: RemotingCommand, error: ClientError) -> None:
         """Note that a server failed; says so if the request may have taken effect all the same."""
-        what = str(error).removeprefix(f"{server.address}: ")
+        what = error.reason
         if request.code in requests.CHANGES and isinstance(error, (AnswerTimeoutError, ConnectionLostError)):
             what += "; it may have taken effect all the same"
         self._note(server, request, Status.FAILED, what)

@@ -101,8 +101,8 @@ class EventLog(Protocol):
         """Append records in the given order; return when they are durable.
 
         All or nothing: when it raises, none of them is in. On Kafka, and when a disk fails during the final fsync, it
-        can be unknown whether they are in; the error's ``in_doubt`` field is then True. Appending them again is
-        harmless to the fold, whose events are idempotent facts.
+        can be unknown whether they are in. Appending them again is harmless to the fold, whose events are idempotent
+        facts.
 
         Args:
             entries: what to append.
@@ -112,7 +112,8 @@ class EventLog(Protocol):
 
         Raises:
             BadRequestError: a payload or key is too large; nothing was sent.
-            UnavailableError: not durable now; the message says why.
+            UnavailableError: none of them is in; the message says why.
+            InDoubtError: they may be in, or may not.
         """
         ...
 

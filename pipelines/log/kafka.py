@@ -10,8 +10,8 @@ How it keeps the promises of `EventLog`:
 - *Event time*: LogAppendTime, the clock of the partition's leader. Kafka does not keep it from going back when that
   clock is set back, or leadership moves to a broker whose clock is behind: run NTP on the brokers.
 - *In doubt*: when the answer to a produce request is lost, nobody knows whether the records are in. The producer asks
-  again, without duplicates, for as long as `DELIVERY_TIMEOUT_S`; then ``append`` raises UnavailableError with
-  ``in_doubt=True``, and they may turn up in the log later. The caller may append them again: events are idempotent
+  again, without duplicates, for as long as `DELIVERY_TIMEOUT_S`; then ``append`` raises InDoubtError,
+  and they may turn up in the log later. The caller may append them again: events are idempotent
   facts.
 
 Python's CRC-32C takes 23 ms per 200 KB; with the ``crc32c`` package installed, kafka-python uses that: 0.1 ms.
@@ -47,7 +47,7 @@ from pipelines.log.base import (
     check_entries,
 )
 from pipelines.log.kafka_client import connected
-from schemas.errors import SetupError, TooLargeError, UnavailableError
+from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """How long to look for a broker when the log is opened."""
@@ -308,9 +308,8 @@ class KafkaLog:
             why = str(error) or type(error).__name__
             if doing == "open" and isinstance(error, AuthorizationError):
                 raise SetupError(f"Kafka does not let us open {self._name}: {why}", log=self._name) from error
-            raise UnavailableError(
-                f"cannot {doing} the event log {self._name}: {why}", log=self._name, in_doubt=in_doubt
-            ) from error
+            kind = InDoubtError if in_doubt else UnavailableError
+            raise kind(f"cannot {doing} the event log {self._name}: {why}", log=self._name) from error
 
     def _check_open(self) -> None:
         if self._closed:

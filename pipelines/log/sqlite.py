@@ -44,7 +44,7 @@ from pipelines.log.base import (
     now_ms,
 )
 from pipelines.log.sqlite_start import HeldLog, begin_generation, prove, read_generation, why_not_writable
-from schemas.errors import RoutelakeError, SetupError, UnavailableError
+from schemas.errors import InDoubtError, RoutelakeError, SetupError, UnavailableError
 
 FORMAT_VERSION: Final = 1
 """Of the file (meta.format_version); payloads carry their own."""
@@ -426,5 +426,6 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
         why = f"{error} ({error.sqlite_errorname}). The disk is full or failing"
     else:
         why = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
-    in_doubt = code == sqlite3.SQLITE_IOERR and doing == "append to"
-    return kind(f"cannot {doing} the event log {path}: {why}", path=str(path), in_doubt=in_doubt)
+    if code == sqlite3.SQLITE_IOERR and doing == "append to":
+        kind = InDoubtError
+    return kind(f"cannot {doing} the event log {path}: {why}", path=str(path))

@@ -26,7 +26,7 @@ from remoting.commands import (
 from remoting.frame import RemotingCommand
 from schemas.broker import DataVersion, QueueRow
 from schemas.codes import RequestCode
-from schemas.errors import BadRequestError, NotFoundError, SetupError, UnavailableError
+from schemas.errors import BadRequestError, InDoubtError, NotFoundError, SetupError, UnavailableError
 from schemas.events import (
     Actor,
     AddWritePerm,
@@ -367,6 +367,7 @@ def test_small_bodies() -> None:
         (BadRequestError("bad"), 1, "bad", None),
         (NotFoundError("gone", code=22), 22, "gone", None),
         (UnavailableError("later"), 2, "later", None),
+        (InDoubtError("who knows"), 2, "who knows", None),
         (SetupError("set up"), 1, "set up", None),
         (ValueError("boom"), 1, "ValueError: boom", None),
     ],
