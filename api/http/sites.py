@@ -18,6 +18,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+import threading
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -45,11 +46,18 @@ class Sites:
     """Judges by method and headers. One for the whole application, so that no endpoint can be left out."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        """Look up this machine's name."""
+        """Look up this machine's names."""
         self._writes_need_token = bool(settings.tokens)
         self._reads_need_token = self._writes_need_token and settings.protect_reads
         self._names = settings.trusted_hosts | {socket.gethostname().lower()}
         self._is_known = lru_cache(256)(self._look_up)
+        # A resolver that does not answer takes half a minute: the start does not wait for it.
+        threading.Thread(target=self._add_qualified_name, name="fqdn", daemon=True).start()
+
+    def _add_qualified_name(self) -> None:
+        """Know this machine by its name with its domain, too: so a Prometheus on it may name its targets."""
+        self._names |= {socket.getfqdn().lower().rstrip(".")}
+        self._is_known = lru_cache(256)(self._look_up)  # whose old answers may be wrong now
 
     def refusal(self, scope: Scope) -> Problem | None:
         """Why a request must not pass; None if it may."""

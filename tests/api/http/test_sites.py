@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
 from api.http.settings import HttpSettings
-from api.http.sites import SAFE_METHODS
+from api.http.sites import SAFE_METHODS, Sites
 from tests.support.doors import Door, broker, problem
+from tests.support.loops import until
 
 FAR = ("192.0.2.7", 4711)
 EVIL = "https://evil.example"
@@ -132,6 +134,24 @@ def test_a_name_bent_to_this_machine_neither_reads_nor_writes(make_door: Any) ->
 def test_names_of_this_machine_may_read_and_write(still: Door, host: str) -> None:
     assert still.get("/v1/topics", headers={"host": host}).status_code == 200
     assert still.post("/v1/brokers/sites/wipe-write-perm", headers={"host": host}).status_code == 202
+
+
+def test_the_name_with_its_domain_is_the_machines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver that is slow to say so holds up nobody."""
+    answers = threading.Event()
+
+    def getfqdn() -> str:
+        assert answers.wait(20)
+        return "Gateway-1.Example."
+
+    monkeypatch.setattr(socket, "getfqdn", getfqdn)
+    sites = Sites(HttpSettings())
+    scope = {"method": "GET", "client": ("127.0.0.1", 1), "headers": [(b"host", b"gateway-1.example:8080")]}
+    assert sites.refusal(scope) is not None
+    answers.set()
+    until(lambda: sites.refusal(scope) is None)
+    scope["headers"] = [(b"host", b"gateway-2.example:8080")]
+    assert sites.refusal(scope) is not None
 
 
 def test_trusted_hosts_may_read(make_door: Any) -> None:
