@@ -20,7 +20,8 @@ from pathlib import Path
 
 from benchmarks.harness.lake import Group, topic_name
 from benchmarks.harness.shard import OneShard
-from pipelines.shards.batch import Batch, Record
+from pipelines.shards.batch import Batch
+from pipelines.shards.fold import Record
 from pipelines.tables.writer import LakeWriter
 from schemas.events import decode, encode, routing_key
 

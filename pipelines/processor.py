@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from pipelines.collector import collector_paused, spare_imports
 from pipelines.fold.codec import Shard, decode_shard, encode_shard
-from pipelines.shards.batch import Record, ShardFold
+from pipelines.shards.fold import Record, ShardFold
 from pipelines.shards.topics import TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"

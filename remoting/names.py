@@ -13,10 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from schemas.errors import BadRequestError
-from schemas.limits import MAX_NAME_BYTES
-
-MAX_BROKER_NAME_PATH_BYTES: Final = 200
-"""brokerName is the partition column of topicQueueTable: percent-encoded it becomes a directory name."""
+from schemas.limits import MAX_BROKER_NAME_PATH_BYTES, MAX_NAME_BYTES
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # With no more characters than this, no text has more than MAX_NAME_BYTES bytes.

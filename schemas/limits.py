@@ -31,6 +31,10 @@ MAX_TOPIC_QUEUES: Final = 1_000
 MAX_NAME_BYTES: Final = 1024
 """UTF-8 bytes of a name: topic, cluster, address, KV namespace, KV key, ..."""
 
+MAX_BROKER_NAME_PATH_BYTES: Final = 240
+"""Of a brokerName, percent-encoded: ``brokerName=<name>`` is a directory of topicQueueTable, and file systems take 255
+bytes for its name. (In a table's log delta-rs encodes it once more; nothing bounds that.)"""
+
 MAX_KV_VALUE_BYTES: Final = 256 * 1024
 """UTF-8 bytes of one KV value."""
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from benchmarks.harness.shard import OneShard
 from pipelines.log.sqlite import SqliteLog
-from pipelines.shards.batch import Record
+from pipelines.shards.fold import Record
 from pipelines.tables.maintenance import SWEEP_INTERVAL_S, Maintenance
 from pipelines.tables.writer import LakeWriter
 from schemas.broker import DataVersion, QueueRow

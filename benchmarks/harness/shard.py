@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pipelines.fold.codec import decode_shard
 from pipelines.fold.state import RouteState
-from pipelines.shards.batch import Batch, Record, ShardFold
+from pipelines.shards.batch import Batch
+from pipelines.shards.fold import Record, ShardFold
 from pipelines.shards.partition import seed_rows
 from pipelines.shards.topics import TopicStore
 

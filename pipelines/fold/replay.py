@@ -15,9 +15,7 @@ from pipelines.fold.state import At, RouteState
 from pipelines.fold.step import apply, apply_expiries, expire_due, step
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, broker_key, decode, routing_key
-
-MAX_BROKER_NAME_PATH_BYTES: Final = 240
-"""brokerName partitions a table: percent-encoded, it is part of a directory's name. Gateways allow less."""
+from schemas.limits import MAX_BROKER_NAME_PATH_BYTES
 
 _BROKER_PREFIX: Final = broker_key("")
 

@@ -145,7 +145,7 @@ class ChangeRows:
 
 
 def command_rows(entries: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows of routeChangeTable about commands themselves, from outcome entries (see `pipelines.shards.batch`)."""
+    """Rows of routeChangeTable about commands themselves, from outcome entries (see `pipelines.shards.rows`)."""
     rows = [
         {
             "offset": entry["offset"],

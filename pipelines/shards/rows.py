@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a shard reports besides changed rows: who was heard when, and what became of commands."""
+"""What a shard reports besides changed rows: how far it got, who was heard when, what became of commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ from schemas.events import AnyEvent
 from schemas.tables import BROKER_LIVE_TABLE
 
 _json = msgspec.json.Encoder()
+
+
+class ShardProgress(msgspec.Struct):
+    """How far a shard got. ``full`` says that all its live rows were reported, not only the touched ones."""
+
+    shard: int
+    offset: int
+    event_time_ms: int
+    watermark_ms: int
+    full: bool
 
 
 def outcome_entry(event: AnyEvent, at: At, outcome: Outcome) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from lake.deltalog import GONE
 from pipelines.log.base import Appended
 from pipelines.log.memory import MemoryLog
 from pipelines.shards.arrow import DELETE, OP
-from pipelines.shards.batch import Batch, Record
+from pipelines.shards.batch import Batch
+from pipelines.shards.fold import Record
 from remoting.answers import failure
 from remoting.frame import RemotingCommand
 from schemas.codes import SerializeType

@@ -27,7 +27,7 @@ from typing import Self
 from benchmarks.harness.shard import OneShard
 from lake.ddl import open_lake, write_whole
 from pipelines.log.base import EventLog
-from pipelines.shards.batch import Record
+from pipelines.shards.fold import Record
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter
 from schemas.tables import FOLD_STATUS_FILE

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.harness.shard import OneShard
-from pipelines.shards.batch import Batch, Record
+from pipelines.shards.batch import Batch
+from pipelines.shards.fold import Record
 from pipelines.shards.spool import INLINE_BYTES, SPOOLED
 from schemas.events import AnyEvent
 from schemas.tables import TOPIC_QUEUE_TABLE
