@@ -30,6 +30,7 @@ from lake.ddl import open_lake, write_whole
 from pipelines.fold.state import RouteState
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
+from pipelines.log.urls import is_kafka
 from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import seed_rows, shard_keys
@@ -212,7 +213,7 @@ def _watermark_delay(log_url: str) -> str:
     `dropped_as_late` tells when it went back further than this. Expiry does not wait for it: CLOCK events expire what
     is due as they pass.
     """
-    return "10 minutes" if log_url.startswith("kafka:") else "1 millisecond"
+    return "10 minutes" if is_kafka(log_url) else "1 millisecond"
 
 
 def by_shard(records: DataFrame, shards: int) -> DataFrame:

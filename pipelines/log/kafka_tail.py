@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a Kafka log: what is new, where a bounded batch ends, whether it is still whole; and reading it.
+"""Following a Kafka log, and reading a range of it.
 
 Kafka tells no sizes, so the planner reads every record before the worker does; it keeps of each only what it costs.
 """
@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from pipelines.log.base import LOST_LOG, LogRecord
+from pipelines.log.base import LogRecord
 from pipelines.log.cost import SMALL_BYTES, cost_bytes
 from pipelines.log.kafka import CONNECT_TIMEOUT_S, RECONNECT_MS, KafkaLog, record_of
 from pipelines.log.kafka_client import connected
-from pipelines.log.tail import Scan
-from schemas.errors import SetupError, UnavailableError
+from pipelines.log.tail import Cost, LogTail, missing_records
+from pipelines.log.urls import parse_url
+from schemas.errors import UnavailableError
 from schemas.events import HEAD_BYTES
 
 _ANSWER_S: Final = 60.0
@@ -33,7 +34,7 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 _POLL_RECORDS: Final = 5_000
 
 
-class KafkaRecords:
+class KafkaReader:
     """The one partition of a log, read forwards from wherever one likes. For one thread.
 
     Raises:
@@ -127,125 +128,84 @@ class KafkaRecords:
             ) from error
 
 
-class _Ahead(NamedTuple):
-    """A record that no batch has taken yet."""
-
-    offset: int
-    cost_bytes: int
-    head: bytes
-
-
-class KafkaTail:
-    """The planner's side; the same as `pipelines.log.tail.SqliteTail`. For one thread.
-
-    Attributes:
-        log_id: see `EventLog.log_id`.
+class KafkaTail(LogTail):
+    """The tail of a Kafka log.
 
     Raises:
         SetupError: the topic is not fit to be a log.
         UnavailableError: no broker answers.
     """
 
+    first_offset = 0
+
     def __init__(self, bootstrap: Sequence[str], topic: str) -> None:
         with closing(KafkaLog(bootstrap, topic)) as log:
             self.log_id = log.log_id
-        self._records = KafkaRecords(bootstrap, topic)
-        self._ahead: deque[_Ahead] = deque()
+        self._reader = KafkaReader(bootstrap, topic)
+        self.name = self._reader.name
+        self._ahead: deque[Cost] = deque()
+        """Records that no batch has taken yet."""
         self._taken_to = -1
-        self._scan: Scan | None = None
         self._end = 0
 
-    def check_identity(self, log_id: str | None) -> None:
-        """Make sure that this is the log with this id; None accepts any.
-
-        Raises:
-            SetupError: the topic was made anew.
-        """
-        if log_id not in (None, self.log_id):
-            raise SetupError(
-                f"{self._records.name} is not the event log that this stream has been reading: it was made anew."
-                f" {LOST_LOG}"
-            )
-
-    def check_readable_from(self, start_offset: int) -> None:
-        """Make sure that no record from ``start_offset`` on is missing at the log's old end, nor the log cut short.
-
-        Raises:
-            SetupError: the message names the missing offsets.
-            UnavailableError: no answer.
-        """
-        begin, self._end = self._records.bounds()
-        if start_offset > self._end:
-            raise SetupError(
-                f"the event log {self._records.name} ends before offset {self._end}, but this stream goes on at"
-                f" {start_offset}: records were cut off, or it is another log. {LOST_LOG}"
-            )
-        if start_offset < begin:
-            raise missing_records(self._records.name, start_offset)
-
-    def next_offset(self) -> int:
-        """The offset after the last record.
-
-        Raises:
-            UnavailableError: no answer.
-        """
-        _, self._end = self._records.bounds()
-        return self._end
-
-    def bounded_end(self, start_offset: int, max_records: int, max_bytes: int, patient: bytes = b"") -> int:
-        """See `SqliteTail.bounded_end`; of what was there at the last `check_readable_from` or `next_offset`.
-
-        Raises:
-            SetupError: records were deleted.
-            UnavailableError: no answer.
-        """
-        asked = (start_offset, max_records, max_bytes, patient)
-        if self._scan is None or self._scan.asked != asked:
-            self._scan = Scan(asked, start_offset, urgent=not patient)
-            if self._taken_to != start_offset:
-                self._ahead.clear()
-                self._records.go_to(start_offset)
-                self._taken_to = start_offset
-        scan = self._scan
-        deadline = time.monotonic() + _ANSWER_S
-        while scan.records < max_records:
-            if not self._ahead:
-                if self._records.at >= self._end:
-                    break
-                if not self._read_ahead(1000) and time.monotonic() > deadline:
-                    raise UnavailableError(f"cannot read the event log {self._records.name}: no answer")
-                continue
-            record = self._ahead[0]
-            if scan.records and scan.bytes + record.cost_bytes > max_bytes:
-                self._scan = None
-                return scan.end
-            self._ahead.popleft()
-            scan.bytes += record.cost_bytes
-            scan.records += 1
-            scan.end = self._taken_to = record.offset + 1
-            scan.urgent = scan.urgent or not record.head.startswith(patient)
-        return scan.end if scan.urgent or scan.records >= max_records else start_offset
-
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:
-        """Wait until there are more records; False when there were none by ``deadline`` (`time.monotonic`)."""
+        """See `LogTail`. Kafka itself waits."""
         return bool(self._ahead) or self._read_ahead(max(0, round((deadline - time.monotonic()) * 1000)))
 
     def close(self) -> None:
-        """Release the connections."""
-        self._records.close()
+        """See `LogTail`."""
+        self._reader.close()
+
+    def _bounds(self) -> tuple[int, int]:
+        begin, self._end = self._reader.bounds()
+        return begin, self._end
+
+    def _costs(self, start: int, limit: int) -> Generator[Cost]:
+        """Up to where the log ended when its bounds were last asked for."""
+        if self._taken_to != start:
+            self._ahead.clear()
+            self._reader.go_to(start)
+            self._taken_to = start
+        deadline = time.monotonic() + _ANSWER_S
+        for _ in range(limit):
+            while not self._ahead:
+                if self._reader.at >= self._end:
+                    return
+                if not self._read_ahead(1000) and time.monotonic() > deadline:
+                    raise UnavailableError(f"cannot read the event log {self.name}: no answer")
+            yield self._ahead[0]
+            self._taken_to = self._ahead.popleft().offset + 1
 
     def _read_ahead(self, timeout_ms: int) -> bool:
-        records = self._records.poll(timeout_ms, _POLL_RECORDS)
+        records = self._reader.poll(timeout_ms, _POLL_RECORDS)
         for record in records:
             size = len(record.payload)
             head = record.payload if size <= SMALL_BYTES else record.payload[:HEAD_BYTES]
-            self._ahead.append(_Ahead(record.offset, cost_bytes(record.key, head, size), head[:1]))
+            self._ahead.append(Cost(record.offset, cost_bytes(record.key, head, size), head[:1]))
         return bool(records)
 
 
-def missing_records(name: str, first: int) -> SetupError:
-    """The error for records from ``first`` on that are gone although nobody has read them."""
-    return SetupError(
-        f"the event log {name} lacks the records from offset {first} on, which this stream has not read yet: somebody"
-        f" deleted them. {LOST_LOG}"
-    )
+_readers: dict[str, KafkaReader] = {}
+"""By URL. A worker outlives its tasks: the next one goes on where this one ended."""
+
+
+def kafka_records(url: str, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
+    """The records from ``start`` up to, not including, ``end``, in pieces of bounded size.
+
+    Raises:
+        SetupError: some were deleted.
+        UnavailableError: no answer.
+    """
+    reader = _readers.pop(url, None) or KafkaReader(*parse_url(url))
+    try:
+        yield from reader.between(start, end)
+    except BaseException:
+        reader.close()
+        raise
+    _readers[url] = reader
+
+
+def close_reader(url: str) -> None:
+    """Release what `kafka_records` has kept."""
+    if (reader := _readers.pop(url, None)) is not None:
+        reader.close()

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which event log a URL names."""
+"""Which event log a URL names. Kafka's modules are loaded only where Kafka is the log."""
 
 from __future__ import annotations
 
-from pipelines.log.base import EventLog
+from collections.abc import Iterator, Sequence
+
+from pipelines.log.base import EventLog, LogRecord
 from pipelines.log.memory import MemoryLog
 from pipelines.log.sqlite import SqliteLog
-from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
+from pipelines.log.sqlite_tail import SqliteTail, sqlite_records
+from pipelines.log.tail import LogTail
+from pipelines.log.urls import URL_FORMS, is_kafka, parse_url, sqlite_path
 from schemas.errors import SetupError
 
 
@@ -25,9 +29,43 @@ def open_log(url: str) -> EventLog:
         return MemoryLog()
     if url.startswith("sqlite:"):
         return SqliteLog(sqlite_path(url))
-    if url.startswith("kafka:"):
-        # Not needed, hence not loaded, where SQLite is the log.
+    if is_kafka(url):
         from pipelines.log.kafka import KafkaLog
 
         return KafkaLog(*parse_url(url))
     raise SetupError(f"{url!r} names no event log. Use {URL_FORMS}.")
+
+
+def open_tail(url: str) -> LogTail:
+    """Open a log that is there to follow it.
+
+    Raises:
+        SetupError, UnavailableError: as `open_log`.
+    """
+    if is_kafka(url):
+        from pipelines.log.kafka_tail import KafkaTail
+
+        return KafkaTail(*parse_url(url))
+    return SqliteTail(sqlite_path(url))
+
+
+def records_between(url: str, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
+    """The records from ``start`` up to, not including, ``end``, in pieces of bounded size.
+
+    Raises:
+        SetupError: some were deleted.
+        UnavailableError: the log cannot be read now.
+    """
+    if is_kafka(url):
+        from pipelines.log.kafka_tail import kafka_records
+
+        return kafka_records(url, start, end)
+    return sqlite_records(sqlite_path(url), start, end)
+
+
+def close_readers(url: str) -> None:
+    """Release what `records_between` has kept for its next call."""
+    if is_kafka(url):
+        from pipelines.log.kafka_tail import close_reader
+
+        close_reader(url)

@@ -26,10 +26,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -43,17 +41,14 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pipelines.collector import spare_imports
 from pipelines.log.base import LogRecord
-from pipelines.log.open import open_log
-from pipelines.log.sqlite import connect_reader, read_records, sqlite_errors
-from pipelines.log.tail import SqliteTail, missing_records
-from pipelines.log.urls import parse_url, sqlite_path
+from pipelines.log.open import close_readers, open_log, open_tail, records_between
+from pipelines.log.tail import LogTail
+from pipelines.log.urls import is_kafka
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import PATIENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from pipelines.log.kafka_tail import KafkaRecords
 
 SCHEMA: Final = StructType(
     [
@@ -71,7 +66,7 @@ POLL_S: Final = 0.005
 """How often a waiting stream looks for new records: 20 microseconds each time."""
 
 WAIT_S: Final = 0.1
-"""How long the SQLite source waits for a record before it tells Spark that there is none. Spark asks again at once."""
+"""How long the source waits for a record before it tells Spark that there is none. Spark asks again at once."""
 
 _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64()),
@@ -80,9 +75,6 @@ _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("payload", pa.binary()),
 ]
 _ARROW_SCHEMA: Final = pa.schema(_ARROW_FIELDS)
-# One Arrow batch in the Python worker, and in the JVM.
-_ARROW_RECORDS: Final = 10_000
-_ARROW_BYTES: Final = 8 * 1024 * 1024
 
 
 def read_stream(
@@ -113,11 +105,10 @@ def read_stream(
         raise SetupError("Spark cannot read a memory: log. Use sqlite:// or kafka://.")
     # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
     open_log(url).close()
-    source = KafkaLogSource if url.startswith("kafka:") else SqliteLogSource
-    spark.dataSource.register(source)
+    spark.dataSource.register(LogSource)
     return (
-        spark.readStream.format(source.name())
-        .option("path", url if source is KafkaLogSource else str(sqlite_path(url)))
+        spark.readStream.format(LogSource.name())
+        .option("path", url)
         .option("startOffset", start_offset)
         .option("maxRecordsPerBatch", max_records_per_batch)
         .option("maxBytesPerBatch", max_bytes_per_batch)
@@ -137,35 +128,11 @@ class OffsetRange(InputPartition):
     end: int
 
 
-class Tail(Protocol):
-    """What the planning process needs of a log; see `SqliteTail`."""
-
-    log_id: str
-
-    def check_identity(self, log_id: str | None) -> None:
-        """See `SqliteTail`."""
-
-    def check_readable_from(self, start_offset: int) -> None:
-        """See `SqliteTail`."""
-
-    def next_offset(self) -> int:
-        """See `SqliteTail`."""
-
-    def bounded_end(self, start_offset: int, max_records: int, max_bytes: int, patient: bytes = b"") -> int:
-        """See `SqliteTail`."""
-
-    def wait_for_change(self, deadline: float, poll_s: float) -> bool:
-        """See `SqliteTail`."""
-
-    def close(self) -> None:
-        """See `SqliteTail`."""
-
-
 class LogSource(DataSource):
-    """The event log as a Spark data source; `read_stream` sets its options."""
+    """The event log as a Spark data source; `read_stream` sets its options, of which ``path`` is the log's URL."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self.path = options["path"]
+        self.url = options["path"]
         self.start_offset = int(options["startOffset"])
         self.max_records = int(options["maxRecordsPerBatch"])
         self.max_bytes = int(options["maxBytesPerBatch"])
@@ -174,31 +141,29 @@ class LogSource(DataSource):
         """See `SCHEMA`."""
         return SCHEMA
 
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in Spark."""
+        return "routelake-log"
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:
+        """Called by Spark, in the planning process and in each worker."""
+        return LogStreamReader(self)
+
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches (in one process for the query's life) and reads them (in Python workers)."""
 
-    first_offset: ClassVar[int]
-    """Of a new log."""
-
     def __init__(self, source: LogSource) -> None:
         self._source = source
         # Opened by the planning process alone: this object is pickled for the workers before that.
-        self._tail: Tail | None = None
+        self._tail: LogTail | None = None
         self._stop_at: int | None = None
-
-    def open_tail(self) -> Tail:
-        """Open the log, in the planning process."""
-        raise NotImplementedError
-
-    def records(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
-        """The records of a range, in a worker, in pieces of bounded size."""
-        raise NotImplementedError
 
     def initialOffset(self) -> SourceOffset:
         """Where a query without a checkpoint begins."""
         tail = self._open()
-        start = max(self._source.start_offset, self.first_offset)
+        start = max(self._source.start_offset, tail.first_offset)
         tail.check_readable_from(start)
         return {"offset": start, "log": tail.log_id}
 
@@ -211,8 +176,21 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_at = self._open().next_offset()
 
     def latestOffset(self, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
-        """The end of the next micro-batch, after a short wait if there is nothing new."""
-        tail = self._open()
+        """The end of the next micro-batch, after a short wait if there is nothing new.
+
+        While Kafka cannot be reached there is nothing new.
+        """
+        try:
+            return self._latest_offset(self._open(), start, limit)
+        except UnavailableError as error:
+            if not is_kafka(self._source.url):
+                raise
+            print(f"{error}; trying again", file=sys.stderr, flush=True)
+            self._close()
+            time.sleep(WAIT_S)
+            return start
+
+    def _latest_offset(self, tail: LogTail, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
         tail.check_identity(start.get("log"))
         deadline = time.monotonic() + (WAIT_S if self._stop_at is None else 0)
         while True:
@@ -230,130 +208,33 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a partition, as Arrow. Runs in a worker."""
         assert isinstance(partition, OffsetRange)
-        for records in self.records(partition.start, partition.end):
+        for records in records_between(self._source.url, partition.start, partition.end):
             yield _to_arrow(records)
         spare_imports()
 
     def stop(self) -> None:
         """Called when the query ends."""
-        if self._tail is not None:
-            self._tail.close()
+        self._close()
+        close_readers(self._source.url)
 
-    def _open(self) -> Tail:
+    def _open(self) -> LogTail:
         if self._tail is None:
-            self._tail = self.open_tail()
+            self._tail = open_tail(self._source.url)
         return self._tail
 
-    def _batch_end(self, tail: Tail, start: int, limit: ReadLimit) -> int:
+    def _close(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _batch_end(self, tail: LogTail, start: int, limit: ReadLimit) -> int:
         if isinstance(limit, ReadAllAvailable):
             end = tail.next_offset()
         else:
             max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
-            patient = PATIENT if self._stop_at is None else b""
-            end = tail.bounded_end(start, max_records, self._source.max_bytes, patient)
+            deferrable = PATIENT if self._stop_at is None else b""
+            end = tail.bounded_end(start, max_records, self._source.max_bytes, deferrable)
         return end if self._stop_at is None else max(start, min(end, self._stop_at))
-
-
-class SqliteLogSource(LogSource):
-    """The SQLite log; ``path`` is the file."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name in Spark."""
-        return "routelake-sqlite-log"
-
-    def streamReader(self, schema: StructType) -> SqliteLogStreamReader:
-        """Called by Spark, in the planning process and in each worker."""
-        return SqliteLogStreamReader(self)
-
-
-class SqliteLogStreamReader(LogStreamReader):
-    """Reads the file."""
-
-    first_offset = 1
-
-    def open_tail(self) -> Tail:
-        """See `LogStreamReader`."""
-        return SqliteTail(Path(self._source.path))
-
-    def records(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
-        """See `LogStreamReader`."""
-        path = Path(self._source.path)
-        with sqlite_errors(path, "read"), closing(connect_reader(path)) as reader:
-            while start < end:
-                records = read_records(reader, start, min(_ARROW_RECORDS, end - start), _ARROW_BYTES)
-                _check_gapless(path, start, records)
-                yield records
-                start = records[-1].offset + 1
-
-
-class KafkaLogSource(LogSource):
-    """The Kafka log; ``path`` is its URL."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name in Spark."""
-        return "routelake-kafka-log"
-
-    def streamReader(self, schema: StructType) -> KafkaLogStreamReader:
-        """Called by Spark, in the planning process and in each worker."""
-        return KafkaLogStreamReader(self)
-
-
-_kafka_records: dict[str, KafkaRecords] = {}
-"""Of a worker, which outlives its tasks: the next one goes on where this one ended."""
-
-
-class KafkaLogStreamReader(LogStreamReader):
-    """Reads the topic."""
-
-    first_offset = 0
-
-    def open_tail(self) -> Tail:
-        """See `LogStreamReader`."""
-        # Not needed, hence not loaded, where SQLite is the log.
-        from pipelines.log.kafka_tail import KafkaTail
-
-        return KafkaTail(*parse_url(self._source.path))
-
-    def latestOffset(self, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
-        """See `LogStreamReader`. While Kafka cannot be reached there is nothing new."""
-        try:
-            return super().latestOffset(start, limit)
-        except UnavailableError as error:
-            print(f"{error}; trying again", file=sys.stderr, flush=True)
-            super().stop()
-            self._tail = None
-            time.sleep(WAIT_S)
-            return start
-
-    def stop(self) -> None:
-        """See `LogStreamReader`."""
-        super().stop()
-        if (known := _kafka_records.pop(self._source.path, None)) is not None:
-            known.close()
-
-    def records(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
-        """See `LogStreamReader`."""
-        from pipelines.log.kafka_tail import KafkaRecords
-
-        url = self._source.path
-        known = _kafka_records.pop(url, None) or KafkaRecords(*parse_url(url))
-        try:
-            yield from known.between(start, end)
-        except BaseException:
-            known.close()
-            raise
-        _kafka_records[url] = known
-
-
-def _check_gapless(path: Path, start: int, records: Sequence[LogRecord]) -> None:
-    """A SQLite log has no gaps, so one means that records were deleted that this stream had not read."""
-    if not records:
-        raise missing_records(path, start, start + 1)
-    for expected, record in enumerate(records, start):
-        if record.offset != expected:
-            raise missing_records(path, expected, record.offset)
 
 
 def _to_arrow(records: Sequence[LogRecord]) -> pa.RecordBatch:

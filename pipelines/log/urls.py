@@ -12,6 +12,11 @@ from schemas.errors import SetupError
 URL_FORMS: Final = "sqlite:///absolute/path.db or kafka://host:port[,host:port]/topic"
 
 
+def is_kafka(url: str) -> bool:
+    """Whether a URL names a Kafka log."""
+    return url.startswith("kafka:")
+
+
 def sqlite_path(url: str) -> Path:
     """The file of a ``sqlite://`` URL.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.log.source import SqliteLogSource
+from pipelines.log.source import LogSource
 from pipelines.log.sqlite import SqliteLog
 from schemas.events import PATIENT, URGENT, AnyEvent, encode, routing_key
 from tests.support import events as make
@@ -20,12 +20,12 @@ MIB = 1024 * 1024
 def batches(path: Path, max_bytes: int = 32 * MIB) -> list[int]:
     """How many records are in each batch, as Spark would ask for them."""
     options = {
-        "path": str(path),
+        "path": f"sqlite://{path}",
         "startOffset": "0",
         "maxRecordsPerBatch": "20000",
         "maxBytesPerBatch": str(max_bytes),
     }
-    source = SqliteLogSource(options)
+    source = LogSource(options)
     reader = source.streamReader(source.schema())
     limit, start, found = reader.getDefaultReadLimit(), reader.initialOffset(), []
     while (end := reader.latestOffset(start, limit)) != start:

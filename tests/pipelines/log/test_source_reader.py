@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQLite source without Spark: where batches end, how it waits, and what it refuses."""
+"""The source without Spark, over both logs: where batches end, how it waits, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,19 +8,62 @@ import pickle
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pipelines.log import source
-from pipelines.log.source import OffsetRange, SourceOffset, SqliteLogSource, SqliteLogStreamReader
+from pipelines.log.base import EventLog
+from pipelines.log.source import LogSource, LogStreamReader, OffsetRange, SourceOffset
 from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError, UnavailableError
-from schemas.events import PATIENT, URGENT
+from schemas.events import PATIENT, URGENT, AnyEvent, encode, routing_key
+from tests.pipelines.log.backends import Backend
+from tests.pipelines.log.conftest import make_backend
+from tests.support import events as make
 
-MakeReader = Callable[..., SqliteLogStreamReader]
+MIB = 1024 * 1024
+
+
+class Readers:
+    """Makes readers of one log; ``first`` is the offset of its first record."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.log: EventLog = backend.open()
+        self.first = 1 if backend.kind == "sqlite" else 0
+        self._url = backend.url
+        self._made: list[LogStreamReader] = []
+
+    def __call__(self, start: int = 0, max_records: int = 1000, max_bytes: int = 10**9) -> LogStreamReader:
+        options = {
+            "path": self._url,
+            "startOffset": str(start),
+            "maxRecordsPerBatch": str(max_records),
+            "maxBytesPerBatch": str(max_bytes),
+        }
+        data_source = LogSource(options)
+        made = data_source.streamReader(data_source.schema())
+        self._made.append(made)
+        return made
+
+    def stop(self) -> None:
+        for made in self._made:
+            made.stop()
+
+    def write(self, *events: AnyEvent) -> None:
+        self.log.append([(routing_key(event), encode(event)) for event in events])
+
+
+@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.jvm)])
+def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
+    """Of one log of each kind."""
+    for backend in make_backend(request, tmp_path):
+        made = Readers(backend)
+        yield made
+        made.stop()
 
 
 @pytest.fixture
@@ -29,26 +72,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def log(path: Path) -> SqliteLog:
-    return SqliteLog(path)
+def sqlite(path: Path) -> Iterator[Readers]:
+    """Of a SQLite log, for what Kafka does not do, or what does not depend on the log."""
+    backend = Backend("sqlite", f"sqlite://{path}")
+    made = Readers(backend)
+    yield made
+    made.stop()
+    backend.close_all()
 
 
-@pytest.fixture
-def reader(path: Path, log: SqliteLog) -> MakeReader:
-    def make(start: int = 0, max_records: int = 1000, max_bytes: int = 10**9) -> SqliteLogStreamReader:
-        options = {
-            "path": str(path),
-            "startOffset": str(start),
-            "maxRecordsPerBatch": str(max_records),
-            "maxBytesPerBatch": str(max_bytes),
-        }
-        data_source = SqliteLogSource(options)
-        return data_source.streamReader(data_source.schema())
-
-    return make
-
-
-def batches(reader: SqliteLogStreamReader) -> list[list[int]]:
+def batches(reader: LogStreamReader) -> list[list[int]]:
     """Offsets of each batch until there is nothing more, as Spark would ask for them."""
     limit = reader.getDefaultReadLimit()
     start, found = reader.initialOffset(), []
@@ -65,61 +98,119 @@ def delete(path: Path, where: str) -> None:
         plain.execute(f"DELETE FROM event WHERE {where}")
 
 
-def test_batches_keep_the_bound_on_records(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 10)
-    assert batches(reader(max_records=4)) == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+# --- both logs ---
 
 
-def test_batches_keep_the_bound_on_bytes_but_a_large_record_comes_alone(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", bytes(size)) for size in (10, 10, 10, 100, 1, 29, 1)])
-    assert batches(reader(max_bytes=30)) == [[1, 2, 3], [4], [5, 6], [7]]
+def test_batches_keep_the_bound_on_records(readers: Readers) -> None:
+    readers.write(*[make.clock()] * 10)
+    found = batches(readers(max_records=4))
+    assert list(map(len, found)) == [4, 4, 2]
+    assert list(chain.from_iterable(found)) == list(range(readers.first, readers.first + 10))
 
 
-def test_what_can_wait_goes_with_the_next_that_cannot(log: SqliteLog, reader: MakeReader) -> None:
-    beat, change = ("b:b", PATIENT + b"x"), ("b:b", URGENT + b"x")
-    one = reader()
+def test_batches_keep_the_bound_on_bytes_but_a_large_record_comes_alone(readers: Readers) -> None:
+    readers.log.append([("k", bytes(size)) for size in (10, 10, 10, 100, 1, 29, 1)])
+    assert list(map(len, batches(readers(max_bytes=30)))) == [3, 1, 2, 1]
+
+
+def test_a_batch_is_bounded_by_what_it_inflates_to(readers: Readers) -> None:
+    readers.write(*(make.put("n", "k", letter * 12 * MIB) for letter in "ab" * 3))
+    assert list(map(len, batches(readers(max_bytes=32 * MIB)))) == [2, 2, 2]
+    readers.write(*[make.wipe()] * 200)
+    assert max(map(len, batches(readers(readers.first + 6, max_bytes=32 * MIB)))) <= 64
+
+
+def test_what_can_wait_goes_with_the_next_that_cannot(readers: Readers) -> None:
+    one = readers()
     start, limit = one.initialOffset(), one.getDefaultReadLimit()
     for _ in range(3):
-        log.append([beat] * 2)
+        readers.write(make.heartbeat(), make.heartbeat())
         assert one.latestOffset(start, limit) == start
-    log.append([beat, change, beat])
+    readers.write(make.heartbeat(), make.clock(), make.heartbeat())
     taken = one.latestOffset(start, limit)
-    assert taken["offset"] == 10
-    log.append([beat])
+    assert taken["offset"] == readers.first + 9
+    readers.write(make.heartbeat())
     assert one.latestOffset(taken, limit) == taken
-    assert one.latestOffset(start, limit)["offset"] == 11, "asked again for an older batch, as after a restart"
-    log.append([change])
-    assert one.latestOffset(taken, limit)["offset"] == 12
+    assert one.latestOffset(start, limit)["offset"] == readers.first + 10, "an older batch, as after a restart"
+    readers.write(make.clock())
+    assert one.latestOffset(taken, limit)["offset"] == readers.first + 11
 
 
-def test_what_can_wait_does_not_wait_for_ever(log: SqliteLog, reader: MakeReader) -> None:
+def test_a_batch_is_read_again(readers: Readers) -> None:
+    """By another worker, or the same: what was fetched ahead is of no use then."""
+    readers.write(*[make.clock()] * 50)
+    one, first = readers(), readers.first
+    ranges = [OffsetRange(first, first + 20), OffsetRange(first + 20, first + 50)]
+    for partition in (ranges[0], ranges[1], ranges[0], ranges[1], ranges[1]):
+        offsets = [row["offset"] for batch in one.read(partition) for row in batch.to_pylist()]
+        assert offsets == list(range(partition.start, partition.end))
+
+
+def test_starts_at_the_given_offset(readers: Readers) -> None:
+    readers.write(*[make.clock()] * 5)
+    last = readers.first + 4
+    assert batches(readers(start=last - 1)) == [[last - 1, last]]
+    assert batches(readers(start=last + 1)) == []
+
+
+def test_a_start_beyond_the_end_fails(readers: Readers) -> None:
+    readers.write(*[make.clock()] * 5)
+    end = readers.first + 5
+    with pytest.raises(SetupError, match=f"ends before offset {end}, but this stream goes on at {end + 1}"):
+        readers(start=end + 1).initialOffset()
+
+
+def test_what_was_read_may_be_trimmed_and_what_was_not_may_not(readers: Readers) -> None:
+    readers.write(*[make.clock()] * 6)
+    one, first = readers(), readers.first
+    start = one.initialOffset()
+    planned = one.partitions(start, one.latestOffset(start, ReadMaxRows(4)))
+    readers.log.trim(first + 4, 2**60)
+    assert one.latestOffset({**start, "offset": first + 4}, ReadMaxRows(4))["offset"] == first + 6
+    assert batches(readers(start=first + 4)) == [[first + 4, first + 5]]
+    with pytest.raises(SetupError, match=f"lacks the records from offset {first} to {first + 3}"):
+        one.latestOffset(start, ReadMaxRows(4))
+    with pytest.raises(SetupError, match=f"lacks the records from offset {first} "):
+        list(one.read(planned[0]))
+
+
+def test_another_log_fails(readers: Readers) -> None:
+    readers.write(make.clock())
+    with pytest.raises(SetupError, match="made anew"):
+        readers().latestOffset({"offset": readers.first, "log": "another"}, ReadMaxRows(4))
+
+
+# --- one log ---
+
+
+def test_what_can_wait_does_not_wait_for_ever(sqlite: Readers) -> None:
     """A batch that is full is taken, and so is all there is when nothing more is to come."""
-    log.append([("b:b", PATIENT + bytes(9))] * 10)
-    assert batches(reader(max_records=4)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
-    assert batches(reader(max_bytes=45)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
-    last = reader()
+    sqlite.log.append([("b:b", PATIENT + bytes(9))] * 10)
+    assert batches(sqlite(max_records=4)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert batches(sqlite(max_bytes=45)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    last = sqlite()
     last.prepareForTriggerAvailableNow()
     assert batches(last) == [list(range(1, 11))]
-    everything = reader()
+    everything = sqlite()
     assert everything.latestOffset(everything.initialOffset(), ReadAllAvailable())["offset"] == 11
 
 
-def test_a_batch_of_everything_ignores_the_bounds(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 10)
-    one = reader(max_records=4, max_bytes=1)
+def test_a_batch_of_everything_ignores_the_bounds(sqlite: Readers) -> None:
+    sqlite.log.append([("k", URGENT)] * 10)
+    one = sqlite(max_records=4, max_bytes=1)
     assert one.latestOffset(one.initialOffset(), ReadAllAvailable())["offset"] == 11
 
 
-def test_a_backlog_is_read_in_arrow_batches_of_bounded_size(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", bytes(1000 * 1000))] * 20)
-    sizes = [batch.num_rows for batch in reader().read(OffsetRange(1, 21))]
+def test_a_backlog_is_read_in_arrow_batches_of_bounded_size(sqlite: Readers) -> None:
+    sqlite.log.append([("k", bytes(1000 * 1000))] * 20)
+    sizes = [batch.num_rows for batch in sqlite().read(OffsetRange(1, 21))]
     assert sizes == [8, 8, 4]
 
 
-def test_rows_are_what_the_log_holds(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("b:\N{SNOWMAN}", b"\x00\xff"), ("", b"")])
-    (batch,) = reader().read(OffsetRange(1, 3))
-    records = log.read(0)
+def test_rows_are_what_the_log_holds(sqlite: Readers) -> None:
+    sqlite.log.append([("b:\N{SNOWMAN}", b"\x00\xff"), ("", b"")])
+    (batch,) = sqlite().read(OffsetRange(1, 3))
+    records = sqlite.log.read(0)
     rows = batch.to_pylist()
     assert [(row["offset"], row["key"], row["payload"]) for row in rows] == [
         (1, "b:\N{SNOWMAN}", b"\x00\xff"),
@@ -128,25 +219,10 @@ def test_rows_are_what_the_log_holds(log: SqliteLog, reader: MakeReader) -> None
     assert [round(row["eventTime"].timestamp() * 1000) for row in rows] == [record.event_time_ms for record in records]
 
 
-def test_starts_at_the_given_offset(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    assert batches(reader(start=4)) == [[4, 5]]
-    assert batches(reader(start=6)) == []
-
-
-def test_what_was_read_may_be_trimmed(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    one = reader()
-    end = one.latestOffset(one.initialOffset(), ReadMaxRows(3))
-    log.trim(4, 2**60)
-    assert one.latestOffset(end, ReadMaxRows(3))["offset"] == 6
-    assert batches(reader(start=4)) == [[4, 5]]
-
-
-def test_waits_a_little_for_a_record(log: SqliteLog, reader: MakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_a_little_for_a_record(sqlite: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "WAIT_S", 60)
-    one = reader()
-    timer = threading.Timer(0.05, lambda: log.append([("k", b"x")]))
+    one = sqlite()
+    timer = threading.Timer(0.05, lambda: sqlite.log.append([("k", b"x")]))
     timer.start()
     start = time.monotonic()
     assert one.latestOffset(one.initialOffset(), ReadMaxRows(3))["offset"] == 2
@@ -154,45 +230,29 @@ def test_waits_a_little_for_a_record(log: SqliteLog, reader: MakeReader, monkeyp
     timer.join()
 
 
-def test_answers_in_bounded_time_when_nothing_comes(reader: MakeReader) -> None:
-    one = reader()
+def test_answers_in_bounded_time_when_nothing_comes(sqlite: Readers) -> None:
+    one = sqlite()
     start = time.monotonic()
     initial = one.initialOffset()
     assert one.latestOffset(initial, ReadMaxRows(3)) == initial
     assert 0.09 < time.monotonic() - start < 5
 
 
-def test_available_now_stops_at_what_was_there(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    one = reader(max_records=3)
+def test_available_now_stops_at_what_was_there(sqlite: Readers) -> None:
+    sqlite.log.append([("k", b"x")] * 5)
+    one = sqlite(max_records=3)
     one.prepareForTriggerAvailableNow()
-    log.append([("k", b"x")] * 5)
+    sqlite.log.append([("k", b"x")] * 5)
     assert batches(one) == [[1, 2, 3], [4, 5]]
 
 
-def test_can_be_sent_to_a_worker(reader: MakeReader) -> None:
-    one = reader()
-    assert pickle.loads(pickle.dumps(one)).getDefaultReadLimit() == ReadMaxRows(1000)
+def test_can_be_sent_to_a_worker(sqlite: Readers) -> None:
+    assert pickle.loads(pickle.dumps(sqlite())).getDefaultReadLimit() == ReadMaxRows(1000)
 
 
-def test_a_start_beyond_the_end_fails(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    with pytest.raises(SetupError, match=r"ends before offset 6, but this stream goes on at 7"):
-        reader(start=7).initialOffset()
-
-
-def test_a_log_that_was_trimmed_too_far_fails(log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    log.trim(4, 2**60)
-    with pytest.raises(SetupError, match=r"lacks the records from offset 2 to 3"):
-        reader(start=2).initialOffset()
-    with pytest.raises(SetupError, match=r"lacks the records from offset 1 to 3"):
-        reader(start=0).initialOffset()
-
-
-def test_records_deleted_behind_the_last_batch_fail(path: Path, log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    one = reader()
+def test_records_deleted_behind_the_last_batch_fail(path: Path, sqlite: Readers) -> None:
+    sqlite.log.append([("k", b"x")] * 5)
+    one = sqlite()
     end = one.latestOffset(one.initialOffset(), ReadMaxRows(2))
     delete(path, "offset <= 4")
     with pytest.raises(SetupError, match=r"lacks the records from offset 3 to 4"):
@@ -200,11 +260,9 @@ def test_records_deleted_behind_the_last_batch_fail(path: Path, log: SqliteLog, 
 
 
 @pytest.mark.parametrize(("where", "missing"), [("1", "1 to 5"), ("offset = 3", "3 to 3"), ("offset >= 4", "4 to 4")])
-def test_records_deleted_from_a_planned_batch_fail(
-    path: Path, log: SqliteLog, reader: MakeReader, where: str, missing: str
-) -> None:
-    log.append([("k", b"x")] * 5)
-    one = reader()
+def test_records_deleted_from_a_planned_batch_fail(path: Path, sqlite: Readers, where: str, missing: str) -> None:
+    sqlite.log.append([("k", b"x")] * 5)
+    one = sqlite()
     initial = one.initialOffset()
     (partition,) = one.partitions(initial, one.latestOffset(initial, ReadMaxRows(10)))
     delete(path, where)
@@ -215,7 +273,7 @@ def test_records_deleted_from_a_planned_batch_fail(
         list(one.read(partition))
 
 
-def replace_log(path: Path, log: SqliteLog, records: int) -> None:
+def replace_log(path: Path, log: EventLog, records: int) -> None:
     log.close()
     for file in path.parent.glob("log.db*"):
         file.unlink()
@@ -224,36 +282,34 @@ def replace_log(path: Path, log: SqliteLog, records: int) -> None:
 
 
 @pytest.mark.parametrize("records", [1, 5, 100])
-def test_a_log_made_anew_fails_even_if_it_is_longer(
-    path: Path, log: SqliteLog, reader: MakeReader, records: int
-) -> None:
+def test_a_log_made_anew_fails_even_if_it_is_longer(path: Path, sqlite: Readers, records: int) -> None:
     """Both in a running query and in one that goes on from its checkpoint."""
-    log.append([("k", b"x")] * 5)
-    running = reader()
+    sqlite.log.append([("k", b"x")] * 5)
+    running = sqlite()
     end = running.latestOffset(running.initialOffset(), ReadMaxRows(10))
-    replace_log(path, log, records)
-    for one in (running, reader()):
+    replace_log(path, sqlite.log, records)
+    for one in (running, sqlite()):
         with pytest.raises(SetupError, match="made anew"):
             one.latestOffset(end, ReadMaxRows(10))
 
 
-def test_a_log_that_was_put_back_goes_on(path: Path, log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    one = reader()
+def test_a_log_that_was_put_back_goes_on(path: Path, sqlite: Readers) -> None:
+    sqlite.log.append([("k", b"x")] * 5)
+    one = sqlite()
     end = one.latestOffset(one.initialOffset(), ReadMaxRows(10))
-    log.append([("k", b"x")])
-    log.close()
+    sqlite.log.append([("k", b"x")])
+    sqlite.log.close()
     copy = path.with_suffix(".copy")
     copy.write_bytes(path.read_bytes())
     copy.replace(path)
     assert one.latestOffset(end, ReadMaxRows(10))["offset"] == 7
 
 
-def test_a_log_that_was_removed_fails(path: Path, log: SqliteLog, reader: MakeReader) -> None:
-    log.append([("k", b"x")] * 5)
-    one = reader()
+def test_a_log_that_was_removed_fails(path: Path, sqlite: Readers) -> None:
+    sqlite.log.append([("k", b"x")] * 5)
+    one = sqlite()
     end: SourceOffset = one.latestOffset(one.initialOffset(), ReadMaxRows(10))
-    log.close()
+    sqlite.log.close()
     for file in path.parent.glob("log.db*"):
         file.unlink()
     with pytest.raises(SetupError, match=r"cannot read the event log .*log.db: there is no such file"):
