@@ -44,7 +44,7 @@ from schemas.tables import FOLD_STATUS_FILE
 log = structlog.get_logger("routelake.fold")
 
 CHECKPOINT_FORMAT = 3
-"""Of the state, and of the offsets in the log. One written by an older routelake is put away: the state comes back from
+"""Of the state, and of the offsets in the log. One written by an older routelake is deleted: the state comes back from
 the tables."""
 _EPOCH_FILE = "epoch"
 """In the checkpoint's folder: the last epoch that it has seen written."""

@@ -10,14 +10,24 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
-from api.view.rows import BrokerGroup, BrokerRow, LiveKey, LiveRow, MappingRow, Row, TopicDelta, TopicMapping, TopicRows
+from api.view.rows import (
+    BrokerRow,
+    LiveKey,
+    LiveRow,
+    MappingRow,
+    RouteBroker,
+    Row,
+    TopicDelta,
+    TopicMapping,
+    TopicQueues,
+)
 
 _POOL_SLACK: Final = 4096
 _FEW: Final = 8
 """Up to here, looking rows up one by one is quicker than through a dict of all."""
 
-Topics = Mapping[str, TopicRows]
-Groups = Mapping[str, BrokerGroup]
+Topics = Mapping[str, TopicQueues]
+Groups = Mapping[str, RouteBroker]
 Clusters = Mapping[str, tuple[str, ...]]
 LiveRows = Mapping[str, Mapping[tuple[str, str], LiveRow]]
 Filters = Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]
@@ -31,15 +41,15 @@ class Pool:
     def __init__(self) -> None:
         """Start empty."""
         self._brokers: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._rows: dict[tuple[tuple[str, ...], tuple[Row, ...]], TopicRows] = {}
+        self._rows: dict[tuple[tuple[str, ...], tuple[Row, ...]], TopicQueues] = {}
 
-    def topic_rows(self, brokers: tuple[str, ...], rows: tuple[Row, ...]) -> TopicRows:
+    def topic_rows(self, brokers: tuple[str, ...], rows: tuple[Row, ...]) -> TopicQueues:
         """The one object for these contents."""
         brokers = self._brokers.setdefault(brokers, brokers)
         key = (brokers, rows)
         found = self._rows.get(key)
         if found is None:
-            found = self._rows[key] = TopicRows(brokers, rows)
+            found = self._rows[key] = TopicQueues(brokers, rows)
         return found
 
     def prune(self, topics: Topics, pause: Callable[[], None]) -> None:
@@ -56,8 +66,8 @@ class Pool:
 
 def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause: Callable[[], None]) -> Topics:
     """topicQueueTable. Equal (old rows, delta) pairs are worked out once: topics of a cluster change alike."""
-    topics: dict[str, TopicRows] | None = None
-    seen: dict[tuple[int, int, int], tuple[TopicRows | None, object]] = {}
+    topics: dict[str, TopicQueues] | None = None
+    seen: dict[tuple[int, int, int], tuple[TopicQueues | None, object]] = {}
     for topic, brokers, rows in deltas:
         pause()
         old = (before if topics is None else topics).get(topic)
@@ -82,8 +92,8 @@ def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause
 
 
 def _merge(
-    old: TopicRows | None, brokers: tuple[str, ...], rows: tuple[Row | None, ...], pool: Pool
-) -> TopicRows | None:
+    old: TopicQueues | None, brokers: tuple[str, ...], rows: tuple[Row | None, ...], pool: Pool
+) -> TopicQueues | None:
     """A topic's rows after a delta; None when no row is left."""
     if old is None and None not in rows:
         return pool.topic_rows(brokers, cast(tuple[Row, ...], rows))
@@ -105,7 +115,7 @@ def _merge(
     return pool.topic_rows(names, tuple(map(merged.__getitem__, names)))
 
 
-def _replace(old: TopicRows, brokers: tuple[str, ...], rows: tuple[Row | None, ...]) -> tuple[Row, ...] | None:
+def _replace(old: TopicQueues, brokers: tuple[str, ...], rows: tuple[Row | None, ...]) -> tuple[Row, ...] | None:
     """The rows when some brokers' rows were replaced and none came or went; else None."""
     found = list(old.rows)
     for broker, row in zip(brokers, rows, strict=True):
@@ -150,9 +160,9 @@ def apply_groups(
         for name, group in before.items():
             if any((group.row.cluster, addr) in moved for addr in group.row.broker_addrs.values()):
                 rows.setdefault(name, group.row)
-    groups: dict[str, BrokerGroup] | None = None
+    groups: dict[str, RouteBroker] | None = None
     for name, row in rows.items():
-        new = None if row is None else BrokerGroup(name, row, _filter_servers_of(name, row, filters))
+        new = None if row is None else RouteBroker(name, row, _filter_servers_of(name, row, filters))
         if new == before.get(name):
             continue
         if groups is None:

@@ -40,7 +40,7 @@ import msgspec
 from api.bounded import BoundedCache
 from api.view import pickup
 from api.view.advance import Groups
-from api.view.rows import BrokerGroup, Row, TopicMapping, TopicRows
+from api.view.rows import RouteBroker, Row, TopicMapping, TopicQueues
 from api.view.snapshot import RouteView
 from remoting.reply import ReplyTemplate, response
 from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encode_mapping, encode_topic_route
@@ -102,7 +102,7 @@ class _Part:
     def __init__(
         self,
         brokers: tuple[str, ...],
-        groups: tuple[BrokerGroup | None, ...],
+        groups: tuple[RouteBroker | None, ...],
         numeric_keys: bool,
         before: _Part | None,
     ) -> None:
@@ -277,7 +277,7 @@ def encode_topic_list(topics: list[str], broker_addr: str | None = None) -> byte
 
 
 def _encode_route(
-    rows: TopicRows,
+    rows: TopicQueues,
     part: _Part,
     mapping: TopicMapping | None,
     order_conf: str | None,
@@ -304,7 +304,7 @@ def _encode_route(
     return b"".join(pieces)
 
 
-def _broker_datas(groups: Sequence[BrokerGroup | None], numeric_keys: bool, before: _Part | None) -> list[bytes]:
+def _broker_datas(groups: Sequence[RouteBroker | None], numeric_keys: bool, before: _Part | None) -> list[bytes]:
     """The brokerDatas entry of each group that there is; those of groups that have not changed are taken over."""
     taken: dict[int, bytes] = {}
     if before is not None:
@@ -322,7 +322,7 @@ def _row_piece(row: Row) -> bytes:
     return _encode(pickup.queue_data("", row)).removeprefix(b'{"brokerName":""')
 
 
-def _with_acting_masters(rows: TopicRows, part: _Part, numeric_keys: bool) -> list[bytes]:
+def _with_acting_masters(rows: TopicQueues, part: _Part, numeric_keys: bool) -> list[bytes]:
     """The brokerDatas entries, with the acting masters of this topic shown as masters."""
     known = (pair for pair in zip(part.groups, rows.rows, strict=True) if pair[0] is not None)
     return [

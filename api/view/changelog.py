@@ -79,7 +79,7 @@ class ChangePage(msgspec.Struct, frozen=True, rename="camel"):
     after: str | None
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
+class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
     """Where a change stands in the order."""
 
     epoch: int
@@ -94,7 +94,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
-    def parse(cls, cursor: str, name: str) -> Position:
+    def parse(cls, cursor: str, name: str) -> ChangePosition:
         """Inverse of `cursor`.
 
         Raises:
@@ -124,8 +124,8 @@ class ChangeQuery(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     newest_epoch: int
     limit: int
-    before: Position | None = None
-    after: Position | None = None
+    before: ChangePosition | None = None
+    after: ChangePosition | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -257,7 +257,7 @@ def _condition(wanted: ChangeQuery, context: Context) -> str:
 
 def _change(row: dict[str, Any]) -> Change:
     time: datetime = row["eventTime"].astimezone(UTC)
-    position = Position(
+    position = ChangePosition(
         row["epoch"],
         (time - _EPOCH_START) // timedelta(microseconds=1),
         row["offset"],

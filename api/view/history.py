@@ -49,9 +49,9 @@ from api.view.changelog import (
     MAX_LIMIT,
     NO_CONTEXT,
     ChangePage,
+    ChangePosition,
     ChangeQuery,
     Context,
-    Position,
     read_changes,
     read_context,
 )
@@ -358,8 +358,8 @@ class History:
             topic=topic,
             newest_epoch=0,
             limit=limit,
-            before=None if before is None else Position.parse(before, "before"),
-            after=None if after is None else Position.parse(after, "after"),
+            before=None if before is None else ChangePosition.parse(before, "before"),
+            after=None if after is None else ChangePosition.parse(after, "after"),
             since=None if since is None else parse_time(since, "since"),
             until=None if until is None else parse_time(until, "until"),
         )

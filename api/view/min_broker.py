@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from api.view.rows import BrokerGroup
+from api.view.rows import RouteBroker
 from api.view.snapshot import RouteView
 
 
@@ -52,7 +52,7 @@ def notifications(before: RouteView, after: RouteView) -> Iterator[Notification]
             yield from _of_group(previous, group, before, after)
 
 
-def _of_group(previous: BrokerGroup, group: BrokerGroup, before: RouteView, after: RouteView) -> Iterator[Notification]:
+def _of_group(previous: RouteBroker, group: RouteBroker, before: RouteView, after: RouteView) -> Iterator[Notification]:
     old, new = previous.row.broker_addrs, group.row.broker_addrs
     if not old or not new:
         return

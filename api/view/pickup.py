@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from api.view.rows import BrokerGroup, Row
+from api.view.rows import RouteBroker, Row
 from api.view.snapshot import RouteView
 from schemas.broker import MASTER_ID, PERM_WRITE
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -58,7 +58,7 @@ def pick_up_topic_route(
     )
 
 
-def broker_data(group: BrokerGroup) -> BrokerData:
+def broker_data(group: RouteBroker) -> BrokerData:
     """A group with its true broker ids."""
     row = group.row
     return BrokerData(
@@ -78,7 +78,7 @@ def queue_data(broker_name: str, row: Row) -> QueueData:
     )
 
 
-def filter_server_table(groups: Iterable[BrokerGroup]) -> dict[str, list[str]]:
+def filter_server_table(groups: Iterable[RouteBroker]) -> dict[str, list[str]]:
     """Filter servers by address. Java puts one per group and address, null if there are none: the last counts."""
     table: dict[str, list[str]] = {}
     for group in groups:
@@ -96,13 +96,13 @@ def promotes(topic: str) -> bool:
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 
-def may_need_acting_master(group: BrokerGroup) -> bool:
+def may_need_acting_master(group: RouteBroker) -> bool:
     """Whether the group lost its master and lets a slave stand in."""
     addrs = group.row.broker_addrs
     return bool(addrs) and MASTER_ID not in addrs and group.row.enable_acting_master
 
 
-def is_acting_master(group: BrokerGroup, row: Row | None) -> int | None:
+def is_acting_master(group: RouteBroker, row: Row | None) -> int | None:
     """The brokerId that a route answer shows as 0: the smallest, if the topic's row is not writable. Else None."""
     if row is None or row[2] & PERM_WRITE or not may_need_acting_master(group):
         return None

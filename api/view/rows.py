@@ -20,7 +20,7 @@ Row = tuple[int, int, int, int]
 """readQueueNums, writeQueueNums, perm, topicSysFlag: a QueueRow as a plain tuple, which the collector can untrack."""
 
 
-class TopicRows(msgspec.Struct, frozen=True, eq=False, gc=False):
+class TopicQueues(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A topic's rows: ``rows[i]`` belongs to broker group ``brokers[i]``; brokers are sorted.
 
     Equal contents are one object within a view (most topics of a cluster look alike), so identity stands for equality
@@ -47,7 +47,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
     enable_acting_master: bool
 
 
-class BrokerGroup(msgspec.Struct, frozen=True):
+class RouteBroker(msgspec.Struct, frozen=True):
     """A broker group as route answers need it: its row, and the filter servers of its addresses.
 
     ``filter_servers`` is looked up by (cluster of the row, address), as RouteInfoManager does.

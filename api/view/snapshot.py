@@ -2,12 +2,12 @@
 """RouteView: the seven state tables at one commit in memory, with the indexes that answers need.
 
 A view never changes. `RouteView.apply` builds the next one aside and shares whatever stayed the same: a changed topic
-costs a new `TopicRows`, a changed broker group a new `BrokerGroup`, and each touched table one shallow copy of its
+costs a new `TopicQueues`, a changed broker group a new `RouteBroker`, and each touched table one shallow copy of its
 outer dict (60 microseconds for 10,000 topics). Whoever holds a view can go on reading it for as long as they like.
 
 Worked example. Epoch 7 says that broker-a's row of topic "orders" lost its write bit: `apply` copies the topic dict,
-puts one new `TopicRows` into it (its tuple of brokers is the old one), and shares everything else; the cached answer of
-every other topic stays valid, because its `TopicRows` and its `BrokerGroup`s are still the same objects.
+puts one new `TopicQueues` into it (its tuple of brokers is the old one), and shares everything else; the cached answer
+of every other topic stays valid, because its `TopicQueues` and its `RouteBroker`s are still the same objects.
 
 Source: org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager, org.apache.rocketmq.namesrv.kvconfig.KVConfigManager
 (5.5.0), reading sides.
@@ -21,7 +21,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from api.view import advance
-from api.view.rows import Changes, LiveRow, TopicRows
+from api.view.rows import Changes, LiveRow, TopicQueues
 from lake.commits import NO_COMMIT, RouteCommit
 from schemas.broker import MASTER_ID, QueueRow, TopicQueueMappingInfo
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, existing, is_reserved
@@ -166,7 +166,7 @@ class RouteView:
         """getHasUnitSubUnUnitTopicList."""
         return self._topics_where(lambda rows: rows.rows[0][3] & (_FLAG_UNIT | _FLAG_UNIT_SUB) == _FLAG_UNIT_SUB)
 
-    def _topics_where(self, accept: Callable[[TopicRows], bool]) -> list[str]:
+    def _topics_where(self, accept: Callable[[TopicQueues], bool]) -> list[str]:
         """Names of the topics whose rows are accepted, sorted; asks once for equal rows."""
         answers: dict[int, bool] = {}
         found = []

@@ -27,6 +27,7 @@ from schemas.events import (
     UnregisterBroker,
     WipeWritePerm,
 )
+from schemas.outcomes import APPLIED, REJECTED
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,
@@ -37,10 +38,10 @@ from schemas.tables import (
     Table,
 )
 
-HEARD_COLUMNS: Final = frozenset({"lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "channels"})
+HEARTBEAT_COLUMNS: Final = frozenset({"lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "channels"})
 """Columns of brokerLiveTable that every heartbeat moves."""
 
-LIVENESS_COLUMNS: Final = HEARD_COLUMNS | {"topicConfigDigest"}
+LIVENESS_COLUMNS: Final = HEARTBEAT_COLUMNS | {"topicConfigDigest"}
 """Columns of brokerLiveTable that move without anything having changed."""
 
 
@@ -49,8 +50,8 @@ def _live_values_but(names: frozenset[str]) -> itemgetter[Any]:
     return itemgetter(*(at for at, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names))
 
 
-_counted: Final = _live_values_but(LIVENESS_COLUMNS)
-_said: Final = _live_values_but(HEARD_COLUMNS)
+_without_liveness: Final = _live_values_but(LIVENESS_COLUMNS)
+_without_heartbeat: Final = _live_values_but(HEARTBEAT_COLUMNS)
 
 _key_of = attrgetter("key")
 
@@ -73,9 +74,9 @@ class TopicChanges(NamedTuple):
     after: Sequence[QueueRow | None]
 
 
-def only_heard(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> bool:
+def is_liveness_only(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> bool:
     """Whether a row of brokerLiveTable differs from the one before only in when its broker was heard."""
-    return before is not None and bool(_said(before) == _said(after))
+    return before is not None and bool(_without_heartbeat(before) == _without_heartbeat(after))
 
 
 def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:
@@ -103,7 +104,11 @@ def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
         yield from _diff(CLUSTER_ADDR_TABLE, before, after)
     if before.live is not after.live:
         for change in _diff(BROKER_LIVE_TABLE, before, after):
-            if change.before is None or change.after is None or _counted(change.before) != _counted(change.after):
+            if (
+                change.before is None
+                or change.after is None
+                or _without_liveness(change.before) != _without_liveness(change.after)
+            ):
                 yield change
     if before.filter_servers is not after.filter_servers:
         yield from _diff(FILTER_SERVER_TABLE, before, after)
@@ -148,10 +153,10 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
     Every refusal, every admin command whatever became of it, every unregistration that removed something, and every
     RESUME: the operator wants to know when nobody was listening.
     """
-    if verdict == "rejected":
+    if verdict == REJECTED:
         return True
     if isinstance(event, UnregisterBroker):
-        return verdict == "applied"
+        return verdict == APPLIED
     return isinstance(
         event, DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | Resume
     )

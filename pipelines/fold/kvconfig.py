@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipelines.fold.state import APPLIED, UNCHANGED, KvTable, Outcome, without
+from pipelines.fold.state import OUTCOME_APPLIED, OUTCOME_UNCHANGED, KvTable, Outcome, without
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import entry_bytes, table_bytes
 from schemas.limits import MAX_KV_BYTES
-from schemas.outcomes import KV_TABLE_FULL
+from schemas.outcomes import KV_TABLE_FULL, REJECTED
 
 
 class _Sized(dict[str, Mapping[str, str | None]]):
@@ -33,7 +33,7 @@ def put(kv: KvTable, event: PutKvConfig) -> tuple[KvTable, Outcome]:
     """
     namespace = kv.get(event.namespace)
     if namespace is not None and event.key in namespace and namespace[event.key] == event.value:
-        return kv, UNCHANGED
+        return kv, OUTCOME_UNCHANGED
     kept = dict(namespace or {})
     before_bytes = after_bytes = kv_bytes(kv)
     # A key that only kept its namespace in being gives way. (The test for one is far cheaper than looking for it.)
@@ -44,21 +44,21 @@ def put(kv: KvTable, event: PutKvConfig) -> tuple[KvTable, Outcome]:
         del kept[key]
     after_bytes += entry_bytes(event.namespace, event.key, event.value)
     if after_bytes > MAX_KV_BYTES and after_bytes > before_bytes:
-        return kv, Outcome("rejected", KV_TABLE_FULL)
+        return kv, Outcome(REJECTED, KV_TABLE_FULL)
     kept[event.key] = event.value
-    return _sized({**kv, event.namespace: kept}, after_bytes), APPLIED
+    return _sized({**kv, event.namespace: kept}, after_bytes), OUTCOME_APPLIED
 
 
 def delete(kv: KvTable, event: DeleteKvConfig) -> tuple[KvTable, Outcome]:
     """102: a namespace is never removed, so its last key stays with a null value."""
     namespace = kv.get(event.namespace)
     if namespace is None or namespace.get(event.key) is None:
-        return kv, UNCHANGED
+        return kv, OUTCOME_UNCHANGED
     kept = without(namespace, event.key) or {event.key: None}
     after_bytes = kv_bytes(kv) - entry_bytes(event.namespace, event.key, namespace[event.key])
     if event.key in kept:
         after_bytes += entry_bytes(event.namespace, event.key, None)
-    return _sized({**kv, event.namespace: kept}, after_bytes), APPLIED
+    return _sized({**kv, event.namespace: kept}, after_bytes), OUTCOME_APPLIED
 
 
 def _sized(entries: dict[str, Mapping[str, str | None]], size_bytes: int) -> KvTable:

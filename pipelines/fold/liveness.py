@@ -16,8 +16,8 @@ from __future__ import annotations
 import msgspec
 
 from pipelines.fold.state import (
-    APPLIED,
-    UNCHANGED,
+    OUTCOME_APPLIED,
+    OUTCOME_UNCHANGED,
     At,
     BrokerGroup,
     BrokerKey,
@@ -38,7 +38,7 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
     key = (event.cluster_name, event.broker_addr)
     live = group.live.get(key)
     if live is None:
-        return group, UNCHANGED
+        return group, OUTCOME_UNCHANGED
     channels = live.channels
     heard = channels.get(event.actor.gateway)
     if heard is not None:
@@ -50,7 +50,7 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
         expire_ms=deadline_ms(at.now_ms, live.heartbeat_timeout_ms),
         channels=channels,
     )
-    return replace(group, live={**group.live, key: refreshed}), UNCHANGED
+    return replace(group, live={**group.live, key: refreshed}), OUTCOME_UNCHANGED
 
 
 def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
@@ -58,7 +58,7 @@ def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[Bro
     key = (event.cluster_name, event.broker_addr)
     half_done = event.broker_id is None and bool(group.broker_addrs)
     after = _without_live(group, key) if half_done else remove_broker(group, key)
-    return after, UNCHANGED if after is group else APPLIED
+    return after, OUTCOME_UNCHANGED if after is group else OUTCOME_APPLIED
 
 
 def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[BrokerGroup, Outcome]:
@@ -70,10 +70,10 @@ def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[Br
     key = (event.cluster_name, event.broker_addr)
     live = group.live.get(key)
     if live is None:
-        return group, UNCHANGED
+        return group, OUTCOME_UNCHANGED
     bound = live.channels.get(event.channel.gateway)
     if bound is None or bound.connection != event.channel.connection:
-        return group, UNCHANGED
+        return group, OUTCOME_UNCHANGED
     others = {
         gateway: heard
         for gateway, heard in live.channels.items()
@@ -81,8 +81,8 @@ def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[Br
     }
     if others or not _holds_address(group, key):
         kept = msgspec.structs.replace(live, channels=others)
-        return replace(group, live={**group.live, key: kept}), UNCHANGED
-    return remove_broker(group, key), APPLIED
+        return replace(group, live={**group.live, key: kept}), OUTCOME_UNCHANGED
+    return remove_broker(group, key), OUTCOME_APPLIED
 
 
 def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:

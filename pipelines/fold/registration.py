@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 from pipelines.fold.liveness import without_digests
 from pipelines.fold.state import (
-    APPLIED,
-    UNCHANGED,
+    OUTCOME_APPLIED,
+    OUTCOME_UNCHANGED,
     At,
     BrokerGroup,
     BrokerKey,
@@ -33,7 +33,7 @@ from pipelines.fold.state import (
 )
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE
 from schemas.events import RegisterBroker
-from schemas.outcomes import SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
+from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
 
 
 def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
@@ -71,14 +71,14 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         holder = group.live.get((event.cluster_name, holder_addr))
         if holder is not None and holder.data_version.state_version > event.data_version.state_version:
             refused = replace(joined, live=without(group.live, key))
-            return refused, Outcome("rejected", STATE_VERSION_CONFLICT)
+            return refused, Outcome(REJECTED, STATE_VERSION_CONFLICT)
 
     # 7: an incremental update must not create a broker: the rest of its topics would be missing.
     if event.broker_id not in addrs:
         if event.topic_config_table is None:
-            return group, Outcome("rejected", TOPICS_REQUIRED)
+            return group, Outcome(REJECTED, TOPICS_REQUIRED)
         if len(event.topic_config_table) == 1:
-            return joined, Outcome("rejected", SINGLE_TOPIC_REFUSED)
+            return joined, Outcome(REJECTED, SINGLE_TOPIC_REFUSED)
 
     # 8: take the id.
     first = first or not holder_addr
@@ -91,12 +91,12 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
     )
     digest = previous.topic_config_digest if previous is not None else None
     data_version = event.data_version
-    outcome = APPLIED
+    outcome = OUTCOME_APPLIED
     if event.broker_id == MASTER_ID or is_prime_slave:
         everything = first or previous is None or previous.data_version != event.data_version
         if everything or digest != event.topic_config_digest or event.delete_absent_topics:
             if event.topic_config_table is None:
-                outcome = Outcome("rejected", TOPICS_REQUIRED)
+                outcome = Outcome(REJECTED, TOPICS_REQUIRED)
                 if previous is None:
                     return group, outcome
                 # Keep the old version, so that the next registration, with topics, counts as changed.
@@ -129,8 +129,8 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         registered, live={**registered.live, key: live}, filter_servers=_filter_servers(group, event, key)
     )
 
-    if outcome is APPLIED and not _differs(group, registered, key):
-        outcome = UNCHANGED
+    if outcome is OUTCOME_APPLIED and not _differs(group, registered, key):
+        outcome = OUTCOME_UNCHANGED
     return registered, outcome
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
+from schemas.outcomes import APPLIED, UNCHANGED
 
 BrokerKey = tuple[str, str]
 """(clusterName, brokerAddr): the key of brokerLiveTable and filterServerTable (BrokerAddrInfo)."""
@@ -169,8 +170,8 @@ class Outcome:
     result: Mapping[str, Any] | None = None
 
 
-UNCHANGED: Final = Outcome("unchanged")
-APPLIED: Final = Outcome("applied")
+OUTCOME_UNCHANGED: Final = Outcome(UNCHANGED)
+OUTCOME_APPLIED: Final = Outcome(APPLIED)
 
 
 def without(mapping: Mapping[Any, Any], key: object) -> dict[Any, Any]:
@@ -179,8 +180,8 @@ def without(mapping: Mapping[Any, Any], key: object) -> dict[Any, Any]:
 
 
 __all__ = [
-    "APPLIED",
-    "UNCHANGED",
+    "OUTCOME_APPLIED",
+    "OUTCOME_UNCHANGED",
     "At",
     "BrokerGroup",
     "BrokerKey",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from pipelines.fold import kvconfig, liveness, registration, topics
-from pipelines.fold.state import UNCHANGED, At, BrokerGroup, KvTable, Outcome, RouteState
+from pipelines.fold.state import OUTCOME_UNCHANGED, At, BrokerGroup, KvTable, Outcome, RouteState
 from schemas.events import (
     AddWritePerm,
     AnyEvent,
@@ -28,6 +28,7 @@ from schemas.events import (
     UnregisterBroker,
     WipeWritePerm,
 )
+from schemas.outcomes import APPLIED
 
 BROKER_EXPIRED: Final = "BROKER_EXPIRED"
 """Command name of an expiry in routeChangeTable: nobody sent it."""
@@ -98,7 +99,7 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
             kv, outcome = _KV_RULES[type(event)](state.kv, event)
             return Step(event, at, [] if kv is state.kv else [KvChange(state.kv, kv, at, event)], outcome)
         case Clock():
-            return Step(event, at, [*expire_due(state, at.now_ms)], UNCHANGED)
+            return Step(event, at, [*expire_due(state, at.now_ms)], OUTCOME_UNCHANGED)
         case Resume():
             return _resume(state, event, at)
         case DeleteTopic():
@@ -108,10 +109,10 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
         case _:
             groups = [_group(state, event.broker_name)]
     changes: list[GroupChange | KvChange] = []
-    outcome = UNCHANGED
+    outcome = OUTCOME_UNCHANGED
     for group in groups:
         own = _on_group(group, event, at, changes)
-        if own is not UNCHANGED:  # of several groups (DELETE_TOPIC_IN_NAMESRV): applied if any of them says so
+        if own is not OUTCOME_UNCHANGED:  # of several groups (DELETE_TOPIC_IN_NAMESRV): applied if any of them says so
             outcome = own
     return Step(event, at, changes, outcome)
 
@@ -174,7 +175,7 @@ def _resume(state: RouteState, event: Resume, at: At) -> Step:
         after = liveness.extend_deadlines(before, gap_ms)
         if after is not before:
             changes.append(GroupChange(before, after, at, event))
-    return Step(event, at, changes, Outcome("applied", result={"gapMillis": gap_ms}))
+    return Step(event, at, changes, Outcome(APPLIED, result={"gapMillis": gap_ms}))
 
 
 def _take(state: RouteState, change: GroupChange | KvChange) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lake.types import ARROW_TYPES, arrow_schema
 from pipelines.fold.changes import LIVENESS_COLUMNS, RowChange
+from schemas.outcomes import APPLIED
 from schemas.tables import (
     BROKER_LIVE_TABLE,
     QUARANTINE_TABLE,
@@ -27,7 +28,7 @@ OP: Final = "op"
 INSERT: Final = "i"
 UPDATE: Final = "u"
 DELETE: Final = "d"
-HEARD: Final = "h"
+LIVENESS: Final = "l"
 """In what shards report about brokerLiveTable: a row in which nothing has changed but when its broker was heard."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -131,7 +132,7 @@ class ChangeRows:
             ("offset", cause.offset),
             ("eventTime", cause.event_time_ms * 1000),
             ("command", cause.command),
-            ("outcome", "applied"),
+            ("outcome", APPLIED),
             ("reason", None),
             ("actor", cause.actor),
         ):

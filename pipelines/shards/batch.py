@@ -15,6 +15,7 @@ from pipelines.shards.arrow import OP, command_rows, from_ipc
 from pipelines.shards.rows import ShardProgress
 from pipelines.shards.spool import Part, Read, remove, unpack
 from pipelines.shards.topic_rows import TopicPart
+from schemas.outcomes import APPLIED
 from schemas.tables import TOPIC_QUEUE_TABLE, Table
 
 
@@ -71,8 +72,8 @@ class Batch:
         elif part.kind == "outcomes":
             for entry in msgspec.json.decode(part.read()):
                 known = by_offset.setdefault(entry["offset"], entry)
-                if known is not entry and entry["outcome"] == "applied":
-                    known["outcome"] = "applied"
+                if known is not entry and entry["outcome"] == APPLIED:
+                    known["outcome"] = APPLIED
         else:
             self.progress.append(msgspec.json.decode(part.read(), type=ShardProgress))
 

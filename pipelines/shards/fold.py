@@ -28,11 +28,11 @@ from pipelines.shards.arrow import (
 )
 from pipelines.shards.rows import ShardProgress, live_rows, outcome_entry
 from pipelines.shards.spool import Outbox
-from pipelines.shards.topic_rows import TopicRows
+from pipelines.shards.topic_rows import TopicParts
 from pipelines.shards.topics import ShardTopics, TopicStore
 from schemas import events
 from schemas.errors import EventDecodeError
-from schemas.outcomes import QUARANTINED
+from schemas.outcomes import QUARANTINED, REJECTED
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
 
 _json = msgspec.json.Encoder()
@@ -84,7 +84,7 @@ class ShardFold:
         self._start = dict(groups)
         self._state = RouteState(groups, shard.kv, shard.now_ms, shard.resumed_ms)
         self._outbox = Outbox(spool_dir)
-        self._topic_rows = TopicRows(lambda part: self._outbox.add("topics", part))
+        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part))
         self._net = NetChanges()
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
@@ -120,7 +120,7 @@ class ShardFold:
             self._put_in_quarantine(record, f"{type(error).__name__}: {error}")
             if event is not None:
                 at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
-                self._audit(event, at, Outcome("rejected", QUARANTINED))
+                self._audit(event, at, Outcome(REJECTED, QUARANTINED))
         self._topics.spill(self._state.groups, self._start.values())
 
     def expire_due(self, watermark_ms: int) -> None:
@@ -150,16 +150,16 @@ class ShardFold:
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
         """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""
-        for name in self._topic_rows.changed_again():
+        for name in self._topic_parts.changed_again():
             nothing = BrokerGroup(name)
             start, end = self._start.get(name, nothing), self._state.groups.get(name, nothing)
             left = topic_changes(start, end)
             if left is not None:
-                self._topic_rows.add_net(left)
+                self._topic_parts.add_net(left)
             start.topics.unload()
             end.topics.unload()
-        self._topic_rows.close()
-        again = self._topic_rows.changed_again()
+        self._topic_parts.close()
+        again = self._topic_parts.changed_again()
         put = self._outbox.add
         if again:
             put("again", _json.encode(again))
@@ -196,7 +196,7 @@ class ShardFold:
         if self._change_rows.text_bytes > _CHANGES_PART_BYTES:
             self._hand_on_changes()
         if topics:
-            self._topic_rows.add(topics, cause)
+            self._topic_parts.add(topics, cause)
             self._topics.met(len(topics.topics))
 
     def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from pipelines.fold.changes import command_name, only_heard
+from pipelines.fold.changes import command_name, is_liveness_only
 from pipelines.fold.rows import rows_of
 from pipelines.fold.state import At, BrokerGroup, Outcome
-from pipelines.shards.arrow import DELETE, HEARD, UPDATE
+from pipelines.shards.arrow import DELETE, LIVENESS, UPDATE
 from schemas.events import AnyEvent
 from schemas.tables import BROKER_LIVE_TABLE
 
@@ -54,7 +54,7 @@ def live_rows(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]:
     """Rows of brokerLiveTable of the groups that moved, or of all with ``full`` (at the start of a driver run).
 
-    Their operations are UPDATE, DELETE and HEARD.
+    Their operations are UPDATE, DELETE and LIVENESS.
     """
     for name in dict.fromkeys([*start, *groups]):
         before, after = start.get(name), groups.get(name)
@@ -65,7 +65,7 @@ def live_rows(
         for key, values in new.items():
             was = old.get(key)
             if full or was != values:
-                yield key, values, HEARD if only_heard(was, values) else UPDATE
+                yield key, values, LIVENESS if is_liveness_only(was, values) else UPDATE
         for key in old:
             if key not in new:
                 yield key, None, DELETE

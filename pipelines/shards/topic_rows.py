@@ -34,6 +34,7 @@ from pipelines.shards.arrow import (
     values_json,
 )
 from schemas.broker import QueueRow
+from schemas.outcomes import APPLIED
 from schemas.tables import TOPIC_QUEUE_TABLE
 
 ROWS_PER_PART: Final = 50_000
@@ -77,7 +78,7 @@ class _Part(msgspec.Struct, array_like=True):
 _decoder = msgspec.msgpack.Decoder(_Part)
 
 
-class TopicRows:
+class TopicParts:
     """Collects the topic changes of one shard's micro-batch.
 
     Args:
@@ -149,7 +150,7 @@ class TopicPart:
     """A part as the writer gets it. Its rows are read each time they are asked for, and not kept.
 
     Args:
-        read: gives what `TopicRows` handed on.
+        read: gives what `TopicParts` handed on.
     """
 
     def __init__(self, read: Callable[[], bytes]) -> None:
@@ -158,7 +159,7 @@ class TopicPart:
         self._net = [True] * len(self._entries)
 
     def leave_net(self, changed_again: Collection[str]) -> None:
-        """Say which groups several causes changed (`TopicRows.changed_again`)."""
+        """Say which groups several causes changed (`TopicParts.changed_again`)."""
         self._net = [entry.cause is None or entry.broker_name not in changed_again for entry in self._entries]
 
     def kinds(self) -> set[str]:
@@ -197,7 +198,7 @@ class TopicPart:
             "seq": columns["seq"],
             "eventTime": _each(columns, _TIME, [cause and cause.event_time_ms * 1000 for cause in causes]),
             "command": _each(columns, _STRING, [cause and cause.command for cause in causes]),
-            "outcome": pa.repeat(pa.scalar("applied", _STRING), count),
+            "outcome": pa.repeat(pa.scalar(APPLIED, _STRING), count),
             "reason": pa.nulls(count, _STRING),
             "actor": _each(columns, _STRING, [cause and cause.actor for cause in causes]),
             "tableName": pa.repeat(pa.scalar(TOPIC_QUEUE_TABLE.name, _STRING), count),

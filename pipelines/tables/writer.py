@@ -46,7 +46,7 @@ from lake.commits import NO_COMMIT, RouteCommit, last_commit, to_ms
 from lake.ddl import open_lake
 from lake.staging import StagedTable, stage
 from lake.types import arrow_schema
-from pipelines.shards.arrow import DELETE, HEARD, INSERT, OP, UPDATE, operation_schema
+from pipelines.shards.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import shard_keys
 from schemas.errors import SetupError, one_line
@@ -217,7 +217,7 @@ class LakeWriter:
                 op = row.pop(OP)
                 key = tuple(row[name] for name in _LIVE_KEY)
                 self._pending_live[key] = None if op == DELETE else row
-                if op != HEARD:
+                if op != LIVENESS:
                     self._changed_live.add(key)
 
     def _live_operations(self, keys: Set[tuple[str, ...]]) -> pa.Table:

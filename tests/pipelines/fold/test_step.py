@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.fold import step as step_module
-from pipelines.fold.state import APPLIED, UNCHANGED, At, BrokerGroup, Outcome, RouteState, replace
+from pipelines.fold.state import OUTCOME_APPLIED, OUTCOME_UNCHANGED, At, BrokerGroup, Outcome, RouteState, replace
 from pipelines.fold.step import GroupChange, apply, step
 from schemas.events import AnyEvent, DeleteTopic
 from tests.support.events import (
@@ -62,14 +62,14 @@ def test_nothing_is_done_before_it_is_applied(fold: Fold, event: AnyEvent) -> No
 @pytest.mark.parametrize(
     ("event", "outcome"),
     [
-        (delete_topic("T"), APPLIED),
-        (delete_topic("V"), APPLIED),
-        (delete_topic("nowhere"), UNCHANGED),
-        (register_topic("T"), UNCHANGED),
+        (delete_topic("T"), OUTCOME_APPLIED),
+        (delete_topic("V"), OUTCOME_APPLIED),
+        (delete_topic("nowhere"), OUTCOME_UNCHANGED),
+        (register_topic("T"), OUTCOME_UNCHANGED),
         (register_topic("T", name="z"), Outcome("rejected", "UNKNOWN_BROKER")),
-        (heartbeat("b:1"), UNCHANGED),
-        (delete("n", "k"), UNCHANGED),
-        (clock(), UNCHANGED),
+        (heartbeat("b:1"), OUTCOME_UNCHANGED),
+        (delete("n", "k"), OUTCOME_UNCHANGED),
+        (clock(), OUTCOME_UNCHANGED),
         (resume(None), Outcome("applied", result={"gapMillis": 0})),
     ],
 )
@@ -78,7 +78,7 @@ def test_an_event_has_one_outcome_over_all_groups(fold: Fold, event: AnyEvent, o
 
 
 def test_deleting_a_topic_that_nobody_has_is_unchanged_without_any_group() -> None:
-    assert Fold()(delete_topic("T")) == UNCHANGED
+    assert Fold()(delete_topic("T")) == OUTCOME_UNCHANGED
 
 
 def test_a_resume_says_how_long_nobody_listened(fold: Fold) -> None:

@@ -14,7 +14,7 @@ from pipelines.fold.state import At, BrokerGroup, TopicTable, each_row
 from pipelines.fold.step import GroupChange
 from pipelines.shards.arrow import CHANGE_SCHEMA, Cause, ChangeRows, NetChanges, operation_schema, operations
 from pipelines.shards.batch import Batch
-from pipelines.shards.topic_rows import TopicPart, TopicRows
+from pipelines.shards.topic_rows import TopicPart, TopicParts
 from schemas.broker import QueueRow
 from schemas.tables import TOPIC_QUEUE_TABLE
 from tests.support import events as make
@@ -34,7 +34,7 @@ steps = st.lists(st.tuples(st.sampled_from(("b", 'o"dd\\', "ü")), tables), min_
 def told(history: list[tuple[str, Tables]], rows_per_part: int) -> tuple[list[TopicPart], list[RowChange], ChangeRows]:
     """The same steps of some groups both ways."""
     payloads: list[bytes] = []
-    collected, changes, rows = TopicRows(payloads.append, rows_per_part), list[RowChange](), ChangeRows()
+    collected, changes, rows = TopicParts(payloads.append, rows_per_part), list[RowChange](), ChangeRows()
     start: dict[str, BrokerGroup] = {}
     now: dict[str, BrokerGroup] = {}
     for offset, (name, table) in enumerate(history):
