@@ -55,8 +55,6 @@ def active(uri: str, version: int | None = None) -> Active:
     if is_local(uri):
         try:
             found = _from_log(Path(uri).absolute(), version)
-        except DamagedTableError:
-            raise
         except (OSError, ValueError, pa.ArrowException):
             check_commits(Path(uri))  # deltalake takes an empty one for one that changed nothing
             found = None  # cleaned up meanwhile, or not as routelake writes it

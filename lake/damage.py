@@ -21,10 +21,10 @@ from lake.actions import (
     read_actions,
     read_last_checkpoint,
 )
-from schemas.errors import one_line
+from schemas.errors import RoutelakeError, one_line
 
 
-class DamagedTableError(ValueError):
+class DamagedTableError(RoutelakeError):
     """A file of a table's log is not as it was written; the message names it."""
 
 

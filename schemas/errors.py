@@ -17,7 +17,8 @@
     └── SetupError               the operator must do something first: exit code 2
 
 Errors of one package stand there: `remoting.errors` (what goes wrong when this side asks), `clients.route.errors`,
-`remoting.commands.RefusedError`, `api.http.problems.Problem`, `deploy.jars.JarError`.
+`remoting.commands.RefusedError`, `lake.damage.DamagedTableError`, `pipelines.spark_sql.StatementError`,
+`api.http.problems.Problem`, `deploy.jars.JarError`.
 
 Callers decide by type and fields; ``str()`` is a sentence for a person, and no program reads it.
 """
@@ -61,11 +62,11 @@ class HistoryError(RoutelakeError):
 
 
 class VacuumedError(HistoryError):
-    """Older than what is kept; ``oldest_epoch`` and ``oldest_time`` name the oldest readable cut."""
+    """Older than what is kept; ``oldest_epoch`` and ``oldest_time`` name the oldest readable commit."""
 
 
 class BeforeHistoryError(HistoryError):
-    """Before there was anything to record; ``first_epoch`` and ``first_time`` name the first cut."""
+    """Before there was anything to record; ``first_epoch`` and ``first_time`` name the first commit."""
 
 
 class FutureEpochError(HistoryError):

@@ -18,6 +18,7 @@ from api.bounded import BoundedCache, K, T
 from lake.actions import File
 from lake.active import active
 from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times
+from lake.damage import DamagedTableError
 from lake.deltalog import table_uri
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
@@ -101,7 +102,7 @@ class Epochs:
         """Whatever storage raises means: not now."""
         try:
             yield
-        except (OSError, ValueError, DeltaError, pa.ArrowException) as error:
+        except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
             raise UnavailableError(f"the history in {self._lake_dir} cannot be read: {one_line(error)}") from error
 
     def _refresh(self) -> None:

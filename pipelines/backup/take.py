@@ -31,6 +31,7 @@ from deltalake.exceptions import DeltaError
 from lake.actions import LOG_FOLDER, LastCheckpoint, checkpoint_name, write_last_checkpoint
 from lake.active import active
 from lake.commits import last_commit, last_exact_commit
+from lake.damage import DamagedTableError
 from lake.ddl import check_format
 from pipelines.backup.manifest import (
     FORMAT_VERSION,
@@ -151,7 +152,7 @@ def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
     check_format(work / LAKE)
     try:
         lake = _last_epoch(lake_dir)
-    except (DeltaError, OSError, ValueError) as error:
+    except (DamagedTableError, DeltaError, OSError, ValueError) as error:
         raise SetupError(f"the lake {lake_dir} cannot be read: {one_line(error)}.") from error
     for name, version in lake.versions.items():
         _copy_table(lake_dir / name, work / LAKE / name, version)

@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from lake.active import active, dataset
 from lake.commits import RouteCommit, last_commit, last_exact_commit, to_ms
+from lake.damage import DamagedTableError
 from lake.deltalog import table_uri
 from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
@@ -51,7 +52,7 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
     """
     try:
         return _read_seed(lake_dir, log)
-    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+    except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
         raise SetupError(
             f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this does not pass, "
             "restore the lake from a backup."
