@@ -201,7 +201,7 @@ def create_app(
 
 
 def close_app(app: HttpApp) -> None:
-    """Send long polls home and take no more questions about the past: before the server drains."""
+    """Answer long polls, and take no more questions about the past: before the server drains."""
     app.context.watch.close()
     app.context.past.close()
 

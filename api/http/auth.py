@@ -32,7 +32,7 @@ class Guard:
         """Take the tokens in.
 
         Raises:
-            SetupError: a token is empty or its digest is none.
+            SetupError: a token is empty, or its digest invalid.
         """
         self._settings = settings
         self._gateway_id = gateway_id

@@ -41,7 +41,7 @@ RECEIPT_EXAMPLE: Final[dict[str, Any]] = {
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
 _READ_HEADERS: Final = {
     "ETag": {
-        "description": "Epoch and fingerprint of the body; send it back as If-None-Match.",
+        "description": "Epoch and digest of the body; send it back as If-None-Match.",
         "schema": {"type": "string", "examples": ['"5-0d1f62c9a3b8e754"']},
     },
     "X-Routelake-Epoch": {"description": "The epoch this answer shows.", "schema": {"type": "integer"}},

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers of reads: which commit an answer shows, and its entity tag, ``"<epoch>-<fingerprint of the body>"``.
+"""Headers of reads: which commit an answer shows, and its entity tag, ``"<epoch>-<digest of the body>"``.
 
-The epoch says which commit an answer shows. The fingerprint decides whether a client's copy is still good: it stays the
-same through epochs that changed something else, on every gateway, through restarts, and it differs when a lake was
-replaced and its epochs started again. So If-None-Match compares fingerprints only.
+The epoch says which commit an answer shows. The digest decides whether a client's copy is still good: it stays the same
+through epochs that changed something else, on every gateway, through restarts, and it differs when a lake was replaced
+and its epochs started again. So If-None-Match compares digests only.
 
 A missing resource has the tag ``"<epoch>-none"``: with it, a long poll waits for a topic to come into being.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from datetime import datetime
@@ -23,12 +22,12 @@ JSON: Final = "application/json"
 WAITED: Final = "routelake.waited"
 """Key in an ASGI scope: the request waited because it asked to, so its time is no latency."""
 NOTHING: Final = "none"
-"""Fingerprint of what is not there."""
+"""Stands for the digest of a resource that is not there."""
 
 _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 
 
-class Position(NamedTuple):
+class ReadPosition(NamedTuple):
     """The commit an answer shows. ``event_time`` is told for commits of the past only."""
 
     epoch: int
@@ -36,7 +35,7 @@ class Position(NamedTuple):
     event_time: datetime | None = None
 
     @classmethod
-    def of(cls, commit: RouteCommit) -> Position:
+    def of(cls, commit: RouteCommit) -> ReadPosition:
         """A commit of the past."""
         return cls(commit.epoch, commit.log_offset, commit.event_time)
 
@@ -48,19 +47,14 @@ class Position(NamedTuple):
         return found
 
 
-def read_headers(position: Position, print_: str) -> dict[str, str]:
+def read_headers(position: ReadPosition, digest: str) -> dict[str, str]:
     """ETag, position, and that a copy must be checked before it is used again."""
-    return {"etag": entity_tag(position.epoch, print_), "cache-control": "no-cache", **position.headers()}
+    return {"etag": entity_tag(position.epoch, digest), "cache-control": "no-cache", **position.headers()}
 
 
-def fingerprint(body: bytes) -> str:
-    """Of a body."""
-    return hashlib.blake2b(body, digest_size=8).hexdigest()
-
-
-def entity_tag(epoch: int, print_: str) -> str:
-    """The ETag of a body with this fingerprint, at this epoch."""
-    return f'"{epoch}-{print_}"'
+def entity_tag(epoch: int, digest: str) -> str:
+    """The ETag of a body with this digest, at this epoch."""
+    return f'"{epoch}-{digest}"'
 
 
 def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -68,10 +62,10 @@ def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return ", ".join(value.decode("latin-1") for name, value in headers if name == b"if-none-match")
 
 
-def matches(if_none_match: str, print_: str) -> bool:
-    """Whether a client's If-None-Match names this content. A header that is none matches nothing."""
+def matches(if_none_match: str, digest: str) -> bool:
+    """Whether a client's If-None-Match names the content with this digest. An invalid header matches nothing."""
     if if_none_match.strip() == "*":
-        return print_ != NOTHING
+        return digest != NOTHING
     if _TAG.sub("", if_none_match).strip(" \t,"):
         return False
-    return any(opaque.rpartition("-")[2] == print_ for opaque in _TAG.findall(if_none_match))
+    return any(opaque.rpartition("-")[2] == digest for opaque in _TAG.findall(if_none_match))

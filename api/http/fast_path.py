@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from api.gateway import Gateway
 from api.http.auth import Guard
-from api.http.etag import JSON, Position, if_none_match, matches, read_headers
+from api.http.etag import JSON, ReadPosition, if_none_match, matches, read_headers
 from api.http.sites import Client, Sites
 from api.metrics import Metrics
 from api.view.answers import RouteAnswers
@@ -94,7 +94,7 @@ class FastRoutes:
         shown = (view.epoch, gateway.folded_offset)
         if shown != self._shown or defaults is not self._defaults:
             self._shown, self._defaults = shown, defaults
-            self._format(Position(*shown))
+            self._format(ReadPosition(*shown))
         if is_conditional and matches(if_none_match(headers), answer.digest):
             return (self._not_modified % answer.digest.encode(),)
         return self._found % (len(answer.body), answer.digest.encode()), answer.body
@@ -104,7 +104,7 @@ class FastRoutes:
         self._count()
         self._observe(seconds)
 
-    def _format(self, position: Position) -> None:
+    def _format(self, position: ReadPosition) -> None:
         """Make the heads of both answers, with places for the length and the digest of the body."""
         defaults = _lines((name.replace(b"%", b"%%"), value.replace(b"%", b"%%")) for name, value in self._defaults)
         typed = _lines(((b"content-type", JSON.encode()), (b"content-length", b"%d")))

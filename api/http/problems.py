@@ -298,7 +298,7 @@ def busy(detail: str, *, offset: int | None = None) -> Problem:
 
 
 def problem_response(problem: Problem) -> Response:
-    """The answer to a problem. Text that is no Unicode (from hostile input) is shown escaped."""
+    """The answer to a problem. Text that is not valid Unicode (from hostile input) is shown escaped."""
     found = problem.kind.body(problem.detail, problem.members)
     body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
     headers = {"cache-control": "no-store", **(RETRY if problem.kind is BUSY else {}), **problem.headers}

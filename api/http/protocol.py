@@ -107,7 +107,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Forget it."""
         self.bounds.release(self)
         self._disarm()
-        self._moving()
+        self._clear_stall()
+        self._unset_keepalive_if_required()
         self.counts.connections.labels("http").dec()
         super().connection_lost(exc)
 
@@ -137,7 +138,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._arm(self.limits.header_timeout_s)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP."""
+        """Bytes that are not HTTP."""
         self._count_refusal("bad-request", msg)
         self._refuse(BAD_REQUEST, 400, msg)
 
@@ -151,7 +152,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The client reads again."""
         super().resume_writing()
         self._weigh()
-        self._moving()
+        self._clear_stall()
 
     def timeout_keep_alive_handler(self) -> None:
         """Idle for too long; what the client has not fetched by now is dropped, or closing would wait for it."""
@@ -220,7 +221,10 @@ class GuardedProtocol(HttpToolsProtocol):
             or self.transport.is_closing()
         ):
             return False
-        answer = self.fast_routes.answer(self.client, self.url, self.headers, self.server_state.default_headers)
+        try:
+            answer = self.fast_routes.answer(self.client, self.url, self.headers, self.server_state.default_headers)
+        except Exception:
+            answer = None
         if answer is None:
             return False
         self._is_first = False
@@ -263,7 +267,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Answered: whatever is still coming of this request is not waited for."""
+        """Answered: the rest of this request is given ``linger_s``, no more."""
         super().on_response_complete()
         if self.pipeline:  # uvicorn would read on, a segment of requests for each one that is answered
             self.flow.pause_reading()
@@ -283,7 +287,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _moving(self) -> None:
+    def _clear_stall(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None

@@ -10,9 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from starlette.responses import Response
 
 from api.http.context import HttpContext, context_of
-from api.http.etag import JSON, WAITED, Position, fingerprint, if_none_match, matches, read_headers
+from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
+from api.view.answers import body_digest
 from remoting.bounds import address_of
 from schemas.codes import MAX_LONG
 
@@ -54,9 +55,9 @@ class ReadQuery(BaseModel):
     wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="How long `wait_for` may wait, in milliseconds.")
 
 
-def now(context: HttpContext) -> Position:
+def now(context: HttpContext) -> ReadPosition:
     """The cut that the view shows."""
-    return Position(context.gateway.view.epoch, context.gateway.folded_offset)
+    return ReadPosition(context.gateway.view.epoch, context.gateway.folded_offset)
 
 
 async def begin(request: Request, query: ReadQuery) -> HttpContext:
@@ -94,10 +95,10 @@ def address(request: Request) -> str:
     return "" if request.client is None else address_of(request.client.host)
 
 
-def answer(request: Request, body: bytes, position: Position) -> Response:
+def answer(request: Request, body: bytes, position: ReadPosition) -> Response:
     """200 with a JSON body, or 304 when the client has it."""
-    print_ = fingerprint(body)
-    headers = read_headers(position, print_)
-    if matches(if_none_match(request.headers.raw), print_):
+    digest = body_digest(body)
+    headers = read_headers(position, digest)
+    if matches(if_none_match(request.headers.raw), digest):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, JSON)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from api.http.context import HttpContext
 from api.http.describe import read
-from api.http.etag import JSON, NOTHING, WAITED, Position, if_none_match, matches, read_headers
+from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
 from api.http.problems import (
     BAD_PARAMETER,
@@ -107,13 +107,13 @@ class SortedTopics:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._known: OrderedDict[str | None, tuple[object, object, list[str]]] = OrderedDict()
+        self._lists: OrderedDict[str | None, tuple[object, object, list[str]]] = OrderedDict()
 
     async def get(self, view: RouteView, cluster: str | None) -> list[str]:
         """The names, in order."""
-        known = self._known.get(cluster)
-        if known is not None and known[0] is view.topics and known[1] is view.clusters:
-            return known[2]
+        kept = self._lists.get(cluster)
+        if kept is not None and kept[0] is view.topics and kept[1] is view.clusters:
+            return kept[2]
 
         def names() -> list[str]:
             return sorted(view.topic_names() if cluster is None else view.topics_by_cluster(cluster))
@@ -121,9 +121,9 @@ class SortedTopics:
         found = await asyncio.to_thread(names) if len(view.topics) > _SORT_OFF_LOOP else names()
         if not found:
             return found  # names of clusters that are not there must not push out what is
-        self._known[cluster] = (view.topics, view.clusters, found)
-        while len(self._known) > _LISTS_KEPT:
-            self._known.popitem(last=False)
+        self._lists[cluster] = (view.topics, view.clusters, found)
+        while len(self._lists) > _LISTS_KEPT:
+            self._lists.popitem(last=False)
         return found
 
 
@@ -221,14 +221,14 @@ async def get_route(
 async def _past_route(request: Request, context: HttpContext, topic: str, as_of: str) -> Response:
     settings = context.gateway.settings
 
-    def ask(history: History) -> tuple[bytes, Position]:
+    def ask(history: History) -> tuple[bytes, ReadPosition]:
         past = history.route(
             topic,
             as_of,
             support_acting_master=settings.support_acting_master,
             order_message_enable=settings.order_message_enable,
         )
-        return past.body, Position.of(past.commit)
+        return past.body, ReadPosition.of(past.commit)
 
     try:
         body, position = await context.past.ask(ask, (address(request), "route"))
@@ -246,8 +246,8 @@ async def _until_changed(request: Request, context: HttpContext, topic: str, wai
     Returns:
         True where it ended early because too many wait.
     """
-    known = if_none_match(request.headers.raw)
-    if not known:
+    tags = if_none_match(request.headers.raw)
+    if not tags:
         return False
     request.scope[WAITED] = True
     loop = asyncio.get_running_loop()
@@ -257,7 +257,7 @@ async def _until_changed(request: Request, context: HttpContext, topic: str, wai
         while True:
             found = context.answers.route(context.gateway.view, topic)
             rest_s = end - loop.time()
-            if rest_s <= 0 or not matches(known, NOTHING if found is None else found.digest):
+            if rest_s <= 0 or not matches(tags, NOTHING if found is None else found.digest):
                 return False
             woken = await context.watch.next_view(rest_s, address(request), gone)
             if woken is not Woken.CHANGED:

@@ -2,7 +2,8 @@
 """From bytes to checked values: strict JSON, field errors with paths, parameters.
 
 JSON is taken literally: a key twice, NaN, Infinity, a lone surrogate, a number too long to be one are refused. Models
-are strict (`api.http.models`): a string is no number, 1.0 is no integer, an unknown field is an error.
+are strict (`api.http.models`): neither a string is taken for a number nor 1.0 for an integer, and an unknown field is
+an error.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def parse_json(data: bytes) -> object:
     """Strict JSON.
 
     Raises:
-        Problem: it is none; the detail says where.
+        Problem: it is not; the detail says where.
     """
     if not data:
         raise Problem(BAD_REQUEST, "the body is empty; a JSON object is expected")
@@ -74,7 +75,7 @@ def decode(data: bytes, model: type[_M]) -> _M:
     """A body as a model.
 
     Raises:
-        Problem: it is no JSON, or breaks a rule of the model; every rule that is broken is listed.
+        Problem: it is not JSON, or breaks a rule of the model; every rule that is broken is listed.
     """
     value = parse_json(data)
     try:
@@ -177,7 +178,7 @@ def parse_number(text: str, *, least: int = 0, most: int = MAX_LONG) -> int:
     """A whole number in decimal digits.
 
     Raises:
-        ValueError: it is none, or out of range; the text says so.
+        ValueError: it is not a number, or out of range; the text says so.
     """
     if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
         raise ValueError(f"must be a whole number from {least} to {most}")
@@ -188,7 +189,7 @@ def parse_seconds(text: str, *, most: float) -> float:
     """Seconds from 0 on, decimals allowed.
 
     Raises:
-        ValueError: it is none, or too large.
+        ValueError: it is not a number, or too large.
     """
     if not _SECONDS.fullmatch(text) or float(text) > most:
         raise ValueError(f"must be a number of seconds from 0 to {most:g}")

@@ -54,6 +54,11 @@ _ELSEWHERE: Final = ""
 _encode = msgspec.json.Encoder().encode
 
 
+def body_digest(body: bytes) -> str:
+    """16 hexadecimal digits: the same at every gateway, whoever made the body."""
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
 class RouteAnswer:
     """The answer for all topics that look alike. Digest and reply are made when they are first asked for.
 
@@ -78,9 +83,9 @@ class RouteAnswer:
 
     @property
     def digest(self) -> str:
-        """Of the body, 16 hexadecimal digits: the same at every gateway."""
+        """`body_digest`."""
         if not self._digest:
-            self._digest = hashlib.blake2b(self.body, digest_size=8).hexdigest()
+            self._digest = body_digest(self.body)
         return self._digest
 
     @property

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from schemas.events import Actor, Clock
 from tests.api.http.wire import PATH, get, tag, told, wires
 from tests.support.doors import Door, broker
@@ -105,6 +107,16 @@ def test_they_are_counted(quiet: Door) -> None:
     assert counted[0] == counted[1]
     assert 'rocketmq_namesrv_requests_total{code="0",door="http",request="getTopicRoute"} 4.0' in counted[0]
     assert fast.fast.hits == 4
+
+
+def test_a_defect_is_the_application_s_to_answer(quiet: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, _ = wires(quiet)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(fast.app.context.answers, "route", fail)
+    assert told(quiet, fast, [get()])[0].startswith(b"HTTP/1.1 500 ")
 
 
 # --- the connection ---
