@@ -155,7 +155,7 @@ def gateway(
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
         raise typer.Exit(_supervise(children, data_dir, data_mode, listen))
-    from api.view.lean import keep_pandas_out
+    from api.view.no_pandas import keep_pandas_out
 
     keep_pandas_out()
     from api.gateway import GatewaySettings

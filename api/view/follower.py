@@ -16,7 +16,7 @@ Whatever fails, the last good view stays, the failure is counted and shown by `s
 A lake that is not there yet, or has no epoch yet, is no failure: the view is empty until there is one.
 
 The serving thread shares the interpreter lock. Arrow and deltalake work without it; building Python rows is cut into
-slices of a millisecond by `Pace`.
+slices of a millisecond by `TimeSlices`.
 
 Source: hashicorp/consul agent/consul/fsm Restore (build aside, swap one reference).
 """
@@ -72,7 +72,7 @@ class FollowerStatus(msgspec.Struct, frozen=True):
     last_step_s: float
 
 
-class Pace:
+class TimeSlices:
     """Called between small pieces of work: every ``slice_s`` it sleeps, so that other threads get the interpreter."""
 
     def __init__(self, slice_s: float = 0.001, rest_s: float = 0.0002) -> None:
@@ -237,7 +237,7 @@ class Follower:
             except BaseException as error:  # the feed is gone or cannot be read: do without it
                 self._failed(error)
         if view is None:
-            view = load_view(self._lake_dir, newest, Pace() if self._view.epoch else no_pause)
+            view = load_view(self._lake_dir, newest, TimeSlices() if self._view.epoch else no_pause)
             self._reloads += 1
         self._view, self._connected = view, True
         try:
@@ -246,5 +246,5 @@ class Follower:
             self._failed(error)
 
     def _step(self, view: RouteView, newest: RouteCommit) -> RouteView:
-        pace = Pace()
-        return view.apply(changes_between(self._logs, view.commit, newest, pace), pace)
+        pause = TimeSlices()
+        return view.apply(changes_between(self._logs, view.commit, newest, pause), pause)

@@ -167,7 +167,7 @@ def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[Row
 
 
 def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGroup, BrokerGroup]:
-    """The groups with only those static mappings that one has and the other has not: rows of mappings are dear."""
+    """The groups with only those static mappings that one has and the other has not: rows of mappings are expensive."""
     old, new = before.mappings, after.mappings
     changed = [key for key, entry in new.items() if old.get(key) is not entry]
     changed += [key for key in old if key not in new]

@@ -105,7 +105,7 @@ class TopicParts:
         self._append(changes, cause)
 
     def changed_again(self) -> Sequence[str]:
-        """Groups that several causes changed: what is left of it has to be told by `add_net`."""
+        """Groups that several causes changed: what is left of it is given to `add_net`."""
         return [name for name, causes in self._causes.items() if causes > 1]
 
     def add_net(self, changes: TopicChanges) -> None:
@@ -186,11 +186,11 @@ class TopicPart:
     def history(self) -> pa.Table | None:
         """Rows of routeChangeTable without ``epoch``; None if it only has operations."""
         causes = [entry.cause for entry in self._entries]
-        told = [cause is not None for cause in causes]
-        if not any(told):
+        has_history = [cause is not None for cause in causes]
+        if not any(has_history):
             return None
         part = _decoder.decode(self._read())
-        columns = _columns(part, told)
+        columns = _columns(part, has_history)
         count = len(columns)
         texts = pa.array([row and values_json(TOPIC_QUEUE_TABLE, row) for row in part.rows], _STRING)
         made = {

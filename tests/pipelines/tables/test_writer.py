@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import given, settings
 from pipelines.log.base import LogRecord
 from pipelines.shards.batch import Batch
 from schemas.events import AnyEvent, Event, encode, routing_key
-from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
+from schemas.limits import MAX_BROKER_NAME_PATH_BYTES
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.drive import DeltaLake, drive, open_writer
@@ -334,3 +336,13 @@ def test_tables_are_as_declared(tmp_path: Path) -> None:
             assert fields[column.name].nullable == column.nullable
             assert fields[column.name].metadata["comment"] == column.comment
     assert ALL_TABLES[-1] is ROUTE_COMMIT_TABLE
+
+
+@pytest.mark.parametrize("name", ["x" * MAX_BROKER_NAME_PATH_BYTES, "é" * (MAX_BROKER_NAME_PATH_BYTES // 6)])
+def test_the_longest_broker_name_fits_into_a_table(tmp_path: Path, name: str) -> None:
+    assert len(quote(name, safe="")) == MAX_BROKER_NAME_PATH_BYTES
+    records = written([(10, event) for event in (make.register(name=name), make.delete_topic("T"))])
+    drive(tmp_path, [[record] for record in records])
+    table = DeltaTable(str(tmp_path / TOPIC_QUEUE_TABLE.name))
+    table.optimize.compact()
+    assert {row["brokerName"] for row in lakes.rows(tmp_path, TOPIC_QUEUE_TABLE.name)} == {name}

@@ -12,7 +12,7 @@ from tests.support.view_tables import row
 
 PROGRAM = """
 import sys
-from api.view.lean import keep_pandas_out
+from api.view.no_pandas import keep_pandas_out
 keep_pandas_out()
 from api.view.follower import Follower
 from api.view.history import History
