@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from api.fold_status import FoldReports
-from api.log_writer import Appender, LogWriter
+from api.group_commit import GroupCommit, LogClient
 from api.settings.gateway import GatewaySettings, with_stored
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
@@ -74,15 +74,15 @@ class Receipt:
 class Gateway:
     """Writes to the log, reads from the view. Lives on one event loop; `start` and `stop` run there."""
 
-    def __init__(self, settings: GatewaySettings, appender: Appender) -> None:
+    def __init__(self, settings: GatewaySettings, log_client: LogClient) -> None:
         self.settings = settings
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
         self._view_followers: list[Callable[[RouteView, RouteView], None]] = []
         self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
-        self._appender = appender
-        self._writer = LogWriter(appender, settings.gateway_id, clock_interval_s=settings.clock_interval_s)
+        self._log_client = log_client
+        self._writer = GroupCommit(log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s)
         self._follower = Follower(str(settings.lake_dir), self._on_view_thread, settings.poll_s)
         self._view = RouteView.empty()
         self._kv_counted: tuple[object, int] = (None, 0)
@@ -108,7 +108,7 @@ class Gateway:
         """
         self._loop = asyncio.get_running_loop()
         end, failed = await asyncio.gather(
-            self._appender.open(), asyncio.to_thread(self._first_view), return_exceptions=True
+            self._log_client.open(), asyncio.to_thread(self._first_view), return_exceptions=True
         )
         try:
             if isinstance(end, BaseException):

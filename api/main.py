@@ -12,7 +12,7 @@ import uvloop
 from api.gateway import GatewaySettings
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
-from api.log_process import LogProcess
+from api.log_worker import LogWorker
 from api.wiring import GatewayParts
 from remoting.server import RemotingSettings
 from runtime.children import on_parent_exit
@@ -50,9 +50,9 @@ def run_gateway(
     check_file_limit(remoting_settings.max_connections + http_settings.max_connections)
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
-    appender = LogProcess(log_url, settings.gateway_id, settings.gap_s)
-    parts = GatewayParts(settings, appender, remoting_settings, http_settings)
-    return uvloop.run(_run(stop, parts, appender, http, remoting))
+    worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
+    parts = GatewayParts(settings, worker, remoting_settings, http_settings)
+    return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 
 def _text(address: Address) -> str:
@@ -60,7 +60,7 @@ def _text(address: Address) -> str:
 
 
 async def _run(
-    stop_signal: StopSignal, parts: GatewayParts, appender: LogProcess, http: Address, remoting: Address
+    stop_signal: StopSignal, parts: GatewayParts, worker: LogWorker, http: Address, remoting: Address
 ) -> int:
     stop = stop_signal.event()
     gateway, server = parts.gateway, parts.server
@@ -76,7 +76,7 @@ async def _run(
             http_task = asyncio.create_task(
                 serve_http(parts.app, *http, stop=stop, on_bound=bound, reuse_port=server.settings.reuse_port)
             )
-            endings = {http_task, *(asyncio.create_task(event.wait()) for event in (stop, appender.died))}
+            endings = {http_task, *(asyncio.create_task(event.wait()) for event in (stop, worker.died))}
             await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             stop.set()
             await parts.close_remoting(DRAIN_S)
@@ -84,9 +84,9 @@ async def _run(
         finally:
             await gateway.stop()
     finally:
-        await appender.close()
+        await worker.close()
     log.info("stopped", epoch=gateway.view.epoch)
-    return 1 if appender.died.is_set() else 0
+    return 1 if worker.died.is_set() else 0
 
 
 def _calm_collector() -> None:

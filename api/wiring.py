@@ -6,9 +6,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from api.gateway import Gateway, GatewaySettings
+from api.group_commit import LogClient
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
-from api.log_writer import Appender
 from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting.handlers import NameServerHandler
@@ -26,7 +26,7 @@ class GatewayParts:
 
     Args:
         settings: The gateway's.
-        appender: Writes its events; the caller closes it, after the gateway has stopped.
+        log_client: Writes its events; the caller closes it, after the gateway has stopped.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP listener.
     """
@@ -34,12 +34,12 @@ class GatewayParts:
     def __init__(
         self,
         settings: GatewaySettings,
-        appender: Appender,
+        log_client: LogClient,
         remoting: RemotingSettings | None = None,
         http: HttpSettings | None = None,
     ) -> None:
         self._http = http or HttpSettings()
-        self.gateway = Gateway(settings, appender)
+        self.gateway = Gateway(settings, log_client)
         self.answers = RouteAnswers()
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)

@@ -110,14 +110,14 @@ class Routelake:
         commands = commands_of_children(self.process.pid)
         return [pid for pid, command in commands.items() if name in command]
 
-    def log_process(self) -> int:
+    def log_worker_pid(self) -> int:
         """Process id of the one that writes the event log for the gateway.
 
         Raises:
             LookupError: There is none at the moment.
         """
         for pid, command in commands_of_children(self.child("gateway")).items():
-            if "api.log_process" in command[-1]:
+            if "api.log_worker" in command[-1]:
                 return pid
         raise LookupError("no process writes the event log")
 

@@ -22,10 +22,10 @@ from schemas.broker import DataVersion, Int, Long, QueueRow, TopicQueueMappingIn
 from schemas.errors import EventDecodeError, TooLargeError
 from schemas.limits import MAX_EVENT_BYTES, MAX_READABLE_EVENT_BYTES
 
-URGENT: Final = b"\x01"
+IMMEDIATE: Final = b"\x01"
 """First byte of a payload: somebody may be waiting for what it changes."""
-PATIENT: Final = b"\x02"
-"""First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next urgent one,
+DEFERRABLE: Final = b"\x02"
+"""First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next immediate one,
 which a CLOCK is at the latest. A reader that meets a higher first byte than this must not guess."""
 
 HEAD_BYTES: Final = 1 + 18
@@ -233,7 +233,7 @@ class EventEncoder:
                 size_bytes=len(data),
                 limit_bytes=MAX_EVENT_BYTES,
             )
-        return (PATIENT if _is_sign_of_life(event) else URGENT) + self._compressor.compress(data)
+        return (DEFERRABLE if _is_sign_of_life(event) else IMMEDIATE) + self._compressor.compress(data)
 
 
 def _is_sign_of_life(event: AnyEvent) -> bool:
@@ -273,7 +273,7 @@ def read_json(payload: bytes) -> bytes:
     """
     if not payload:
         raise EventDecodeError(reason="empty payload")
-    if payload[:1] not in (URGENT, PATIENT):
+    if payload[:1] not in (IMMEDIATE, DEFERRABLE):
         raise EventDecodeError(reason=f"payload format {payload[0]} is unknown here. Upgrade the fold first.")
     size = inflated_bytes(payload)
     if size is None:

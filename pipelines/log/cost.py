@@ -16,9 +16,9 @@ from typing import Final
 
 from schemas.errors import EventDecodeError
 from schemas.events import (
+    DEFERRABLE,
     HEAD_BYTES,
     KEY_KV,
-    PATIENT,
     AddWritePerm,
     DeleteTopic,
     WipeWritePerm,
@@ -57,7 +57,7 @@ def cost_bytes(key: str, head: bytes, payload_bytes: int) -> int:
     size = max(inflated, payload_bytes)
     if key == KEY_KV:
         return size + KV_BYTES
-    if not head.startswith(PATIENT) and len(head) == payload_bytes and inflated <= _INFLATED_SMALL_BYTES:
+    if not head.startswith(DEFERRABLE) and len(head) == payload_bytes and inflated <= _INFLATED_SMALL_BYTES:
         try:
             if read_json(head).startswith(_WHOLE_BROKER):
                 return size + WHOLE_BROKER_BYTES

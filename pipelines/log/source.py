@@ -45,7 +45,7 @@ from pipelines.log.open import close_readers, open_log, open_tail, records_betwe
 from pipelines.log.tail import LogTail
 from pipelines.log.urls import is_kafka
 from schemas.errors import SetupError, UnavailableError
-from schemas.events import PATIENT
+from schemas.events import DEFERRABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -232,7 +232,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = tail.next_offset()
         else:
             max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
-            deferrable = PATIENT if self._stop_at is None else b""
+            deferrable = DEFERRABLE if self._stop_at is None else b""
             end = tail.bounded_end(start, max_records, self._source.max_bytes, deferrable)
         return end if self._stop_at is None else max(start, min(end, self._stop_at))
 

@@ -37,7 +37,7 @@ from schemas.events import Actor, Clock
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, Table
 from tests.model.settings import Settings
 from tests.model.wire import Request, Response
-from tests.support.appender import HereAppender
+from tests.support.log_client import LocalLogClient
 
 ACTOR = Actor(gateway="memory", via="gateway", peer=None)
 
@@ -46,7 +46,7 @@ class InstantGateway(Gateway):
     """The product's gateway, whose appends are folded before they return."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        super().__init__(settings, HereAppender(MemoryLog(), settings))
+        super().__init__(settings, LocalLogClient(MemoryLog(), settings))
         self._loop = asyncio.get_running_loop()
         self.now_ms = 1_000_000
         self._shard = OneShard()

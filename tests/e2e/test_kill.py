@@ -136,7 +136,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     wait_until(lambda: _ready(server), 120, "routelake to be ready after the gateway's end")
     for _ in range(10 if deep else 1):
         gateway = server.child("gateway")
-        os.kill(server.log_process(), signal.SIGKILL)
+        os.kill(server.log_worker_pid(), signal.SIGKILL)
         wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 60, "the gateway to be started again")
         wait_until(lambda: _ready(server), 120, "routelake to be ready after the end of what writes the log")
     for load in (*loads, large):

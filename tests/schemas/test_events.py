@@ -42,11 +42,11 @@ def test_every_kind_is_there() -> None:
 
 def test_only_signs_of_life_can_wait() -> None:
     all_ = [events.decode(payload(line)) for line in LINES]
-    patient = [event for event in all_ if events.encode(event)[:1] == events.PATIENT]
-    assert {events.encode(event)[:1] for event in all_} == {events.PATIENT, events.URGENT}
-    assert {type(event) for event in patient} == {events.BrokerHeartbeat, events.RegisterBroker}
+    deferrable = [event for event in all_ if events.encode(event)[:1] == events.DEFERRABLE]
+    assert {events.encode(event)[:1] for event in all_} == {events.DEFERRABLE, events.IMMEDIATE}
+    assert {type(event) for event in deferrable} == {events.BrokerHeartbeat, events.RegisterBroker}
     registrations = [event for event in all_ if isinstance(event, events.RegisterBroker)]
-    assert {(event.topic_config_table is None, event in patient) for event in registrations} == {
+    assert {(event.topic_config_table is None, event in deferrable) for event in registrations} == {
         (True, True),
         (False, False),
     }

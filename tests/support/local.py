@@ -33,7 +33,7 @@ from remoting.server import RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
-from tests.support.appender import HereAppender
+from tests.support.log_client import LocalLogClient
 from tests.support.loops import Loop
 from tests.support.minifold import MiniFold
 
@@ -117,7 +117,7 @@ class LocalGateway:
         self.loop.call(partial(asyncio.ensure_future, self.parts.close_remoting(0.0), loop=self.loop.loop))
 
     async def _start(self) -> None:
-        self.parts = GatewayParts(self._settings, HereAppender(self.log, self._settings), self._remoting, self._http)
+        self.parts = GatewayParts(self._settings, LocalLogClient(self.log, self._settings), self._remoting, self._http)
         await self.parts.gateway.start()
         if self._listens:
             await self.parts.server.start("127.0.0.1", self.port)

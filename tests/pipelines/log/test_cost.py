@@ -11,7 +11,7 @@ import zstandard
 
 from pipelines.log.source import LogSource
 from pipelines.log.sqlite import SqliteLog
-from schemas.events import PATIENT, URGENT, AnyEvent, encode, routing_key
+from schemas.events import DEFERRABLE, IMMEDIATE, AnyEvent, encode, routing_key
 from tests.support import events as make
 
 MIB = 1024 * 1024
@@ -69,14 +69,14 @@ def test_a_hundred_registrations_of_10_000_topics_fit(tmp_path: Path) -> None:
     assert batches(path) == [100]
 
 
-@pytest.mark.parametrize("first", [URGENT, PATIENT, b"\x07", b""])
+@pytest.mark.parametrize("first", [IMMEDIATE, DEFERRABLE, b"\x07", b""])
 def test_what_is_no_frame_counts_as_it_is(tmp_path: Path, first: bytes) -> None:
     path = tmp_path / "log.db"
     log = SqliteLog(path)
     unstated = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 1000)
     for payload in (b"", first, first + b"no frame", first + unstated, first + bytes(MIB + 1)):
         log.append([("b:b", payload)] * 3)
-    log.append([("*", URGENT)])
+    log.append([("*", IMMEDIATE)])
     log.close()
     found = batches(path, 2 * MIB)
     assert sum(found) == 16

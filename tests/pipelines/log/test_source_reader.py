@@ -20,7 +20,7 @@ from pipelines.log.base import EventLog
 from pipelines.log.source import LogSource, LogStreamReader, OffsetRange, SourceOffset
 from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError, UnavailableError
-from schemas.events import PATIENT, URGENT, AnyEvent, encode, routing_key
+from schemas.events import DEFERRABLE, IMMEDIATE, AnyEvent, encode, routing_key
 from tests.pipelines.log.backends import Backend
 from tests.pipelines.log.conftest import make_backend
 from tests.support import events as make
@@ -185,7 +185,7 @@ def test_another_log_fails(readers: Readers) -> None:
 
 def test_what_can_wait_does_not_wait_for_ever(sqlite: Readers) -> None:
     """A batch that is full is taken, and so is all there is when nothing more is to come."""
-    sqlite.log.append([("b:b", PATIENT + bytes(9))] * 10)
+    sqlite.log.append([("b:b", DEFERRABLE + bytes(9))] * 10)
     assert batches(sqlite(max_records=4)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
     assert batches(sqlite(max_bytes=45)) == [[1, 2, 3, 4], [5, 6, 7, 8]]
     last = sqlite()
@@ -196,7 +196,7 @@ def test_what_can_wait_does_not_wait_for_ever(sqlite: Readers) -> None:
 
 
 def test_a_batch_of_everything_ignores_the_bounds(sqlite: Readers) -> None:
-    sqlite.log.append([("k", URGENT)] * 10)
+    sqlite.log.append([("k", IMMEDIATE)] * 10)
     one = sqlite(max_records=4, max_bytes=1)
     assert one.latestOffset(one.initialOffset(), ReadAllAvailable())["offset"] == 11
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from api.gateway import GatewaySettings
-from api.log_process import Appends
+from api.log_worker import ResumingLog
 from pipelines.log.base import Appended, Entry, EventLog, LogEnd
 
 
-class HereAppender:
-    """An `api.log_writer.Appender`, which appends at once."""
+class LocalLogClient:
+    """An `api.group_commit.LogClient`, which appends at once."""
 
     def __init__(self, event_log: EventLog, settings: GatewaySettings) -> None:
         self._log = event_log
-        self._appends = Appends(event_log, settings.gateway_id, settings.gap_s)
+        self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s)
 
     async def open(self) -> LogEnd:
         return self._log.end()

@@ -8,7 +8,7 @@ the gateway's event loop sends what is to be written to a process, and has the o
     gateway                                       process
     ── (URL, ...) ──────────────────────────────► opens the log
     ◄── its end, or an error ────────────────────
-    ── entries ─────────────────────────────────► `Appends`
+    ── entries ─────────────────────────────────► `ResumingLog`
     ◄── their offsets and times, or an error ────
     ...                                           pickles, framed as by multiprocessing's Connection
 
@@ -32,7 +32,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import structlog
 
-from api.log_writer import STOPPING
+from api.group_commit import STOPPING
 from pipelines.log.base import Appended, Entry, EventLog, LogEnd
 from pipelines.log.open import open_log
 from runtime.children import SERVED, end_with_parent, spawn
@@ -48,17 +48,16 @@ T = TypeVar("T")
 _length = struct.Struct("!i")
 
 _CLOSE_S: Final = 1.0
-"""How long an append under way may hold up the end. `LogWriter.stop` has waited for it before."""
+"""How long an append under way may hold up the end. `GroupCommit.stop` has waited for it before."""
 
 Answer = LogEnd | list[Appended] | RoutelakeError
 
 
-class Appends:
-    """Appends to a log, of which one knows when nobody listened.
+class ResumingLog:
+    """Appends to a log and tells, by a RESUME event, of the time in which nobody listened.
 
-    Nothing written for long (the gateway, or the process that writes for it, was stopped, suspended or cut off), or
-    nothing written yet: then a RESUME event comes before anything else, so that the time in which nobody listened
-    counts against no broker.
+    It comes first when nothing was written yet, or nothing for long (the gateway, or the process that writes for it,
+    was stopped, suspended or cut off), so that this time counts against no broker.
 
     Args:
         event_log: the log.
@@ -86,13 +85,13 @@ class Appends:
         return routing_key(event), encode(event)
 
 
-class LogProcess:
-    """The gateway's end of the process; an `api.log_writer.Appender`.
+class LogWorker:
+    """The gateway's end of the process; an `api.group_commit.LogClient`.
 
     Args:
         log_url: as for `open_log`; not ``memory:``.
         gateway_id: names the gateway in the events written there.
-        gap_s: as for `Appends`.
+        gap_s: as for `ResumingLog`.
     """
 
     def __init__(self, log_url: str, gateway_id: str, gap_s: float) -> None:
@@ -105,7 +104,7 @@ class LogProcess:
         """Set when the process has ended although nobody closed it: nothing will be written any more."""
 
     async def open(self) -> LogEnd:
-        """See `Appender`. Once."""
+        """See `LogClient`. Once."""
         try:
             process, stream = spawn(__name__)
         except OSError as error:
@@ -121,13 +120,13 @@ class LogProcess:
         return end
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:
-        """See `Appender`."""
+        """See `LogClient`."""
         written = await self._ask(entries)
         assert isinstance(written, list)
         return written
 
     async def close(self) -> None:
-        """See `Appender`."""
+        """See `LogClient`."""
         self._closing = True
         if self._process is None:
             return
@@ -194,10 +193,10 @@ def _serve(gateway: Connection) -> None:
         gateway.recv()  # the gateway's end
         return
     with closing(event_log):
-        appends = Appends(event_log, gateway_id, gap_s)
+        resuming_log = ResumingLog(event_log, gateway_id, gap_s)
         gateway.send(_tried(event_log.end))
         while True:
-            gateway.send(_tried(appends.append, gateway.recv()))
+            gateway.send(_tried(resuming_log.append, gateway.recv()))
 
 
 def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RoutelakeError:

@@ -9,23 +9,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from api import log_writer
-from api.log_process import Appends
-from api.log_writer import LogWriter
+from api import group_commit
+from api.group_commit import GroupCommit
+from api.log_worker import ResumingLog
 from pipelines.log.base import Appended, Entry, LogEnd
 from pipelines.log.memory import MemoryLog
-from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
+from schemas.errors import RoutelakeError, TooLargeError, UnavailableError
 from schemas.events import AnyEvent, Clock, PutKvConfig, Resume, decode, encode, routing_key
 from tests.support import events as make
 from tests.support.loops import eventually, on_a_loop
 
 
 class Log:
-    """An appender that counts, can be held up, and can fail."""
+    """A log client that counts, can be held up, and can fail."""
 
     def __init__(self) -> None:
         self.memory = MemoryLog()
-        self._appends = Appends(self.memory, "gw", 3600.0)
+        self._appends = ResumingLog(self.memory, "gw", 3600.0)
         self.groups: list[int] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -52,13 +52,13 @@ class Log:
         return sum(isinstance(event, Clock) for event in self.events())
 
 
-async def start(log: Log, clock_interval_s: float = 3600.0, **settings: int) -> LogWriter:
-    writer = LogWriter(log, "gw", clock_interval_s=clock_interval_s, **settings)
+async def start(log: Log, clock_interval_s: float = 3600.0, **settings: int) -> GroupCommit:
+    writer = GroupCommit(log, "gw", clock_interval_s=clock_interval_s, **settings)
     await writer.start()
     return writer
 
 
-def submit(writer: LogWriter, number: int, event: AnyEvent | None = None) -> asyncio.Future[Appended]:
+def submit(writer: GroupCommit, number: int, event: AnyEvent | None = None) -> asyncio.Future[Appended]:
     event = event or make.put("n", f"k{number}")
     return writer.submit(routing_key(event), encode(event))
 
@@ -71,7 +71,7 @@ def log() -> Log:
 @on_a_loop
 async def test_it_begins_with_a_resume(log: Log) -> None:
     log.memory.append([("kv", encode(make.put("n", "k")))])
-    writer = LogWriter(log, "gw", clock_interval_s=3600.0)
+    writer = GroupCommit(log, "gw", clock_interval_s=3600.0)
     assert await writer.start() == 2
     await writer.stop()
     resume = log.events()[1]
@@ -107,8 +107,8 @@ async def test_the_first_after_a_resume_that_was_due_gets_its_own_offset(log: Lo
 @on_a_loop
 async def test_heartbeats_gather_unless_many_or_with_something_else(log: Log) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
-        many = log_writer._MANY
+        patch.setattr(group_commit, "_REST_S", (3600.0, 3600.0))
+        many = group_commit._MANY
         writer = await start(log)
         heartbeat = make.heartbeat()
         await submit(writer, 0, heartbeat)
@@ -153,7 +153,7 @@ async def test_the_clock_ticks_whoever_talks(log: Log) -> None:
 @on_a_loop
 async def test_heartbeats_that_gather_go_down_with_the_clock(log: Log) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_writer, "_REST_S", (3600.0, 3600.0))
+        patch.setattr(group_commit, "_REST_S", (3600.0, 3600.0))
         writer = await start(log, clock_interval_s=0.05)
         await submit(writer, 0, make.heartbeat())
         await submit(writer, 1, make.heartbeat())
@@ -190,7 +190,7 @@ async def test_a_log_that_fails_refuses_and_comes_back(log: Log) -> None:
 @on_a_loop
 async def test_a_log_that_does_not_answer_is_failing(log: Log) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_writer, "_LATE_S", 0.01)
+        patch.setattr(group_commit, "_LATE_S", 0.01)
         writer = await start(log)
         log.gate.clear()
         answer = submit(writer, 1)
@@ -217,7 +217,7 @@ async def test_one_bad_event_does_not_take_its_neighbours_along(log: Log) -> Non
     writer = await start(log)
     answers = [submit(writer, 0), writer.submit("x" * 100_000, b"too long a key"), submit(writer, 2)]
     results = await asyncio.gather(*answers, return_exceptions=True)
-    assert [type(result) for result in results] == [Appended, BadRequestError, Appended]
+    assert [type(result) for result in results] == [Appended, TooLargeError, Appended]
     await writer.stop()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from api.log_process import Appends, LogProcess
+from api.log_worker import LogWorker, ResumingLog
 from peers.java import wait_until
 from pipelines.log.base import Appended, Entry, LogEnd
 from pipelines.log.memory import MemoryLog
@@ -32,21 +32,21 @@ def entry(number: int = 0) -> Entry:
     return routing_key(event), encode(event)
 
 
-def process_of(appender: LogProcess) -> subprocess.Popen[bytes]:
-    assert appender._process is not None
-    return appender._process
+def process_of(worker: LogWorker) -> subprocess.Popen[bytes]:
+    assert worker._process is not None
+    return worker._process
 
 
 @asynccontextmanager
-async def opened(folder: Path, gap_s: float = 3600.0) -> AsyncIterator[LogProcess]:
+async def opened(folder: Path, gap_s: float = 3600.0) -> AsyncIterator[LogWorker]:
     """It, over a log in the folder, and with its first RESUME written."""
-    appender = LogProcess(f"sqlite://{folder / 'events.db'}", "gw", gap_s)
-    await appender.open()
+    worker = LogWorker(f"sqlite://{folder / 'events.db'}", "gw", gap_s)
+    await worker.open()
     try:
-        await appender.append([])
-        yield appender
+        await worker.append([])
+        yield worker
     finally:
-        await appender.close()
+        await worker.close()
 
 
 def kinds(folder: Path) -> list[type]:
@@ -56,22 +56,22 @@ def kinds(folder: Path) -> list[type]:
 
 @on_a_loop
 async def test_it_writes_what_it_is_told(tmp_path: Path) -> None:
-    appender = LogProcess(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    assert await appender.open() == LogEnd(1, None)
-    (resume,) = await appender.append([])
-    written = await appender.append([entry(number) for number in range(300)])
+    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
+    assert await worker.open() == LogEnd(1, None)
+    (resume,) = await worker.append([])
+    written = await worker.append([entry(number) for number in range(300)])
     assert [appended.offset for appended in written] == list(range(2, 302))
     assert all(
         isinstance(appended, Appended) and appended.event_time_ms >= resume.event_time_ms for appended in written
     )
-    process = process_of(appender)
-    await appender.close()
+    process = process_of(worker)
+    await worker.close()
     assert process.returncode == 0
     with closing(SqliteLog(tmp_path / "events.db")) as log:
         records = log.read(0)
     assert [record[:2] for record in records] == [tuple(appended) for appended in [resume, *written]]
     assert [(record.key, record.payload) for record in records[1:]] == [entry(number) for number in range(300)]
-    again = LogProcess(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
+    again = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
     assert await again.open() == LogEnd(302, written[-1].event_time_ms)
     await again.close()
     await again.close()
@@ -79,9 +79,9 @@ async def test_it_writes_what_it_is_told(tmp_path: Path) -> None:
 
 @on_a_loop
 async def test_large_events(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
+    async with opened(tmp_path) as worker:
         entries = [("kv", bytes([number]) * 8_000_000) for number in range(4)]
-        assert len(await appender.append(entries)) == 4
+        assert len(await worker.append(entries)) == 4
     with closing(SqliteLog(tmp_path / "events.db")) as log:
         assert [(record.key, record.payload) for record in log.read(2, max_bytes=64_000_000)] == entries
 
@@ -89,11 +89,11 @@ async def test_large_events(tmp_path: Path) -> None:
 @on_a_loop
 async def test_a_log_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "events.db").write_bytes(b"a letter to somebody " * 1000)
-    appender = LogProcess(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
+    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
     with pytest.raises(SetupError, match="is not a SQLite database") as caught:
-        await appender.open()
+        await worker.open()
     assert caught.value.fields["path"] == str(tmp_path / "events.db")
-    await appender.close()
+    await worker.close()
 
 
 @on_a_loop
@@ -101,10 +101,10 @@ async def test_one_that_cannot_be_started(tmp_path: Path) -> None:
     for executable, why in (("/bin/false", "has died"), ("/no/such/python", "cannot be started")):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "executable", executable)
-            appender = LogProcess(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
+            worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
             with pytest.raises(UnavailableError, match=why):
-                await appender.open()
-            await appender.close()
+                await worker.open()
+            await worker.close()
 
 
 @on_a_loop
@@ -115,113 +115,113 @@ async def test_a_log_that_is_damaged(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "events.db").read_bytes())
     content[8192:] = b"\xff" * (len(content) - 8192)
     (tmp_path / "events.db").write_bytes(content)
-    appender = LogProcess(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
+    worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
     with pytest.raises(SetupError, match="the file is damaged. Restore it from a backup"):
-        await appender.open()
-    await appender.close()
+        await worker.open()
+    await worker.close()
 
 
 @on_a_loop
 async def test_what_the_log_refuses_keeps_its_kind(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
+    async with opened(tmp_path) as worker:
         with pytest.raises(BadRequestError, match="larger than the event log takes") as caught:
-            await appender.append([entry(), ("x" * 100_000, b"")])
+            await worker.append([entry(), ("x" * 100_000, b"")])
         assert caught.value.fields["size_bytes"] == 100_000
-        assert len(await appender.append([entry()])) == 1
+        assert len(await worker.append([entry()])) == 1
         (tmp_path / "events.db").rename(tmp_path / "elsewhere.db")
         with pytest.raises(UnavailableError, match="was removed or replaced while in use"):
-            await appender.append([entry()])
+            await worker.append([entry()])
         (tmp_path / "elsewhere.db").rename(tmp_path / "events.db")
-        assert len(await appender.append([entry()])) == 1
+        assert len(await worker.append([entry()])) == 1
 
 
 @on_a_loop
 async def test_one_that_died_at_rest_is_noticed(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
-        assert not appender.died.is_set()
-        process_of(appender).kill()
-        await appender.died.wait()
+    async with opened(tmp_path) as worker:
+        assert not worker.died.is_set()
+        process_of(worker).kill()
+        await worker.died.wait()
         with pytest.raises(UnavailableError):
-            await appender.append([entry()])
+            await worker.append([entry()])
     assert kinds(tmp_path) == [Resume]
 
 
 @on_a_loop
 async def test_one_that_dies_at_work_leaves_a_doubt(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
-        process_of(appender).send_signal(signal.SIGSTOP)
-        append = asyncio.create_task(appender.append([entry(1)]))
+    async with opened(tmp_path) as worker:
+        process_of(worker).send_signal(signal.SIGSTOP)
+        append = asyncio.create_task(worker.append([entry(1)]))
         await asyncio.sleep(0)
-        process_of(appender).kill()
+        process_of(worker).kill()
         with pytest.raises(InDoubtError, match="has died while it was writing"):
             await append
-        await appender.died.wait()
+        await worker.died.wait()
         with pytest.raises(UnavailableError):
-            await appender.append([entry(2)])
+            await worker.append([entry(2)])
 
 
 @on_a_loop
 async def test_an_append_that_nobody_waits_for_leaves_no_answer(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
-        process_of(appender).send_signal(signal.SIGSTOP)
-        append = asyncio.create_task(appender.append([entry(1), entry(2)]))
+    async with opened(tmp_path) as worker:
+        process_of(worker).send_signal(signal.SIGSTOP)
+        append = asyncio.create_task(worker.append([entry(1), entry(2)]))
         await asyncio.sleep(0)
         append.cancel()
         await asyncio.wait([append])
-        process_of(appender).send_signal(signal.SIGCONT)
-        assert [appended.offset for appended in await appender.append([entry(3)])] == [4]
+        process_of(worker).send_signal(signal.SIGCONT)
+        assert [appended.offset for appended in await worker.append([entry(3)])] == [4]
 
 
 @on_a_loop
 async def test_what_nobody_foresaw_is_an_answer(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
+    async with opened(tmp_path) as worker:
         with pytest.raises(UnavailableError, match="event log: TypeError"):
-            await appender.append(7)  # type: ignore[arg-type]
-        assert len(await appender.append([entry()])) == 1
+            await worker.append(7)  # type: ignore[arg-type]
+        assert len(await worker.append([entry()])) == 1
 
 
 @on_a_loop
 async def test_a_stop_is_for_the_gateway_to_hear(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
-        process_of(appender).send_signal(signal.SIGTERM)
-        assert len(await appender.append([entry()])) == 1
+    async with opened(tmp_path) as worker:
+        process_of(worker).send_signal(signal.SIGTERM)
+        assert len(await worker.append([entry()])) == 1
 
 
 @on_a_loop
 async def test_what_hangs_is_killed_at_the_end(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
-        process = process_of(appender)
+    async with opened(tmp_path) as worker:
+        process = process_of(worker)
         process.send_signal(signal.SIGSTOP)
-        append = asyncio.create_task(appender.append([entry()]))
+        append = asyncio.create_task(worker.append([entry()]))
         await asyncio.sleep(0)
     assert process.returncode == -signal.SIGKILL
     with pytest.raises(InDoubtError):
         await append
-    assert not appender.died.is_set()
+    assert not worker.died.is_set()
 
 
 @on_a_loop
 async def test_what_is_under_way_is_written_before_the_end(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
-        process = process_of(appender)
+    async with opened(tmp_path) as worker:
+        process = process_of(worker)
         with closing(sqlite3.connect(tmp_path / "events.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            append = asyncio.create_task(appender.append([entry()]))
+            append = asyncio.create_task(worker.append([entry()]))
             await asyncio.sleep(0)
             asyncio.get_running_loop().call_later(0.1, other.execute, "ROLLBACK")
-            await appender.close()
+            await worker.close()
         assert [appended.offset for appended in await append] == [2]
     assert process.returncode == 0
     with pytest.raises(UnavailableError, match="stopping"):
-        await appender.append([entry()])
+        await worker.append([entry()])
 
 
 @on_a_loop
 async def test_a_lock_that_somebody_holds_delays_nobody_but_appends(tmp_path: Path) -> None:
-    async with opened(tmp_path) as appender:
+    async with opened(tmp_path) as worker:
         with closing(sqlite3.connect(tmp_path / "events.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            append = asyncio.create_task(appender.append([entry()]))
+            append = asyncio.create_task(worker.append([entry()]))
             for _ in range(100):
                 await asyncio.sleep(0.001)
             assert not append.done()
@@ -231,7 +231,7 @@ async def test_a_lock_that_somebody_holds_delays_nobody_but_appends(tmp_path: Pa
 
 def test_a_silence_is_followed_by_a_resume() -> None:
     log = MemoryLog()
-    appends = Appends(log, "gw", gap_s=100.0)
+    appends = ResumingLog(log, "gw", gap_s=100.0)
     appends.append([])
     appends.append([entry()])
     appends._last_s -= 99.0
@@ -249,7 +249,7 @@ def test_a_silence_is_followed_by_a_resume() -> None:
 
 def test_an_append_that_fails_ends_no_silence() -> None:
     log = MemoryLog()
-    appends = Appends(log, "gw", gap_s=100.0)
+    appends = ResumingLog(log, "gw", gap_s=100.0)
     with pytest.raises(BadRequestError):
         appends.append([("x" * 100_000, b"")])
     assert len(appends.append([entry()])) == 2
@@ -257,10 +257,10 @@ def test_an_append_that_fails_ends_no_silence() -> None:
 
 @on_a_loop
 async def test_a_process_that_was_stopped_knows_it(tmp_path: Path) -> None:
-    async with opened(tmp_path, gap_s=0.5) as appender:
-        process = process_of(appender)
+    async with opened(tmp_path, gap_s=0.5) as worker:
+        process = process_of(worker)
         process.send_signal(signal.SIGSTOP)
-        append = asyncio.create_task(appender.append([(routing_key(make.clock()), encode(make.clock()))]))
+        append = asyncio.create_task(worker.append([(routing_key(make.clock()), encode(make.clock()))]))
         await asyncio.sleep(0.6)
         process.send_signal(signal.SIGCONT)
         assert len(await append) == 2
@@ -274,7 +274,7 @@ def test_a_hang_behind_the_stamp_is_silence() -> None:
             time.sleep(0.2)
             return written
 
-    appends = Appends(SlowLog(), "gw", gap_s=0.1)
+    appends = ResumingLog(SlowLog(), "gw", gap_s=0.1)
     assert len(appends.append([entry()])) == 2
     assert len(appends.append([entry()])) == 2
 
@@ -282,12 +282,12 @@ def test_a_hang_behind_the_stamp_is_silence() -> None:
 _OWNER = """
 import asyncio, sys
 from pathlib import Path
-from tests.api.test_log_process import entry, opened, process_of
+from tests.api.test_log_worker import entry, opened, process_of
 async def main():
-    async with opened(Path(sys.argv[1])) as appender:
-        print(process_of(appender).pid, flush=True)
+    async with opened(Path(sys.argv[1])) as worker:
+        print(process_of(worker).pid, flush=True)
         await asyncio.to_thread(input)
-        await appender.append([entry()])
+        await worker.append([entry()])
 asyncio.run(main())
 """
 

@@ -21,7 +21,7 @@ import structlog
 
 from pipelines.log.base import Appended, Entry, LogEnd
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
-from schemas.events import PATIENT, Actor, Clock, encode, routing_key
+from schemas.events import DEFERRABLE, Actor, Clock, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -48,7 +48,7 @@ _TICK_S: Final = 0.001
 """uvloop's clock."""
 
 
-class Appender(Protocol):
+class LogClient(Protocol):
     """Who makes the appends, one at a time. Lives on the caller's event loop."""
 
     async def open(self) -> LogEnd:
@@ -84,11 +84,11 @@ class _Waiting(NamedTuple):
     done: asyncio.Future[Appended] | None
 
 
-class LogWriter:
+class GroupCommit:
     """Appends events to the log, a group at a time. Lives on one event loop.
 
     Args:
-        appender: makes the appends; owned by the caller, who closes it after `stop`.
+        log_client: makes the appends; owned by the caller, who closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
@@ -96,19 +96,19 @@ class LogWriter:
 
     def __init__(
         self,
-        appender: Appender,
+        log_client: LogClient,
         gateway_id: str,
         *,
         clock_interval_s: float,
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
-        self._appender = appender
+        self._log_client = log_client
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
         self._max_queued_bytes = max_queued_bytes
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
-        self._urgent = False
+        self._immediate = False
         self._stopping = False
         self._failing = False
         self._began_s = 0.0
@@ -130,7 +130,7 @@ class LogWriter:
             UnavailableError: the log cannot be written.
         """
         self._loop = asyncio.get_running_loop()
-        (resume,) = await self._appender.append([])
+        (resume,) = await self._log_client.append([])
         self._next_clock_s = self._loop.time() + self._clock_interval_s
         self._go_on()
         return resume.offset
@@ -148,8 +148,8 @@ class LogWriter:
         done: asyncio.Future[Appended] = self._loop.create_future()
         self._queue.append(_Waiting(key, payload, done))
         self._queued_bytes += len(payload)
-        if not payload.startswith(PATIENT):
-            self._urgent = True
+        if not payload.startswith(DEFERRABLE):
+            self._immediate = True
         self._go_on()
         return done
 
@@ -188,7 +188,7 @@ class LogWriter:
         self._go_on()
 
     def _due_s(self) -> float:
-        if self._urgent or len(self._queue) >= _MANY or self._stopping:
+        if self._immediate or len(self._queue) >= _MANY or self._stopping:
             return 0.0
         return min(self._rest_until_s, self._next_clock_s) if self._queue else self._next_clock_s
 
@@ -219,12 +219,12 @@ class LogWriter:
             group.append(entry)
             size += len(entry.payload)
         self._queued_bytes -= size
-        self._urgent = self._urgent and bool(self._queue)
+        self._immediate = self._immediate and bool(self._queue)
         return group
 
     async def _append(self, group: list[_Waiting]) -> None:
         try:
-            written = await self._appender.append([(entry.key, entry.payload) for entry in group])
+            written = await self._log_client.append([(entry.key, entry.payload) for entry in group])
         except BadRequestError as error:
             if len(group) > 1:
                 for entry in group:
