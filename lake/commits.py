@@ -7,7 +7,7 @@ A row is written last in every epoch, so it is the only thing that moves a view,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -257,6 +257,11 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
         for row in rows.select(_COLUMNS).to_pylist()
     ]
     return sorted(found, key=lambda commit: commit.epoch)
+
+
+def to_us(moment: datetime) -> int:
+    """An aware time in microseconds since 1970, exactly."""
+    return (moment - _EPOCH_START) // timedelta(microseconds=1)
 
 
 def to_ms(moment: datetime) -> int:

@@ -14,12 +14,13 @@ import shutil
 from pathlib import Path
 from typing import IO
 
-from deltalake import DeltaTable, Field, Schema
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
-from deltalake.schema import ArrayType, MapType, PrimitiveType
 
 from lake.actions import LOG_FOLDER
 from lake.damage import DamagedTableError, check_commits, explain
+from lake.types import arrow_schema
 from schemas.errors import SetupError
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
@@ -27,17 +28,6 @@ _LAKE_FILE = "lake.json"
 _PLAIN_TYPES = "plainTypes"
 """In the lake's file: no data file says types of Arrow's own (`lake.arrow_types`)."""
 
-_TYPES: dict[str, PrimitiveType | MapType | ArrayType] = {
-    "string": PrimitiveType("string"),
-    "int": PrimitiveType("integer"),
-    "bigint": PrimitiveType("long"),
-    "boolean": PrimitiveType("boolean"),
-    "binary": PrimitiveType("binary"),
-    "timestamp": PrimitiveType("timestamp"),
-    "map<bigint,string>": MapType(PrimitiveType("long"), PrimitiveType("string"), value_contains_null=True),
-    "map<string,bigint>": MapType(PrimitiveType("string"), PrimitiveType("long"), value_contains_null=True),
-    "array<string>": ArrayType(PrimitiveType("string"), contains_null=True),
-}
 LOCK_FILE = "fold.lock"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 """delta-rs takes %20 in a path for a space when it looks for the table again."""
@@ -139,12 +129,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def delta_schema(table: Table) -> Schema:
     """Delta schema with column comments."""
-    return Schema(
-        [
-            Field(column.name, _TYPES[column.type], nullable=column.nullable, metadata={"comment": column.comment})
-            for column in table.columns
-        ]
-    )
+    fields = zip(arrow_schema(table), table.columns, strict=True)
+    return Schema.from_arrow(pa.schema([field.with_metadata({"comment": column.comment}) for field, column in fields]))
 
 
 def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:

@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, Generic
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from api.bounded import BoundedCache, K, T
 from lake.actions import File
 from lake.active import active
-from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times
+from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times, to_us
 from lake.damage import DamagedTableError
 from lake.deltalog import table_uri
 from schemas.errors import UnavailableError, one_line
@@ -28,7 +28,6 @@ _COMMIT_BYTES: Final = 2000
 """Of a commit without outcomes: a dict with the version of each table."""
 _MAX_READ: Final = 500
 """Commits read one by one; with more of them the table is read as a whole."""
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Recent(Generic[K, T]):
@@ -112,7 +111,7 @@ class Epochs:
             return
         for commit in found:
             self._epochs.append(commit.epoch)
-            self._times_us.append((commit.event_time - _EPOCH_START) // timedelta(microseconds=1))
+            self._times_us.append(to_us(commit.event_time))
             self._commits.put(commit.epoch, commit.without_outcomes(), _COMMIT_BYTES)
 
     def _reopen(self) -> None:
@@ -148,7 +147,7 @@ class Epochs:
     def last_at(self, time: datetime) -> int:
         """The greatest epoch whose event time is not after a time; 0 if there is none."""
         with self._lock:
-            index = bisect_right(self._times_us, (time - _EPOCH_START) // timedelta(microseconds=1))
+            index = bisect_right(self._times_us, to_us(time))
             return self._epochs[index - 1] if index else 0
 
     def before(self, epoch: int, limit: int) -> list[int]:
