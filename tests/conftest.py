@@ -7,8 +7,9 @@ the same examples, so that a failure on a branch is that branch's.
 ``--fast`` leaves out tests marked ``jvm`` or ``deep`` and those of `_NOT_FAST`, and draws few examples: an answer
 within a minute, to be followed by all of them.
 
-With pytest-xdist all files whose tests start a JVM go to one worker, one after the other: two at a time would be too much
-for a small machine. The others go wherever there is room, each as a whole: the tests of a file may build on each other.
+With pytest-xdist one worker begins with the files whose tests start JVMs, which mostly wait, the other with those that
+compute; whoever is done takes what is left of the other kind. A file stays whole, as its tests may build on each other,
+and so do folders that share one Spark or one Kafka.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from runtime import logs
 
@@ -51,6 +52,11 @@ _NOT_FAST = (
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 
+_ONE_JVM = ("tests/pipelines/log/", "tests/pipelines/spark/")
+"""Folders whose tests share a Spark or a Kafka."""
+
+_LONG = ("e2e/", "clients/", "differential/", "pipelines/", "cli/")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what starts JVMs or processes, or takes long")
@@ -64,6 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # A command that a test runs in this process must not turn the logging round for the tests after it.
     logs.configure = _ignore_process
     settings.load_profile(next((name for name in ("deep", "fast") if config.getoption(f"--{name}")), "ordinary"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--fast") and _is_left_out(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -89,29 +99,38 @@ def umask_of_its_own() -> Iterator[None]:
 
 
 def _is_fast(item: pytest.Item) -> bool:
-    path = item.path.relative_to(Path(__file__).parent)
-    marked = any(item.get_closest_marker(name) for name in ("jvm", "deep"))
-    return not marked and not any(map(path.is_relative_to, _NOT_FAST))
+    return not any(item.get_closest_marker(name) for name in ("jvm", "deep"))
+
+
+def _is_left_out(path: Path) -> bool:
+    return any(map(path.relative_to(Path(__file__).parent).is_relative_to, _NOT_FAST))
 
 
 def _ignore_process(process: str) -> None:
     """Leave the logging as it is."""
 
 
-class JvmsInOneWorker(LoadFileScheduling):
-    """Which tests go to the same worker."""
+class JvmsBesideTheRest(LoadFileScheduling):
+    """Which tests go to which worker, and when."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "jvm" if _starts_jvm(self.config.rootpath / file) else file
+        return next((folder for folder in _ONE_JVM if file.startswith(folder)), file)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        wants_jvm = node is next(iter(self.assigned_work))
+        units = [unit for unit in self.workqueue if self._starts_jvm(unit) == wants_jvm] or list(self.workqueue)
+        self.workqueue.move_to_end(min(units, key=_turn), last=False)
+        super()._assign_work_unit(node)
+
+    def _starts_jvm(self, unit: str) -> bool:
+        return unit in _ONE_JVM or "mark.jvm" in (self.config.rootpath / unit).read_text(encoding="utf-8")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> JvmsInOneWorker:
-    return JvmsInOneWorker(config, log)
+def _turn(unit: str) -> int:
+    """What takes minutes comes first, so that nobody waits for it in the end."""
+    return next((turn for turn, start in enumerate(_LONG) if unit.startswith(f"tests/{start}")), len(_LONG))
 
 
-@cache
-def _starts_jvm(file: Path) -> bool:
-    """Whether tests of a file, or fixtures beside it, are marked so."""
-    beside = file.with_name("conftest.py")
-    return any("mark.jvm" in path.read_text(encoding="utf-8") for path in (file, beside) if path.exists())
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> JvmsBesideTheRest:
+    return JvmsBesideTheRest(config, log)

@@ -122,7 +122,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     large = LargeLoad(server)
     for load in (*loads, large):
         load.start()
-    for _ in range(20 if deep else 3):
+    for _ in range(20 if deep else 2):
         # From the middle of its start to well into its work.
         pid = server.child("fold")
         epoch = _epoch(server)

@@ -15,7 +15,9 @@ from api.http.shapes import ProblemDetails
 from tests.support.doors import JSON, Door, broker
 
 FUZZ = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=min(150, 3 * settings().max_examples // 2),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 texts = st.text(max_size=12) | st.sampled_from(["orders", "10.0.0.1:10911", "", "%", "NaN", "-1", "\u0000", "\ud800"])

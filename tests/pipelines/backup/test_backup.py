@@ -39,19 +39,35 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A data directory with four epochs."""
-    folder = tmp_path / "data"
-    go_on(folder, 4)
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the fixtures below are copies of: a data directory, a backup of it, and what a killed process then made of it."""
+    folder = tmp_path_factory.mktemp("made")
+    go_on(folder / "data", 4)
+    take_backup(folder / "data", url(folder / "data"), folder / "backup")
+    shutil.copytree(folder / "data", folder / "killed")
+    with living(folder / "killed"):
+        pass
+    (folder / "killed" / "checkpoints").mkdir()
     return folder
 
 
 @pytest.fixture
-def backup(data: Path, tmp_path: Path) -> Path:
+def data(made: Path, tmp_path: Path) -> Path:
+    """A data directory with four epochs."""
+    return Path(shutil.copytree(made / "data", tmp_path / "data"))
+
+
+@pytest.fixture
+def backup(made: Path, tmp_path: Path) -> Path:
     """Of that."""
-    take_backup(data, url(data), tmp_path / "backup")
-    return tmp_path / "backup"
+    return Path(shutil.copytree(made / "backup", tmp_path / "backup"))
+
+
+@pytest.fixture
+def killed(made: Path, tmp_path: Path) -> Path:
+    """That data directory after somebody had gone on with it and was killed: its log has a -wal."""
+    return Path(shutil.copytree(made / "killed", tmp_path / "data"))
 
 
 def test_what_is_taken_while_somebody_writes_goes_on_elsewhere(tmp_path: Path) -> None:
@@ -154,11 +170,9 @@ def test_a_backup_that_was_killed_is_none(data: Path, tmp_path: Path, function: 
 
 
 @pytest.mark.parametrize("step", [1, 4, 6, 8])
-def test_a_restore_that_was_killed_is_given_again(data: Path, backup: Path, tmp_path: Path, step: int) -> None:
+def test_a_restore_that_was_killed_is_given_again(killed: Path, backup: Path, step: int) -> None:
     """At each file that is moved: five of what was there, two of the backup; then all is done but for the mark."""
-    with living(data):
-        pass
-    (data / "checkpoints").mkdir()
+    data = killed
     was = tree(data)
     patch = f"""
 rename, calls = Path.rename, []
@@ -192,10 +206,8 @@ restore.check_log = (lambda check: lambda *a: os.kill(os.getpid(), 9) if len(cal
 
 
 @pytest.mark.parametrize("step", [3, 7])
-def test_a_restore_that_fails_leaves_everything_as_it_was(data: Path, backup: Path, step: int) -> None:
-    with living(data):
-        pass
-    (data / "checkpoints").mkdir()
+def test_a_restore_that_fails_leaves_everything_as_it_was(killed: Path, backup: Path, step: int) -> None:
+    data = killed
     was = tree(data)
     patch = f"""
 rename, calls = Path.rename, []

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,7 +26,7 @@ from tests.support.drive import SHARDS, DeltaLake, open_writer
 from tests.support.expected import Expected
 from tests.support.fixed_log import FixedLog
 from tests.support.generated_logs import Garbage, written
-from tests.support.microbatches import Query, ordered
+from tests.support.microbatches import Key, Query, ordered
 
 Batches = Sequence[Sequence[LogRecord]]
 
@@ -85,39 +87,38 @@ WRITES = (10, 5, 2, 6, 7)
 PLACES = [(number, writes) for number, count in enumerate(WRITES) for writes in range(count + 1)]
 
 
-def fold_all(
-    lake_dir: Path, batches: Batches, *, dies_in: int | None = None, writes: int = 0, backwards: bool = False
-) -> int:
-    """Fold the batches; in one of them the process dies after so many writes, and a new one repeats it.
+class Before(NamedTuple):
+    """A lake before one of the batches, and what the query holds then."""
 
-    Returns:
-        How many commits the batch in question made in the end.
-    """
-    query = Query(SHARDS)
-    query.lake = DeltaLake(open_writer(lake_dir))
-    made = 0
-    for number, batch in enumerate([*batches, []]):
-        if number == dies_in:
-            before = sum(_versions(lake_dir).values())
-            state = copy.deepcopy(query.keys)
-            query.lake = DeltaLake(killed_after(open_writer(lake_dir), writes, backwards=backwards), first_batch=number)
-            try:
-                query.run(batch)
-            except Killed:
-                query = _again(query, state, lake_dir, number)
-                query.run(batch)
-            query.lake = DeltaLake(open_writer(lake_dir), first_batch=number + 1)
-            made = sum(_versions(lake_dir).values()) - before
-        else:
+    lake_dir: Path
+    number: int
+    keys: dict[int, Key]
+    max_ms: int
+
+    def resumed(self, lake_dir: Path, run: int = 0) -> Query:
+        """A process over a copy of the lake, or over what an earlier one has left there."""
+        if not lake_dir.exists():
+            shutil.copytree(self.lake_dir, lake_dir)
+        query = Query(SHARDS)
+        query.keys, query.max_ms, query._run = copy.deepcopy(self.keys), self.max_ms, run
+        query.lake = DeltaLake(open_writer(lake_dir), first_batch=self.number)
+        return query
+
+    def killed(self, lake_dir: Path, writes: int, *, backwards: bool = False) -> None:
+        """It dies in this batch, after so many writes."""
+        query = self.resumed(lake_dir)
+        assert isinstance(query.lake, DeltaLake)
+        killed_after(query.lake.writer, writes, backwards=backwards)
+        with contextlib.suppress(Killed):
+            query.run(BATCHES[self.number])
+
+    def finished(self, lake_dir: Path) -> None:
+        """Another one repeats the batch and goes on to the end."""
+        query = self.resumed(lake_dir, run=1)
+        query.run(BATCHES[self.number])
+        query.lake = DeltaLake(open_writer(lake_dir), first_batch=self.number + 1)
+        for batch in [*BATCHES[self.number + 1 :], []]:
             query.run(batch)
-    return made
-
-
-def _again(query: Query, state: Any, lake_dir: Path, number: int) -> Query:
-    again = Query(SHARDS)
-    again.keys, again.max_ms, again._run = state, query.max_ms, query._run + 1
-    again.lake = DeltaLake(open_writer(lake_dir), first_batch=number)
-    return again
 
 
 def _versions(lake_dir: Path) -> dict[str, int]:
@@ -131,12 +132,30 @@ def _comparable_commits(lake_dir: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake_dir = tmp_path_factory.mktemp("undisturbed")
-    fold_all(lake_dir, BATCHES)
-    expected = Expected(RECORDS).expire_due()
-    assert lakes.last_epoch_tables(lake_dir) == expected.tables()
-    return lake_dir
+def before(tmp_path_factory: pytest.TempPathFactory) -> list[Before]:
+    """Each batch, and last of all the end that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    query = Query(SHARDS)
+    query.lake = DeltaLake(open_writer(folder / "lake"))
+    found = []
+    for number, batch in enumerate([*BATCHES, []]):
+        shutil.copytree(folder / "lake", folder / str(number))
+        found.append(Before(folder / str(number), number, copy.deepcopy(query.keys), query.max_ms))
+        query.run(batch)
+    assert lakes.last_epoch_tables(folder / "lake") == Expected(RECORDS).expire_due().tables()
+    return [*found, Before(folder / "lake", len(found), query.keys, query.max_ms)]
+
+
+def assert_as_if_nothing_had_happened(lake_dir: Path, undisturbed: Path) -> None:
+    assert lakes.last_epoch_tables(lake_dir) == lakes.last_epoch_tables(undisturbed)
+    history, undisturbed_history = lakes.history(lake_dir), lakes.history(undisturbed)
+    assert ordered(history) == ordered(undisturbed_history)
+    assert {(row["offset"], row["epoch"]) for row in history} == {
+        (row["offset"], row["epoch"]) for row in undisturbed_history
+    }
+    assert _comparable_commits(lake_dir) == _comparable_commits(undisturbed)
+    assert lakes.quarantine(lake_dir) == lakes.quarantine(undisturbed)
+    lakes.check_epochs(lake_dir)
 
 
 @pytest.mark.parametrize(
@@ -145,18 +164,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(*place, False) for place in PLACES] + [(0, 2, True), (0, 7, True), (1, 1, True), (4, 3, True)],
 )
 def test_a_batch_cut_off_after_any_write_is_completed(
-    undisturbed: Path, tmp_path: Path, dies_in: int, writes: int, backwards: bool
+    before: list[Before], tmp_path: Path, dies_in: int, writes: int, backwards: bool
 ) -> None:
-    fold_all(tmp_path, BATCHES, dies_in=dies_in, writes=writes, backwards=backwards)
-    assert lakes.last_epoch_tables(tmp_path) == lakes.last_epoch_tables(undisturbed)
-    history, undisturbed_history = lakes.history(tmp_path), lakes.history(undisturbed)
-    assert ordered(history) == ordered(undisturbed_history)
-    assert {(row["offset"], row["epoch"]) for row in history} == {
-        (row["offset"], row["epoch"]) for row in undisturbed_history
-    }
-    assert _comparable_commits(tmp_path) == _comparable_commits(undisturbed)
-    assert lakes.quarantine(tmp_path) == lakes.quarantine(undisturbed)
-    lakes.check_epochs(tmp_path)
+    lake_dir = tmp_path / "lake"
+    before[dies_in].killed(lake_dir, writes, backwards=backwards)
+    before[dies_in].finished(lake_dir)
+    assert_as_if_nothing_had_happened(lake_dir, before[-1].lake_dir)
 
 
 LINKS = {0: range(0, 60, 12), 1: range(0, 20, 3), 4: range(0, 30, 5)}
@@ -165,15 +178,10 @@ LINKS = {0: range(0, 60, 12), 1: range(0, 20, 3), 4: range(0, 30, 5)}
 
 @pytest.mark.parametrize(("dies_in", "links"), [(batch, links) for batch, some in LINKS.items() for links in some])
 def test_a_batch_cut_off_while_it_is_published_is_completed(
-    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: int, links: int
+    before: list[Before], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: int, links: int
 ) -> None:
-    query = Query(SHARDS)
-    query.lake = DeltaLake(open_writer(tmp_path))
-    for batch in BATCHES[:dies_in]:
-        query.run(batch)
-    state = copy.deepcopy(query.keys)
-    writer = open_writer(tmp_path)
-    query.lake = DeltaLake(writer, first_batch=dies_in)
+    lake_dir = tmp_path / "lake"
+    query = before[dies_in].resumed(lake_dir)
     made, link = count(), os.link
 
     def dying(source: Path, target: Path) -> None:
@@ -184,50 +192,36 @@ def test_a_batch_cut_off_while_it_is_published_is_completed(
     with monkeypatch.context() as patched, contextlib.suppress(Killed):
         patched.setattr(os, "link", dying)
         query.run(BATCHES[dies_in])
-    query = _again(query, state, tmp_path, dies_in)
-    query.run(BATCHES[dies_in])
-    query.lake = DeltaLake(open_writer(tmp_path), first_batch=dies_in + 1)
-    for batch in [*BATCHES[dies_in + 1 :], []]:
-        query.run(batch)
-    assert lakes.last_epoch_tables(tmp_path) == lakes.last_epoch_tables(undisturbed)
-    assert ordered(lakes.history(tmp_path)) == ordered(lakes.history(undisturbed))
-    assert _comparable_commits(tmp_path) == _comparable_commits(undisturbed)
-    lakes.check_epochs(tmp_path)
+    before[dies_in].finished(lake_dir)
+    assert_as_if_nothing_had_happened(lake_dir, before[-1].lake_dir)
 
 
-def test_every_place_was_tried(tmp_path: Path) -> None:
-    made = [fold_all(tmp_path / str(number), BATCHES, dies_in=number, writes=99) for number in range(len(BATCHES))]
-    assert tuple(made) == WRITES
+def test_every_place_was_tried(before: list[Before]) -> None:
+    versions = [sum(_versions(each.lake_dir).values()) for each in before]
+    assert tuple(later - earlier for earlier, later in itertools.pairwise(versions))[: len(BATCHES)] == WRITES
 
 
 @pytest.mark.parametrize(("dies_in", "writes"), PLACES)
-def test_the_checkpoint_is_lost_as_well(tmp_path: Path, dies_in: int, writes: int) -> None:
+def test_the_checkpoint_is_lost_as_well(before: list[Before], tmp_path: Path, dies_in: int, writes: int) -> None:
     """Tables that ran ahead are put back, and another query goes on from the last epoch."""
-    query = Query(SHARDS)
-    writer = open_writer(tmp_path)
-    query.lake = DeltaLake(writer)
-    for batch in BATCHES[:dies_in]:
-        query.run(batch)
-    killed_after(writer, writes)
-    with contextlib.suppress(Killed):
-        query.run(BATCHES[dies_in])
-
-    tables = open_lake(tmp_path, retention_days=30)
-    rewind(tmp_path, tables)
-    seed = read_seed(tmp_path, FixedLog(RECORDS))
-    at_epoch = lakes.commits(tmp_path)
+    lake_dir = tmp_path / "lake"
+    before[dies_in].killed(lake_dir, writes)
+    tables = open_lake(lake_dir, retention_days=30)
+    rewind(lake_dir, tables)
+    seed = read_seed(lake_dir, FixedLog(RECORDS))
+    at_epoch = lakes.commits(lake_dir)
     if at_epoch:
-        assert lakes.state_tables(tmp_path) == lakes.state_tables(tmp_path, at_epoch[-1]), "nothing is ahead any more"
+        assert lakes.state_tables(lake_dir) == lakes.state_tables(lake_dir, at_epoch[-1]), "nothing is ahead any more"
     again = Query(SHARDS, seed=seed.state)
-    again.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
+    again.lake = DeltaLake(open_writer(lake_dir), query_id="q2")
     again.run([record for record in RECORDS if record.offset >= seed.next_offset])
     again.run([])
     expected = Expected(RECORDS).expire_due()
-    assert lakes.last_epoch_tables(tmp_path) == lakes.state_tables(tmp_path) == expected.tables()
-    assert ordered(row for row in lakes.history(tmp_path) if row["seq"] >= 0) == expected.history()
-    assert lakes.history(tmp_path) == lakes.rows(tmp_path, ROUTE_CHANGE_TABLE.name)
-    assert [row["offset"] for row in lakes.quarantine(tmp_path)] == [4]
-    lakes.check_epochs(tmp_path)
+    assert lakes.last_epoch_tables(lake_dir) == lakes.state_tables(lake_dir) == expected.tables()
+    assert ordered(row for row in lakes.history(lake_dir) if row["seq"] >= 0) == expected.history()
+    assert lakes.history(lake_dir) == lakes.rows(lake_dir, ROUTE_CHANGE_TABLE.name)
+    assert [row["offset"] for row in lakes.quarantine(lake_dir)] == [4]
+    lakes.check_epochs(lake_dir)
 
 
 def test_rewind_twice_is_as_good_as_once(tmp_path: Path) -> None:

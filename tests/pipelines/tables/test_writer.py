@@ -41,7 +41,7 @@ def actions(lake_dir: Path, name: str, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@settings(max_examples=12)
+@settings(max_examples=min(100, max(3, settings().max_examples // 8)))
 @given(records=logs, sizes=cuts)
 def test_the_tables_are_what_the_fold_says(
     tmp_path_factory: pytest.TempPathFactory, records: list[LogRecord], sizes: list[int]
