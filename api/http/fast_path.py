@@ -66,8 +66,7 @@ class FastRoutes:
         """
         if not self._is_open or not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):
             return None
-        raw_topic = target[len(_BEFORE_TOPIC) : -len(_AFTER_TOPIC)]
-        if b"/" in raw_topic or b"?" in raw_topic or b"#" in raw_topic:
+        if b"?" in target or b"#" in target:
             return None
         host: bytes | None = None
         is_conditional = False
@@ -81,7 +80,7 @@ class FastRoutes:
         if not self._sites.allows_read(client, host):
             return None
         try:
-            topic = raw_topic.decode("ascii")
+            topic = target[len(_BEFORE_TOPIC) : -len(_AFTER_TOPIC)].decode("ascii")
             if "%" in topic:
                 topic = unquote(topic, errors="strict")
         except UnicodeDecodeError:

@@ -223,7 +223,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         try:
             answer = self.fast_routes.answer(self.client, self.url, self.headers, self.server_state.default_headers)
-        except Exception:
+        except Exception:  # here it would pass for invalid HTTP; in the application it is a 500, and logged
             answer = None
         if answer is None:
             return False
@@ -244,15 +244,23 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         self._between = False
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
 
     def on_headers_complete(self) -> None:
         """The head is there; the body has its own deadline."""
         self._in_head = False
         self._head_bytes = 0
         self._disarm()
-        if not self._answer_fast():
-            super().on_headers_complete()
+        if self._answer_fast():
+            return
+        # uvicorn's part of the beginning is late: it makes a scope, which the fast path does without.
+        url, headers, expects_continue = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects_continue
+        self.headers += headers
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The request is there; the next head may take as long as the connection may be idle."""
