@@ -32,7 +32,7 @@ log = structlog.get_logger("routelake.gateway")
 
 LARGE_BODY_BYTES: Final = 128 * 1024
 LARGE_COMPRESSED_BYTES: Final = 8 * 1024
-"""They become 20 times as many, or a thousand times if somebody means ill."""
+"""They become 20 times as many, or a thousand times in a malicious request."""
 
 _LIMIT_S: Final = 60.0
 """A registration that takes longer is given up, and the process with it. The largest take a few seconds."""

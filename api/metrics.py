@@ -53,10 +53,10 @@ class RouteMeter(Collector):
 
 
 class Metrics:
-    """The metrics of one gateway process, in a registry of their own. Doors count; `text` is what a scrape gets.
+    """The metrics of one gateway process, in a registry of their own. Listeners count; `text` is what a scrape gets.
 
     Attributes:
-        requests: By door (http, remoting), request and response code. For remoting the request is the RequestCode's
+        requests: By API (http, remoting), request and response code. For remoting the request is the RequestCode's
             name; for HTTP the operation's. Codes are RocketMQ's.
         route_latency: Of every answered route query over HTTP.
         route_errors: Route queries answered with an error, by response code.
@@ -64,7 +64,7 @@ class Metrics:
         registrations: Registrations by outcome.
         kv_latency: Time until a KV command was durable and, within its bounds, visible.
         security: Refusals for reasons of security or protection, by reason.
-        connections: Open connections by door; doors set it.
+        connections: Open connections by API; the listeners set it.
     """
 
     def __init__(self) -> None:

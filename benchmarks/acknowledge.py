@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from benchmarks.harness.background import heartbeat_frames, repeated_frames
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import Sample, builtins, describe, sample
+from benchmarks.harness.comparison import Sample, builtins, describe, sample
 from benchmarks.harness.frames import Link, brokers, register_all
 from benchmarks.harness.loadgen import Load
 from benchmarks.harness.peers import entered, nameserver, only, routelake

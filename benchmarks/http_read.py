@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import Shape, builtins, ceiling, duel
+from benchmarks.harness.comparison import Shape, builtins, ceiling, measure_in_turn
 from benchmarks.harness.frames import Link, brokers, http_get, register_all, topic_name
 from benchmarks.harness.loadgen import Load, write_frames
 from benchmarks.harness.peers import RoutelakeServer, Server, routelake
@@ -77,8 +77,8 @@ def measure(bench: Bench, stack: ExitStack, lake: RoutelakeServer, paths: dict[s
         paths: Topic to path.
     """
     bodies = {topic: get(lake.http_port, path).decode() for topic, path in paths.items()}
-    door = HttpServer("routelake", lake.http_port, lake.serving_pids, lake.pids)
-    servers: list[Server] = [door, stack.enter_context(plain(bodies, bench.folder))]
+    gateway = HttpServer("routelake", lake.http_port, lake.serving_pids, lake.pids)
+    servers: list[Server] = [gateway, stack.enter_context(plain(bodies, bench.folder))]
     for topic, path in paths.items():
         if get(servers[1].port, path).decode() != bodies[topic]:
             raise RuntimeError(f"the two applications answer differently for {topic}")
@@ -87,7 +87,7 @@ def measure(bench: Bench, stack: ExitStack, lake: RoutelakeServer, paths: dict[s
     body = next(iter(bodies.values())).encode()
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
     most = ceiling(bench, load, SHAPE, answer)
-    samples = duel(bench, servers, load, [SHAPE])
+    samples = measure_in_turn(bench, servers, load, [SHAPE])
     of = samples[str(SHAPE)]
     rate = {name: median([taken.load.per_second for taken in taken_of]) for name, taken_of in of.items()}
     cost = {name: median([taken.server_us for taken in taken_of]) for name, taken_of in of.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import Shape, builtins, ceiling, duel, figures, route_frames, same_answers
+from benchmarks.harness.comparison import Shape, builtins, ceiling, figures, measure_in_turn, route_frames, same_answers
 from benchmarks.harness.frames import Link, brokers, register_all, topic_name
 from benchmarks.harness.loadgen import OPAQUE, Load
 from benchmarks.harness.peers import entered, nameserver, routelake
@@ -38,7 +38,7 @@ def compare(
         load = Load(port=0, frames=route_frames(bench.folder / "route.frames", names))
         answer = encode_frame(RemotingCommand(0, flag=1, opaque=OPAQUE, body=bytes(body_bytes)))
         ceilings = {str(shape): ceiling(bench, load, shape, answer) for shape in targets}
-        samples = duel(bench, servers, load, list(targets))
+        samples = measure_in_turn(bench, servers, load, list(targets))
     found = [
         figure
         for shape, target in targets.items()

@@ -7,7 +7,7 @@ from contextlib import ExitStack, nullcontext
 
 from benchmarks.harness.background import changing_topics, heartbeats
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import Sample, Shape, describe, route_frames, sample
+from benchmarks.harness.comparison import Sample, Shape, describe, route_frames, sample
 from benchmarks.harness.frames import Link, brokers, register_all, topic_name
 from benchmarks.harness.loadgen import Load
 from benchmarks.harness.peers import Server, entered, nameserver, only, routelake

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import Shape
+from benchmarks.harness.comparison import Shape
 from benchmarks.harness.report import Result
 from benchmarks.route_read import compare
 

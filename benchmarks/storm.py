@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import route_frames
+from benchmarks.harness.comparison import route_frames
 from benchmarks.harness.frames import Link, brokers, for_generator, register_all, registration, topic_name
 from benchmarks.harness.lake import last_offset
 from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_frames

@@ -25,7 +25,7 @@ def listen_settings(text: str) -> dict[str, str]:
     """HOST:PORT as settings.
 
     Raises:
-        SetupError: It is none, or not an address that others could reach the broker at.
+        SetupError: The text is no HOST:PORT, or not an address that others could reach the broker at.
     """
     listen = listen_address(text, "--listen", _BROKER_PORT)
     if listen.is_everywhere:

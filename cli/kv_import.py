@@ -43,7 +43,7 @@ def read_kv_config(path: Path) -> KvTables:
     """The entries of a kvConfig.json.
 
     Raises:
-        SetupError: The file cannot be read, or is none; or routelake would not take all of it.
+        SetupError: The file cannot be read, or is no kvConfig.json; or routelake would not take all of it.
     """
     try:
         tables = msgspec.json.decode(path.read_bytes(), type=_Wrapper).config_table

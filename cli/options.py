@@ -4,32 +4,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Namesrv = Annotated[
-    str,
-    typer.Option(
+
+def _namesrv(text: str) -> Any:
+    return typer.Option(
         "-n",
         "--namesrv",
         "--namesrvAddr",
         envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
         metavar="ADDRESSES",
-        help="NameServers: 'host:9876;other:9876', in quotes. Port 9876 may be left out.",
-    ),
-]
-NamesrvOrHttp = Annotated[
-    str,
-    typer.Option(
-        "-n",
-        "--namesrv",
-        "--namesrvAddr",
-        envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
-        metavar="ADDRESSES",
-        help="NameServers: 'host:9876;other:9876', in quotes; http://host:8080 asks routelake over HTTP.",
-    ),
-]
+        help=f"NameServers: 'host:9876;other:9876', in quotes{text}",
+    )
+
+
+Namesrv = Annotated[str, _namesrv(". Port 9876 may be left out.")]
+NamesrvOrHttp = Annotated[str, _namesrv("; http://host:8080 asks routelake over HTTP.")]
 DataDir = Annotated[
     Path,
     typer.Option(

@@ -58,7 +58,7 @@ def listen_address(text: str, option: str, default_port: int) -> Listen:
         default_port: For a HOST alone.
 
     Raises:
-        SetupError: It is none of these.
+        SetupError: The text has another form.
     """
     given = text.strip()
     if option == "--http" and given.lower().startswith("http://"):

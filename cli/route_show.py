@@ -31,7 +31,7 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
     """Print a topic's route; with ``watch`` until the person stops it. Returns the exit code.
 
     Raises:
-        SetupError: An empty topic, an address that is none.
+        SetupError: An empty topic, an address that cannot be one.
         NoRouteError: The NameServer does not know the topic.
         ClientError: No NameServer answered.
     """

@@ -40,7 +40,7 @@ TEXT: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enab
 
 
 class Commands(TyperGroup):
-    """A group that names the nearest command when there is none of a name, in whatever letter case."""
+    """A group that names the nearest command for a name that it does not have, in whatever letter case."""
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """See `TyperGroup`. Raises UsageError."""

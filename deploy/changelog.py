@@ -44,7 +44,7 @@ def release(root: Path, version: str, today: date) -> None:
     """Move the fragments into CHANGELOG.md, as its newest version.
 
     Raises:
-        ValueError: there is none, one is not as it should be, or the changelog has this version or lacks its mark.
+        ValueError: there are no fragments, one is malformed, or the changelog has this version or lacks its mark.
     """
     found = fragments(root)
     changelog = root / "CHANGELOG.md"

@@ -37,7 +37,7 @@ _KEY_BROKER_PREFIX: Final = "b:"
 
 
 class Actor(msgspec.Struct, frozen=True, rename="camel"):
-    """Who sent it: ``via`` is remoting, http or routelake itself; ``peer`` is host:port; ``gateway`` names the door."""
+    """Who sent it: ``via`` is remoting, http or routelake itself; ``peer`` is host:port; ``gateway`` took it."""
 
     gateway: str
     via: str

@@ -188,7 +188,7 @@ def decode_topic_route(data: bytes) -> TopicRouteData:
     """A route answer of either dialect.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The data holds no route.
     """
     return decode(data, _route_decoder)
 
@@ -197,6 +197,6 @@ def decode_cluster_info(data: bytes) -> ClusterInfo:
     """A cluster info answer of either dialect.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The data holds no cluster info.
     """
     return decode(data, _cluster_info_decoder)

@@ -138,7 +138,7 @@ def parse_int(text: str) -> int | None:
 
 
 def nearest(name: str) -> str | None:
-    """The key most like a name that is none; None when nothing comes near."""
+    """The key most like an unknown name; None when nothing comes near."""
     lowered = {key.lower(): key for key in KEYS}
     found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     return lowered[found[0]] if found else None

@@ -3,7 +3,7 @@
 
 The file is accepted as it is: values mean what they mean to a stock NameServer, down to ``TRUE`` with a blank behind
 it, which is false (said in a warning). Where the stock server would go on in silence with something that nobody can
-have wanted, the start is refused: an unknown key, a number that is none, one key with two values.
+have wanted, the start is refused: an unknown key, an invalid number, one key with two values.
 """
 
 from __future__ import annotations

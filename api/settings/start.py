@@ -23,7 +23,7 @@ Address = tuple[str, int]
 def listen_address(properties: NamesrvProperties, default: Address) -> Address:
     """Where to listen when neither command line nor environment says so.
 
-    A file without bindAddress does not open the door to the network, as it does in RocketMQ: who wants that says so.
+    Without bindAddress a stock NameServer listens on every interface; here that has to be asked for.
     """
     host = str(properties.values.get("bindAddress") or default[0])
     port = properties.values.get("listenPort", default[1])

@@ -101,7 +101,7 @@ def compiler() -> str:
     """A C compiler, installed with apt-get where that is possible.
 
     Raises:
-        SetupError: there is none.
+        SetupError: no compiler was found.
     """
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):

@@ -53,7 +53,7 @@ class Figure(msgspec.Struct, rename="camel", omit_defaults=True):
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target was reached; None where there is none."""
+        """Whether the target was reached; None without a target."""
         if self.target is None:
             return None
         if self.value is None:

@@ -35,7 +35,7 @@ def is_folded(lake: RoutelakeServer, offset: int) -> bool:
 
 
 def route_rows(link: Link, topic: str) -> dict[str, int]:
-    """``{brokerName: writeQueueNums}`` of a route; empty if there is none."""
+    """``{brokerName: writeQueueNums}`` of a route; empty without a route."""
     answer = link.call(route_query(topic))
     if answer.code or not answer.body:
         return {}

@@ -112,7 +112,7 @@ class Admin:
         """A topic's route.
 
         Raises:
-            ClientError, AnswerBodyError: There is none (AnswerError 17), or no answer.
+            ClientError, AnswerBodyError: The topic has no route (AnswerError 17), or no answer came.
         """
         return answers.topic_route((await self.ask_name_server(requests.get_routeinfo_by_topic(topic))).body)
 

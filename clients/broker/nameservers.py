@@ -42,7 +42,7 @@ PAUSE_S: Final = 0.1
 
 
 class NameServer(Protocol):
-    """One NameServer, over either door. Every method may raise a RoutelakeError."""
+    """One NameServer, over either protocol. Every method may raise a RoutelakeError."""
 
     address: str
 
@@ -116,7 +116,7 @@ class ServerResult(msgspec.Struct, Generic[T]):
     Attributes:
         address: Which.
         value: Its answer; None when there is an error.
-        error: Why there is none.
+        error: Why nothing was answered.
         finished: When, by `time.monotonic`.
         attempts: How often it was asked.
     """

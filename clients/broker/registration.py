@@ -40,7 +40,7 @@ NO_MAPPINGS = b'{"counter":0,"stateVersion":0,"timestamp":%d}'
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """One registration, before it is known over which door it goes.
+    """One registration, before it is known over which protocol it goes.
 
     Attributes:
         data_version: Of the whole table, also when only a part is sent.

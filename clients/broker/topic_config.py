@@ -99,7 +99,7 @@ def decode_topic_config(data: bytes) -> TopicConfig:
     """One topic, such as the answer to GET_TOPIC_CONFIG.
 
     Raises:
-        BadRequestError: It is none.
+        BadRequestError: The data holds no topic.
     """
     try:
         return decode(data, _config).config()
@@ -111,7 +111,7 @@ def decode_topic_table(data: bytes) -> TopicTable:
     """A table with its version, such as topics.json; an entry without topicName takes its key.
 
     Raises:
-        BadRequestError: It is none, or one without dataVersion or topicConfigTable.
+        BadRequestError: The data holds no topic table, or one without dataVersion or topicConfigTable.
     """
     try:
         found = decode(data, _table)
@@ -126,7 +126,7 @@ def decode_topic_list(data: bytes) -> list[TopicConfig]:
     """The body of UPDATE_AND_CREATE_TOPIC_LIST (CreateTopicListRequestBody).
 
     Raises:
-        BadRequestError: It is none.
+        BadRequestError: The body holds no list of topics.
     """
     try:
         return [config.config() for config in decode(data, _list).topic_config_list]

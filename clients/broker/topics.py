@@ -45,10 +45,10 @@ class Creation(NamedTuple):
     """What became of a wish for a topic.
 
     Attributes:
-        config: The topic; None if there is none.
+        config: The topic; None where it was refused.
         changed: Whether the table changed: persist it.
         created: Whether the topic is new: register it.
-        refusal: Why there is none, for the log.
+        refusal: Why it was refused, for the log.
     """
 
     config: TopicConfig | None

@@ -38,7 +38,7 @@ class BlockingRouteClient:
         """Start the thread; nobody is asked yet.
 
         Raises:
-            SetupError: An address that is none.
+            SetupError: An address that cannot be one.
         """
         self._client = RouteClient(namesrv_addr, settings)
         self._local = threading.local()

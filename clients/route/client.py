@@ -70,7 +70,7 @@ class RouteClient:
             choice: Makes the client predictable in tests.
 
         Raises:
-            SetupError: An address that is none.
+            SetupError: An address that cannot be one.
         """
         self.settings = settings or RouteSettings()
         self.choice = choice or random.Random()  # noqa: S311 (spreads load; no secret)
@@ -196,7 +196,7 @@ class RouteClient:
         """The queues to write to, without namespace (fetchPublishMessageQueues).
 
         Raises:
-            NoRouteError: There is none.
+            NoRouteError: The topic has no queue to write to.
             ClientError: No NameServer answered.
         """
         info = await self.try_to_find_topic_publish_info(topic)
@@ -208,7 +208,7 @@ class RouteClient:
         """The queues to read from, without namespace (fetchSubscribeMessageQueues).
 
         Raises:
-            NoRouteError: There is none.
+            NoRouteError: The topic has no queue to write to.
             ClientError: No NameServer answered.
         """
         name = self.with_namespace(topic)
@@ -308,7 +308,7 @@ class RouteClient:
         """Use another list of NameServers.
 
         Raises:
-            SetupError: An address that is none.
+            SetupError: An address that cannot be one.
         """
         await self._fetcher.update(route_addresses(namesrv_addr, "namesrv_addr"))
 

@@ -91,8 +91,8 @@ class HttpTransport:
         # Long polls have connections of their own: httpx looks through all of a client's for every request.
         peer = self._peers.get((address, waits))
         if peer is None:
-            # As remoting does, straight to the address: a proxy for the web is none for NameServers. Certificates are
-            # the system's, or those of SSL_CERT_FILE.
+            # As remoting does, straight to the address: a proxy for the web does not lead to NameServers.
+            # Certificates are the system's, or those of SSL_CERT_FILE.
             verify: Any = ssl.create_default_context() if address.startswith("https:") else False
             client = httpx.AsyncClient(
                 headers=self._headers,

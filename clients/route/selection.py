@@ -41,7 +41,7 @@ class SendWhichQueue:
 def select_one_message_queue(
     info: TopicPublishInfo, which: SendWhichQueue, *filters: QueueFilter
 ) -> MessageQueue | None:
-    """The next queue that passes every filter, after one round at most; None if there is none."""
+    """The next queue that passes every filter, after one round at most; None if none does."""
     queues = info.message_queue_list
     for _ in range(len(queues) if filters else min(1, len(queues))):
         queue = queues[which.increment_and_get() % len(queues)]

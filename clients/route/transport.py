@@ -94,7 +94,7 @@ def decode_route(address: str, body: bytes) -> TopicRouteData:
     """A route as any NameServer since 3.x writes it, in either JSON dialect.
 
     Raises:
-        BadRouteError: It is none.
+        BadRouteError: The body holds no route.
     """
     try:
         found = decode(body, _decoder)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import http_read
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.duel import Shape, route_frames, same_answers, sample
+from benchmarks.harness.comparison import Shape, route_frames, same_answers, sample
 from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.loadgen import Load
 from benchmarks.harness.peers import routelake

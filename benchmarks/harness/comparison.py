@@ -65,7 +65,7 @@ Samples = dict[str, dict[str, list[Sample]]]
 """``{shape: {server: samples}}``."""
 
 
-def duel(bench: Bench, servers: Sequence[Server], load: Load, shapes: Sequence[Shape]) -> Samples:
+def measure_in_turn(bench: Bench, servers: Sequence[Server], load: Load, shapes: Sequence[Shape]) -> Samples:
     """Each round measures every shape on every server; who begins takes turns."""
     found: Samples = {str(shape): {s.name: [] for s in servers} for shape in shapes}
     for number in range(-1, bench.rounds):  # the first round is for compilers and caches, and does not count
