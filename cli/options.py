@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 
-def _namesrv(text: str) -> Any:
-    return typer.Option(
+def _namesrv(text: str) -> OptionInfo:
+    option: OptionInfo = typer.Option(
         "-n",
         "--namesrv",
         "--namesrvAddr",
@@ -18,6 +19,7 @@ def _namesrv(text: str) -> Any:
         metavar="ADDRESSES",
         help=f"NameServers: 'host:9876;other:9876', in quotes{text}",
     )
+    return option
 
 
 Namesrv = Annotated[str, _namesrv(". Port 9876 may be left out.")]
