@@ -7,7 +7,7 @@ actions.py      the lines of a commit in a table's log
 deltalog.py     one table's log, commit by commit
 active.py       the files of a table at a version
 staging.py      where delta-rs commits, before a commit is linked into its table
-commits.py      reading routeCommitTable
+commits.py      rows of routeCommitTable, and the tail that follows them
 damage.py       what a power cut or a hand leaves: named, with the way out
 arrow_types.py  data files without Arrow's own types (ADR 9)
 query.py        SQL over one table version

@@ -111,7 +111,7 @@ class Kafka(Peer):
         if not port_answers(self.port):
             return False
         try:
-            admin = connected(KafkaAdminClient, bootstrap_servers=self.address, bootstrap_timeout_ms=2000)
+            admin = connected(KafkaAdminClient, [self.address], bootstrap_timeout_ms=2000)
         except KafkaError:
             return False
         try:

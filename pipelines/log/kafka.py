@@ -46,19 +46,13 @@ from pipelines.log.base import (
     LogRecord,
     check_entries,
 )
-from pipelines.log.kafka_client import connected
+from pipelines.log.kafka_client import bounds, connected, log_consumer
 from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
-
-CONNECT_TIMEOUT_S: Final = 10.0
-"""How long to look for a broker when the log is opened."""
 
 DELIVERY_TIMEOUT_S: Final = 15.0
 """How long the producer tries. An append waits a little longer than this, never more."""
 
 READ_TIMEOUT_S: Final = 15.0
-
-RECONNECT_MS: Final = 1000
-"""Longest pause between attempts to reach a broker; kafka-python's 30 s outlast every time-out here."""
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """A list of entries up to this size is one record batch: in or out as a whole."""
@@ -188,12 +182,7 @@ class KafkaLog:
             )
 
     def _bounds(self) -> tuple[int, int]:
-        """The oldest offset, and the one after the last."""
-        consumer = self._open_consumer()
-        timeout_ms = READ_TIMEOUT_S * 1000
-        begin = consumer.beginning_offsets([self._partition], timeout_ms=timeout_ms)[self._partition]
-        end = consumer.end_offsets([self._partition], timeout_ms=timeout_ms)[self._partition]
-        return begin, end
+        return bounds(self._open_consumer(), self._partition, answer_s=READ_TIMEOUT_S)
 
     def _fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
         """What is between two offsets that the log has, within the bounds of `read`."""
@@ -222,9 +211,7 @@ class KafkaLog:
         if self._producer is None:
             self._producer = connected(
                 KafkaProducer,
-                bootstrap_servers=self._bootstrap,
-                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
-                reconnect_backoff_max_ms=RECONNECT_MS,
+                self._bootstrap,
                 acks="all",
                 enable_idempotence=True,
                 batch_size=BATCH_BYTES,
@@ -239,29 +226,14 @@ class KafkaLog:
 
     def _open_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = connected(
-                KafkaConsumer,
-                bootstrap_servers=self._bootstrap,
-                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
-                reconnect_backoff_max_ms=RECONNECT_MS,
-                request_timeout_ms=int(READ_TIMEOUT_S * 1000),
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                max_partition_fetch_bytes=4 * 1024 * 1024,
-                allow_auto_create_topics=False,
+            self._consumer = log_consumer(
+                self._bootstrap, self._partition, answer_s=READ_TIMEOUT_S, offset_reset="earliest"
             )
-            self._consumer.assign([self._partition])
         return self._consumer
 
     def _open_admin(self) -> KafkaAdminClient:
         if self._admin is None:
-            self._admin = connected(
-                KafkaAdminClient,
-                bootstrap_servers=self._bootstrap,
-                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
-                reconnect_backoff_max_ms=RECONNECT_MS,
-                request_timeout_ms=int(READ_TIMEOUT_S * 1000),
-            )
+            self._admin = connected(KafkaAdminClient, self._bootstrap, request_timeout_ms=int(READ_TIMEOUT_S * 1000))
         return self._admin
 
     # After a time-out kafka-python 3.0's producer never sends again, though the broker is back. So a client that failed

@@ -4,14 +4,25 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 Client = TypeVar("Client", KafkaAdminClient, KafkaConsumer, KafkaProducer)
 
 
-def connected(kind: type[Client], **config: Any) -> Client:  # noqa: ANN401 (as each client takes it)
+CONNECT_TIMEOUT_S: Final = 10.0
+"""How long to look for a broker."""
+
+_RECONNECT_MS: Final = 1000
+"""Longest pause between attempts to reach a broker; kafka-python's 30 s outlast every time-out here."""
+
+_FETCH_BYTES: Final = 4 * 1024 * 1024
+"""One answer to a consumer; a larger record comes alone."""
+
+
+def connected(kind: type[Client], bootstrap: Sequence[str], **config: Any) -> Client:  # noqa: ANN401 (as each takes it)
     """A client that has found its brokers.
 
     When none answers, kafka-python 3.0 raises in the constructor and leaves a thread behind that goes on connecting for
@@ -27,7 +38,8 @@ def connected(kind: type[Client], **config: Any) -> Client:  # noqa: ANN401 (as 
         return made[-1]
 
     try:
-        return kind(kafka_client=kafka_client, **config)
+        waits = {"bootstrap_timeout_ms": int(CONNECT_TIMEOUT_S * 1000), "reconnect_backoff_max_ms": _RECONNECT_MS}
+        return kind(kafka_client=kafka_client, bootstrap_servers=list(bootstrap), **(waits | config))
     except BaseException:
         for client in made:
             with contextlib.suppress(Exception):
@@ -35,3 +47,38 @@ def connected(kind: type[Client], **config: Any) -> Client:  # noqa: ANN401 (as 
             with contextlib.suppress(Exception):
                 client._manager._net.stop()
         raise
+
+
+def log_consumer(
+    bootstrap: Sequence[str], partition: TopicPartition, *, answer_s: float, offset_reset: str
+) -> KafkaConsumer:
+    """A consumer of a log's one partition.
+
+    Args:
+        bootstrap: addresses of brokers.
+        partition: of the log.
+        answer_s: how long Kafka may leave a request unanswered.
+        offset_reset: where to go on from an offset that is not there: ``earliest``, or ``none`` for an error.
+
+    Raises:
+        KafkaError: no broker answers, or not as it should.
+    """
+    consumer = connected(
+        KafkaConsumer,
+        bootstrap,
+        request_timeout_ms=int(answer_s * 1000),
+        enable_auto_commit=False,
+        auto_offset_reset=offset_reset,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        allow_auto_create_topics=False,
+    )
+    consumer.assign([partition])
+    return consumer
+
+
+def bounds(consumer: KafkaConsumer, partition: TopicPartition, *, answer_s: float) -> tuple[int, int]:
+    """The oldest offset, and the one after the last. Raises KafkaError."""
+    timeout_ms = int(answer_s * 1000)
+    begin = consumer.beginning_offsets([partition], timeout_ms=timeout_ms)[partition]
+    end = consumer.end_offsets([partition], timeout_ms=timeout_ms)[partition]
+    return begin, end

@@ -13,13 +13,13 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from pipelines.log.base import LogRecord
 from pipelines.log.cost import SMALL_BYTES, cost_bytes
-from pipelines.log.kafka import CONNECT_TIMEOUT_S, RECONNECT_MS, KafkaLog, record_of
-from pipelines.log.kafka_client import connected
+from pipelines.log.kafka import KafkaLog, record_of
+from pipelines.log.kafka_client import bounds, log_consumer
 from pipelines.log.tail import Cost, LogTail, missing_records
 from pipelines.log.urls import parse_url
 from schemas.errors import UnavailableError
@@ -27,9 +27,6 @@ from schemas.events import HEAD_BYTES
 
 _ANSWER_S: Final = 60.0
 """How long Kafka may leave a request unanswered; a fold that gives up is started again, which takes longer."""
-
-_FETCH_BYTES: Final = 4 * 1024 * 1024
-"""One answer of Kafka's; a larger record comes alone."""
 
 _POLL_RECORDS: Final = 5_000
 
@@ -46,18 +43,7 @@ class KafkaReader:
         self._partition = TopicPartition(topic, 0)
         self._at = -1
         with self._errors():
-            self._consumer = connected(
-                KafkaConsumer,
-                bootstrap_servers=list(bootstrap),
-                bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
-                reconnect_backoff_max_ms=RECONNECT_MS,
-                request_timeout_ms=int(_ANSWER_S * 1000),
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                max_partition_fetch_bytes=_FETCH_BYTES,
-                allow_auto_create_topics=False,
-            )
-            self._consumer.assign([self._partition])
+            self._consumer = log_consumer(bootstrap, self._partition, answer_s=_ANSWER_S, offset_reset="none")
 
     def bounds(self) -> tuple[int, int]:
         """The oldest offset, and the one after the last.
@@ -66,10 +52,7 @@ class KafkaReader:
             UnavailableError: no answer.
         """
         with self._errors():
-            timeout_ms = int(_ANSWER_S * 1000)
-            begin = self._consumer.beginning_offsets([self._partition], timeout_ms=timeout_ms)[self._partition]
-            end = self._consumer.end_offsets([self._partition], timeout_ms=timeout_ms)[self._partition]
-            return begin, end
+            return bounds(self._consumer, self._partition, answer_s=_ANSWER_S)
 
     def go_to(self, offset: int) -> None:
         """Make this the next offset."""

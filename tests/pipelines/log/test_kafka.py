@@ -19,7 +19,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from peers.java import free_port
 from peers.kafka import Kafka
 from peers.routelake import ROOT
-from pipelines.log import LogRecord, open_log
+from pipelines.log import LogRecord, kafka_client, open_log
 from pipelines.log import kafka as kafka_log
 from pipelines.log.kafka import TOPIC_CONFIG, KafkaLog
 from pipelines.log.urls import parse_url
@@ -206,7 +206,7 @@ def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
     kafka: Kafka, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_log, "READ_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(kafka_log, "CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(kafka_client, "CONNECT_TIMEOUT_S", 1.0)
     with contextlib.closing(KafkaLog([kafka.address], topic_of(url), delivery_timeout_s=2)) as log:
         log.append([("k", b"before")])
         log.read(0)
@@ -246,7 +246,7 @@ def test_acknowledged_records_outlive_a_killed_broker(kafka: Kafka, url: str) ->
 
 
 def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_log, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(kafka_client, "CONNECT_TIMEOUT_S", 0.5)
     address = f"127.0.0.1:{free_port()}"
     before = set(threading.enumerate())
     start = time.monotonic()
