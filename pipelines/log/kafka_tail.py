@@ -157,14 +157,14 @@ class KafkaTail(LogTail):
                 if not self._read_ahead(1000) and time.monotonic() > deadline:
                     raise UnavailableError(f"cannot read the event log {self.name}: no answer")
             yield self._ahead[0]
-            self._taken_to = self._ahead.popleft().offset + 1
+            self._taken_to = self._ahead.popleft()[0] + 1
 
     def _read_ahead(self, timeout_ms: int) -> bool:
         records = self._reader.poll(timeout_ms, _POLL_RECORDS)
         for record in records:
             size = len(record.payload)
             head = record.payload if size <= SMALL_BYTES else record.payload[:HEAD_BYTES]
-            self._ahead.append(Cost(record.offset, cost_bytes(record.key, head, size), head[:1]))
+            self._ahead.append((record.offset, cost_bytes(record.key, head, size), head[:1]))
         return bool(records)
 
 

@@ -76,7 +76,7 @@ class SqliteTail(LogTail):
         )
         with sqlite_errors(self._path, "read"), closing(cursor):
             for offset, key, size, head in cursor:
-                yield Cost(offset, cost_bytes(key, head, size), head)
+                yield offset, cost_bytes(key, head, size), head
 
     def _open(self) -> None:
         with sqlite_errors(self._path, "read", at_start=True):

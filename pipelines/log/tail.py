@@ -10,18 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from pipelines.log.base import LOST_LOG
 from schemas.errors import SetupError
 
-
-class Cost(NamedTuple):
-    """What the planner needs of a record. ``head`` is the begin of its payload, ``cost_bytes`` see `cost_bytes`."""
-
-    offset: int
-    cost_bytes: int
-    head: bytes
+Cost = tuple[int, int, bytes]
+"""What the planner needs of a record: its offset, `pipelines.log.cost.cost_bytes`, and the begin of its payload."""
 
 
 @dataclass(slots=True)
