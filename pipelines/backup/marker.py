@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mark of a restore that is at work, or was cut off: nothing may start on what it leaves."""
+"""The marker of a restore that is at work, or was cut off: nothing may start on what it leaves."""
 
 from __future__ import annotations
 

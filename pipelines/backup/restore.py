@@ -3,9 +3,9 @@
 
 1. Locks: the fold's, the log's, and the data directory's own. Whoever holds one is still at work: refused.
 2. The backup is copied beside (``restore.unfinished``), and the copy is proved.
-3. The mark (`pipelines.backup.marker`): from here on nothing starts, should this process die.
+3. The marker (`pipelines.backup.marker`): from here on nothing starts, should this process die.
 4. What is there moves into ``before-restore-<time>``: tables, checkpoint, log with -wal and -shm. Nothing is deleted.
-5. The copy takes its place. What is in place is opened once more; then the mark goes.
+5. The copy takes its place. What is in place is opened once more; then the marker goes.
 
 An error before 5 is done puts back what was moved. After a kill the same command begins anew, and moves aside whatever
 it finds. The fold makes its checkpoint from the tables; the log begins a new generation (`pipelines.log.sqlite_start`).
