@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -76,3 +77,14 @@ def test_too_many_are_answered_at_once(make_door: Any) -> None:
     door.loop.loop.call_soon_threadsafe(door.app.context.watch.close)
     assert first.result(10).status_code == 304
     assert door.get("/v1/topics/orders/route?wait=30", headers={"if-none-match": tag}).status_code == 304
+
+
+def test_nothing_of_it_is_left_when_it_is_answered(door: Door) -> None:
+    door.register(broker("lp-f", topics=("lp-9", "lp-10"), host=65))
+    tag = door.get("/v1/topics/lp-9/route").headers["etag"]
+
+    async def tasks() -> list[str]:
+        return [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    assert waiting(door, "/v1/topics/lp-9/route", tag, 0.2).result(10).status_code == 304
+    assert not [name for name in door.loop.run(tasks()) if "_disconnected" in name or "watch" in name]
