@@ -97,7 +97,7 @@ def port_answers(port: int) -> bool:
     return True
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, interval_s: float = 0.05) -> float:
+def wait_until(condition: Callable[[], object], timeout_s: float, what: str, interval_s: float = 0.05) -> float:
     """Poll until a condition holds.
 
     Args:
@@ -110,12 +110,13 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, inter
         The seconds it took.
 
     Raises:
-        TimeoutError: It did not hold in time.
+        TimeoutError: It did not hold in time; says what the condition was last, if that was more than False.
     """
     start = time.monotonic()
-    while not condition():
+    while not (said := condition()):
         if time.monotonic() - start > timeout_s:
-            raise TimeoutError(f"{what}: not within {timeout_s} s")
+            last = "" if said is False else f"; last it was {said!r}"
+            raise TimeoutError(f"{what}: not within {timeout_s} s{last}")
         time.sleep(interval_s)
     return time.monotonic() - start
 

@@ -9,7 +9,7 @@ within a minute, to be followed by all of them.
 
 With pytest-xdist one worker begins with the files whose tests start JVMs, which mostly wait, the other with those that
 compute; whoever is done takes what is left of the other kind. A file stays whole, as its tests may build on each other,
-and so do folders that share one Spark or one Kafka.
+and so do folders whose tests share what only one can have.
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ _NOT_FAST = (
     *("benchmarks", "differential", "e2e", "namesrv_checklist", "pipelines/backup", "pipelines/spark"),
     *("api/http/test_fast_path.py", "api/http/test_fast_path_connections.py", "api/http/test_limits.py"),
     *("api/test_large_registrations.py", "api/test_log_worker.py", "api/test_offset_tokens.py"),
-    *("api/test_several_gateways.py", "api/test_visible.py", "api/view/test_follower.py", "api/view/test_history.py"),
+    *("api/settings/test_process.py", "api/test_several_gateways.py", "api/test_visible.py"),
+    *("api/view/test_follower.py", "api/view/test_history.py"),
     *("cli/test_broker.py", "cli/test_preflight.py", "cli/test_route.py", "cli/test_usage.py"),
-    *("clients/broker/test_fleet.py", "clients/route/test_http.py"),
-    *("deploy/test_door.py", "deploy/test_jars.py", "lake/test_arrow_types.py"),
+    *("clients/test_addresses.py", "clients/broker/test_fleet.py", "clients/route/test_http.py"),
+    *("deploy/test_door.py", "deploy/test_jars.py", "lake/test_arrow_types.py", "lake/test_staging.py"),
     *("pipelines/log/test_cost.py", "pipelines/log/test_sqlite.py", "pipelines/log/test_sqlite_start.py"),
-    *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py", "pipelines/tables/test_maintenance.py"),
-    *("runtime/test_machine.py", "runtime/test_process.py", "runtime/test_signals.py"),
+    *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py"),
+    *("pipelines/tables/test_maintenance.py", "pipelines/tables/test_seed.py"),
+    *("runtime/test_logs.py", "runtime/test_machine.py", "runtime/test_process.py", "runtime/test_signals.py"),
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 
-_ONE_JVM = ("tests/pipelines/log/", "tests/pipelines/spark/")
-"""Folders whose tests share a Spark or a Kafka."""
+_TOGETHER = ("tests/pipelines/log/", "tests/pipelines/spark/", "tests/cli/admin/")
+"""Folders whose tests share a Kafka, a Spark, or addresses that only one can listen on."""
 
 _LONG = ("e2e/", "clients/", "differential/", "pipelines/", "cli/")
 
@@ -115,7 +117,7 @@ class JvmsBesideTheRest(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return next((folder for folder in _ONE_JVM if file.startswith(folder)), file)
+        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         wants_jvm = node is next(iter(self.assigned_work))
@@ -124,7 +126,7 @@ class JvmsBesideTheRest(LoadFileScheduling):
         super()._assign_work_unit(node)
 
     def _starts_jvm(self, unit: str) -> bool:
-        return unit in _ONE_JVM or "mark.jvm" in (self.config.rootpath / unit).read_text(encoding="utf-8")
+        return unit in _TOGETHER or "mark.jvm" in (self.config.rootpath / unit).read_text(encoding="utf-8")
 
 
 def _turn(unit: str) -> int:

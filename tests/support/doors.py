@@ -47,7 +47,7 @@ class Door:
 
     def close(self) -> None:
         for client in self._clients.values():
-            self.loop.run(client.aclose())
+            self.loop.start(client.aclose()).result(10)
         self._local.stop()
         self.lake.close()
 

@@ -108,7 +108,7 @@ class LocalGateway:
 
     def stop(self) -> None:
         """Stop it in order: listeners first."""
-        self.loop.run(self._end(), _STOP_S)
+        self.loop.start(self._end()).result(_STOP_S)
         self.loop.close()
 
     def fail(self, error: BaseException) -> None:

@@ -63,7 +63,10 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float = 60) -> T:
-        """Run it there, wait, and return what it returns."""
+        """Run it there, wait, and return what it returns. After `fail` there is nothing to wait for."""
+        if self._error is not None:
+            work.close()
+            raise self._error
         future = self.start(work)
         try:
             return future.result(timeout_s)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,20 @@ from pipelines.fold.replay import replay
 from pipelines.log.memory import MemoryLog
 from pipelines.tables.seed import read_seed
 from schemas.broker import DataVersion, QueueRow
-from schemas.events import Actor, AnyEvent, DeleteTopic, RegisterBroker, encode, routing_key, topic_config_digest
+from schemas.events import (
+    Actor,
+    AnyEvent,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    encode,
+    routing_key,
+    topic_config_digest,
+)
+from tests.model import codes
+from tests.model.client import ConnectionClosed
+from tests.model.wire import Request
+from tests.support.local import LocalLake
 from tests.support.minifold import MiniFold
 
 ACTOR = Actor(gateway="gw", via="test")
@@ -87,3 +101,26 @@ def test_its_error_is_shown_and_fails_who_waits(
         with pytest.raises(RuntimeError, match="torn"):
             wait()
     assert "RuntimeError: torn" in capsys.readouterr().err
+
+
+def test_whoever_waits_for_a_fold_that_failed_learns_why_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    lake = LocalLake(tmp_path)
+    lake.start()
+    began = time.monotonic()
+    with lake.gateway() as gateway, gateway.connect() as client:
+        monkeypatch.setattr(lake.fold.writer, "write", full)
+        with pytest.raises(ConnectionClosed):
+            client.call(Request(codes.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}), 60)
+        with pytest.raises(OSError, match="the disk is full"):
+            gateway.loop.run(gateway.gateway.command(PutKvConfig(actor=ACTOR, namespace="n", key="k")))
+    with pytest.raises(OSError, match="the disk is full"):
+        lake.fold.wait_for(10)
+    with pytest.raises(OSError, match="the disk is full"):
+        lake.close()
+    assert time.monotonic() - began < 20, "it has waited for what will never be folded"
+    assert "the disk is full" in capsys.readouterr().err
