@@ -141,6 +141,11 @@ class CommitTail:
         self._identity: FileIdentity | None = None
         self._log_mtime_ns: int | None = None
 
+    @property
+    def version(self) -> int | None:
+        """The table's version that was last read; None where `read` has no place to go on from."""
+        return self._version
+
     def open(self) -> OpenedTail | None:
         """Find the newest version, and go on from it. None where there is no table (yet).
 

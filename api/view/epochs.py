@@ -70,7 +70,7 @@ class Epochs:
         self._lock = threading.RLock()
         self._commits: Recent[int, RouteCommit] = Recent(_COMMITS_BYTES)
         self._files: Sequence[File] = ()  # of routeCommitTable, for commits that are not at hand
-        self._files_epoch = 0  # the newest in them
+        self._files_version: int | None = None  # of the table that they are: what is older may have been vacuumed
         self._epochs = array("q")
         self._times_us = array("q")
         self.lake = 0
@@ -137,7 +137,7 @@ class Epochs:
             epochs, times_us = epochs[1:], times_us[1:]
         self._epochs.extend(epochs)
         self._times_us.extend(times_us)
-        self._files, self._files_epoch = opened.files, self.newest
+        self._files, self._files_version = opened.files, self._tail.version
 
     def _read(self, files: Sequence[File], first: int) -> tuple[array[int], array[int]]:
         """Epochs from one on, and their event times in microseconds, in order."""
@@ -163,8 +163,8 @@ class Epochs:
         if missing:
             with self._reading():
                 with self._lock:
-                    if max(missing) > self._files_epoch:
-                        self._files, self._files_epoch = active(self._uri).files, self.newest
+                    if self._files_version != self._tail.version:
+                        self._files_version, self._files = active(self._uri)
                     files = self._files
                 for commit in commits_between(self._lake_dir, files, first=min(missing), last=max(missing)):
                     if commit.epoch in missing:

@@ -34,7 +34,7 @@ from schemas.errors import (
     VacuumedError,
 )
 from schemas.rocketmq_json import encode_topic_route
-from schemas.tables import STATE_TABLES
+from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
 from tests.api.view.test_answers import EVERY_FIELD
 from tests.api.view.test_follower import age_log
 from tests.api.view.test_snapshot import complete_rows, group, queue
@@ -243,6 +243,17 @@ def test_another_lake_in_the_same_place(writer: LakeWriter) -> None:
 def vacuum(writer: LakeWriter) -> None:
     for spec in STATE_TABLES:
         writer.table(spec.name).vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
+def test_commits_are_read_on_after_route_commit_table_was_compacted_and_vacuumed(writer: LakeWriter) -> None:
+    for _ in range(3):
+        writer.commit(row(1, topic=f"t{writer.epoch}"))
+    history = History(writer.path)
+    assert [commit.epoch for commit in history.epochs(1)] == [3]
+    table = writer.table(ROUTE_COMMIT_TABLE.name)
+    table.optimize.compact()
+    table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+    assert [commit.epoch for commit in history.epochs(3)] == [3, 2, 1]
 
 
 def test_a_vacuumed_commit_names_the_oldest_readable_one(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
