@@ -14,48 +14,26 @@ from lake.commits import last_commit
 from pipelines.fold.replay import replay
 from pipelines.log.memory import MemoryLog
 from pipelines.tables.seed import read_seed
-from schemas.broker import DataVersion, QueueRow
 from schemas.events import (
-    Actor,
     AnyEvent,
-    DeleteTopic,
-    PutKvConfig,
-    RegisterBroker,
     encode,
     routing_key,
-    topic_config_digest,
 )
 from tests.model import codes
 from tests.model.client import ConnectionClosed
 from tests.model.wire import Request
+from tests.support import events as make
 from tests.support.local import LocalLake
 from tests.support.minifold import MiniFold
-
-ACTOR = Actor(gateway="gw", via="test")
-ROW = QueueRow(8, 8, 6, 0)
-
-
-def registration(name: str, *topics: str) -> RegisterBroker:
-    table = dict.fromkeys(topics, ROW)
-    return RegisterBroker(
-        actor=ACTOR,
-        cluster_name="c1",
-        broker_name=name,
-        broker_addr=f"{name}:10911",
-        broker_id=0,
-        data_version=DataVersion(0, 1, 1),
-        topic_config_digest=topic_config_digest(table),
-        topic_config_table=table,
-    )
 
 
 def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     log = MemoryLog()
     events: list[AnyEvent] = [
-        registration("a", "t1", "t2"),
-        registration("b", "t1", "t3"),
-        DeleteTopic(actor=ACTOR, topic="t1"),
-        registration("c", "t1", "t4"),
+        make.register("a:1", name="a", table=make.topics("t1", "t2")),
+        make.register("b:1", name="b", table=make.topics("t1", "t3")),
+        make.delete_topic("t1"),
+        make.register("c:1", name="c", table=make.topics("t1", "t4")),
     ]
     for event in events:
         with MiniFold(log, tmp_path) as fold:
@@ -65,7 +43,7 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     expected = replay(type(state)(), log.read(0))
     topics = {name: dict(group.topics.rows) for name, group in state.groups.items()}
     assert topics == {name: dict(group.topics.rows) for name, group in expected.groups.items()}
-    assert topics == {"a": {"t2": ROW}, "b": {"t3": ROW}, "c": {"t1": ROW, "t4": ROW}}
+    assert topics == {"a": {"t2": make.ROW}, "b": {"t3": make.ROW}, "c": {"t1": make.ROW, "t4": make.ROW}}
     commit = last_commit(tmp_path)
     assert commit is not None
     assert commit.log_offset == log.end().next_offset - 1
@@ -75,7 +53,7 @@ def test_it_stands_still_while_paused(tmp_path: Path) -> None:
     log = MemoryLog()
     with MiniFold(log, tmp_path) as fold:
         fold.pause()
-        event = registration("a", "t1", "t2")
+        event = make.register("a:1", name="a", table=make.topics("t1", "t2"))
         (appended,) = log.append([(routing_key(event), encode(event))])
         assert fold.writer.epoch == 0
         fold.resume()
@@ -94,7 +72,7 @@ def test_its_error_is_shown_and_fails_who_waits(
 
     monkeypatch.setattr(fold.writer, "write", fail)
     fold.start()
-    event = registration("a", "t1", "t2")
+    event = make.register("a:1", name="a", table=make.topics("t1", "t2"))
     (appended,) = log.append([(routing_key(event), encode(event))])
     waits: list[Callable[[], None]] = [partial(fold.wait_for, appended.offset), fold.pause, fold.stop]
     for wait in waits:
@@ -117,7 +95,7 @@ def test_whoever_waits_for_a_fold_that_failed_learns_why_at_once(
         with pytest.raises(ConnectionClosed):
             client.call(Request(codes.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}), 60)
         with pytest.raises(OSError, match="the disk is full"):
-            gateway.loop.run(gateway.gateway.command(PutKvConfig(actor=ACTOR, namespace="n", key="k")))
+            gateway.loop.run(gateway.gateway.command(make.put("n", "k")))
     with pytest.raises(OSError, match="the disk is full"):
         lake.fold.wait_for(10)
     with pytest.raises(OSError, match="the disk is full"):
