@@ -17,6 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from api.fold_status import FoldReports
 from api.group_commit import GroupCommit, LogClient
+from api.head.head import Head
 from api.settings.gateway import GatewaySettings, with_stored
 from api.view.answers import RouteAnswers
 from api.view.follower import Follower
@@ -24,7 +25,8 @@ from api.view.snapshot import RouteView
 from api.visibility import Visibility
 from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
-from pipelines.log.base import Appended, check_end
+from pipelines.log.base import Appended, LogReader, check_end
+from pipelines.tables.seed import last_resume_ms
 from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
 from schemas.events import AnyEvent, EventEncoder, PutKvConfig, routing_key
 from schemas.kv import entry_bytes, table_bytes
@@ -74,7 +76,16 @@ class Receipt:
 class Gateway:
     """Writes to the log, reads from the view. Lives on one event loop; `start` and `stop` run there."""
 
-    def __init__(self, settings: GatewaySettings, log_client: LogClient) -> None:
+    def __init__(
+        self, settings: GatewaySettings, log_client: LogClient, open_reader: Callable[[], LogReader] | None = None
+    ) -> None:
+        """Nothing is opened before `start`.
+
+        Args:
+            settings: Its own.
+            log_client: Writes its events.
+            open_reader: Opens the log for reading: then answers are from its head, else from the latest epoch.
+        """
         self.settings = settings
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
@@ -82,8 +93,19 @@ class Gateway:
         self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
         self._log_client = log_client
-        self._writer = GroupCommit(log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s)
-        self._follower = Follower(str(settings.lake_dir), self._on_view_thread, settings.poll_s)
+        self._head = None if open_reader is None else Head(open_reader, self._resumed_ms, self._on_view_thread)
+        self._writer = GroupCommit(
+            log_client,
+            settings.gateway_id,
+            clock_interval_s=settings.clock_interval_s,
+            on_written=None if self._head is None else self._head.feed,
+        )
+        self._follower = Follower(
+            str(settings.lake_dir),
+            self._on_view_thread if self._head is None else self._on_epoch_thread,
+            settings.poll_s,
+            begin_exact=self._head is not None,
+        )
         self._view = RouteView.empty()
         self._kv_counted: tuple[object, int] = (None, 0)
         """The KV configuration of a view, and what it counts."""
@@ -115,7 +137,10 @@ class Gateway:
                 raise end
             if failed is not None:
                 raise failed
-            check_end(end, self._view.log_offset)
+            check_end(end, self._follower.newest_offset)
+            if self._head is not None:
+                self._view = await asyncio.to_thread(self._head.begin, self._view)
+                self._head.start()
             self._take_settings()
             if self.settings.need_wait_for_service and not self._view.groups:
                 self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
@@ -130,6 +155,8 @@ class Gateway:
         if self._fold_task is not None:
             self._fold_task.cancel()
         await self._writer.stop()
+        if self._head is not None:
+            await asyncio.to_thread(self._head.stop)
         await asyncio.to_thread(self._follower.stop)
         self._offload.shutdown(wait=False, cancel_futures=True)
         for end in self._endings:
@@ -155,9 +182,19 @@ class Gateway:
         return self._writer.failing
 
     @property
+    def reads_head(self) -> bool:
+        """Whether answers are from the head of the log, and not from the latest epoch."""
+        return self._head is not None
+
+    @property
+    def is_head_failing(self) -> bool:
+        """Whether the log cannot be followed at the moment."""
+        return self._head is not None and self._head.failing
+
+    @property
     def folded_offset(self) -> int:
         """Every effect up to this log offset is in the view; quiet stretches without an epoch count."""
-        status = self.fold.status
+        status = self.fold.status if self._head is None else None
         if status is not None and self._view.epoch >= status.epoch:
             return max(self._view.log_offset, status.log_offset)
         return self._view.log_offset
@@ -282,6 +319,14 @@ class Gateway:
             raise UnavailableError(message) from error
         self._view = self._follower.view
         self._follower.start()
+
+    def _resumed_ms(self, view: RouteView) -> int:
+        """Event time of the last RESUME that an epoch holds."""
+        return last_resume_ms(self.settings.lake_dir, view.commit) if view.epoch else 0
+
+    def _on_epoch_thread(self, view: RouteView, _outcomes: list[CommandOutcome]) -> None:
+        assert self._head is not None
+        self._head.epoch_moved(view)
 
     def _on_view_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None

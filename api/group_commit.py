@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from pipelines.log.base import Appended, Entry, LogEnd
+from pipelines.log.base import Appended, Entry, LogEnd, LogRecord
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import DEFERRABLE, Actor, Clock, encode, routing_key
 
@@ -92,6 +92,7 @@ class GroupCommit:
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
+        on_written: called with what has just become durable, before those who wait are answered.
     """
 
     def __init__(
@@ -101,11 +102,13 @@ class GroupCommit:
         *,
         clock_interval_s: float,
         max_queued_bytes: int = 256 * 1024 * 1024,
+        on_written: Callable[[list[LogRecord]], None] | None = None,
     ) -> None:
         self._log_client = log_client
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
         self._max_queued_bytes = max_queued_bytes
+        self._on_written = on_written
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._immediate = False
@@ -241,7 +244,11 @@ class GroupCommit:
             if self._failing:
                 log.info("event log can be written again")
             self._failing = False
-            for entry, appended in zip(group, written[-len(group) :], strict=True):
+            written = written[-len(group) :]
+            if self._on_written is not None:
+                pairs = zip(group, written, strict=True)
+                self._on_written([LogRecord(*appended, entry.key, entry.payload) for entry, appended in pairs])
+            for entry, appended in zip(group, written, strict=True):
                 if entry.done is not None and not entry.done.done():
                     entry.done.set_result(appended)
 

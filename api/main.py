@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 import structlog
 import uvloop
@@ -14,6 +15,7 @@ from api.http.server import serve_http
 from api.http.settings import HttpSettings
 from api.log_worker import LogWorker
 from api.wiring import GatewayParts
+from pipelines.log.open import open_reader
 from remoting.server import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
@@ -51,7 +53,8 @@ def run_gateway(
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
     worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
-    parts = GatewayParts(settings, worker, remoting_settings, http_settings)
+    reader = partial(open_reader, log_url) if settings.reads_head else None
+    parts = GatewayParts(settings, worker, remoting_settings, http_settings, reader)
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from api.gateway import Gateway, GatewaySettings
@@ -15,6 +16,7 @@ from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
 from api.view.answers import RouteAnswers
 from api.view.history import History
+from pipelines.log.base import LogReader
 from remoting.server import RemotingServer, RemotingSettings
 
 
@@ -29,6 +31,7 @@ class GatewayParts:
         log_client: Writes its events; the caller closes it, after the gateway has stopped.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP listener.
+        open_reader: See `Gateway`.
     """
 
     def __init__(
@@ -37,9 +40,10 @@ class GatewayParts:
         log_client: LogClient,
         remoting: RemotingSettings | None = None,
         http: HttpSettings | None = None,
+        open_reader: Callable[[], LogReader] | None = None,
     ) -> None:
         self._http = http or HttpSettings()
-        self.gateway = Gateway(settings, log_client)
+        self.gateway = Gateway(settings, log_client, open_reader)
         self.answers = RouteAnswers()
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)

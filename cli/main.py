@@ -33,6 +33,8 @@ from cli.options import (
     LivenessS,
     LogRetentionH,
     LogUrl,
+    Reads,
+    ReadsFrom,
     Remoting,
     RetentionDays,
     Shards,
@@ -92,6 +94,7 @@ def serve(
     remoting: Remoting = _REMOTING,
     config: Config = None,
     allow_config_update: AllowConfigUpdate = False,
+    reads: Reads = ReadsFrom.COMMITTED,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     trigger_ms: TriggerMs = 0,
     shards: Shards = 2,
@@ -111,7 +114,7 @@ def serve(
     from runtime.supervisor import Child
 
     common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
-    gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update)
+    gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update, reads)
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
         *("--shards", str(shards)),
@@ -138,6 +141,7 @@ def gateway(
     remoting: Remoting = _REMOTING,
     config: Config = None,
     allow_config_update: AllowConfigUpdate = False,
+    reads: Reads = ReadsFrom.COMMITTED,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
@@ -151,7 +155,7 @@ def gateway(
     if workers > 1:
         options = [
             *("--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)),
-            *_gateway_options(listen, frame_limit_mib, config, allow_config_update),
+            *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads),
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
         raise typer.Exit(_supervise(children, data_dir, data_mode, listen))
@@ -173,6 +177,7 @@ def gateway(
         gateway_id=gateway_id or default_gateway_id(listen[1]),
         lake_dir=(data_dir / "lake").resolve(),
         allow_config_update=allow_config_update,
+        reads_head=reads is ReadsFrom.HEAD,
     )
     raise typer.Exit(
         run_gateway(
@@ -320,12 +325,17 @@ def _judge_fold(data_dir: Path, shards: int, driver_memory: str) -> None:
 
 
 def _gateway_options(
-    listen: tuple[Listen, Listen], frame_limit_mib: int, config: Path | None, allow_config_update: bool
+    listen: tuple[Listen, Listen],
+    frame_limit_mib: int,
+    config: Path | None,
+    allow_config_update: bool,
+    reads: ReadsFrom,
 ) -> list[str]:
     """What every gateway process of a supervisor is told alike."""
     http, remoting = listen
     return [
         *("--http", str(http), "--remoting", str(remoting), "--frame-limit-mib", str(frame_limit_mib)),
+        *("--reads", reads),
         *(["--config", str(config)] if config else []),
         *(["--allow-config-update"] if allow_config_update else []),
     ]

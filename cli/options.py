@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -133,6 +134,23 @@ Config = Annotated[
         "--config",
         envvar="ROUTELAKE_CONFIG",
         help="A RocketMQ namesrv.properties. Options and variables given explicitly win over it.",
+    ),
+]
+
+
+class ReadsFrom(StrEnum):
+    """What answers show."""
+
+    HEAD = "head"
+    COMMITTED = "committed"
+
+
+Reads = Annotated[
+    ReadsFrom,
+    typer.Option(
+        "--reads",
+        envvar="ROUTELAKE_READS",
+        help="committed: answers show the latest epoch; head (a preview): what the log holds beyond it, too.",
     ),
 ]
 AllowConfigUpdate = Annotated[

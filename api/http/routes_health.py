@@ -67,7 +67,8 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 when the tables can be read, the event log can be written, and the fold is alive and keeps up.
 
-    A gateway that is not ready goes on serving the routes it last saw.
+    A gateway that is not ready goes on serving the routes it last saw. One that answers from the head of the log
+    (`--reads head`) is ready without a fold.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -82,7 +83,8 @@ async def ready(request: Request) -> Response:
         ),
         "fold": _check(fold_problem(gateway, stale_s=stale_s, now_s=time.time())),
     }
-    is_ready = all(check["ok"] for check in checks.values())
+    needed = ("view", "log") if gateway.reads_head else checks
+    is_ready = all(checks[name]["ok"] for name in needed)
     found = {
         "ready": is_ready,
         "epoch": gateway.view.epoch,
@@ -115,6 +117,8 @@ async def metrics(request: Request) -> Response:
 def view_problem(gateway: Gateway) -> str | None:
     """Why the view cannot be relied on; None when it can, an empty lake included."""
     status = gateway.follower.status()
+    if gateway.is_head_failing:
+        return "the head of the log cannot be followed (see the gateway's log); routes are as they last were"
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
     fold = gateway.fold.status

@@ -19,6 +19,7 @@ class GatewaySettings:
     of the log of ``gap_s``, always longer than that, counts against no broker.
 
     From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
+    ``reads_head``: answers are from the head of the log, else from the latest epoch.
     ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
     gateways at once. ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
     """
@@ -40,6 +41,7 @@ class GatewaySettings:
     wait_seconds_for_service: int = 45
     config_black_list: str = ""
     allow_config_update: bool = False
+    reads_head: bool = False
     shown_properties: Mapping[str, str] = field(default_factory=dict)
 
 

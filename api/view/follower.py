@@ -32,7 +32,7 @@ import msgspec
 
 from api.view.loader import changes_between, load_view, state_logs
 from api.view.snapshot import RouteView, no_pause
-from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between
+from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between, last_exact_commit
 from lake.deltalog import is_local, table_uri
 from schemas.errors import one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
@@ -94,15 +94,23 @@ class Follower:
         lake_dir: Directory or URI of the lake.
         on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
         poll_s: How often a local log is asked for its next version.
+        begin_exact: Load the newest epoch first whose deadlines are exact, and step to the others from there.
         clock: Seconds since the epoch, for `status`.
     """
 
     def __init__(
-        self, lake_dir: str, on_view: OnView, poll_s: float = 0.02, *, clock: Callable[[], float] = time.time
+        self,
+        lake_dir: str,
+        on_view: OnView,
+        poll_s: float = 0.02,
+        *,
+        begin_exact: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Nothing is opened before `start`."""
         self._lake_dir = str(lake_dir)
         self._on_view = on_view
+        self._begin_exact = begin_exact
         self._poll_s = poll_s if is_local(self._lake_dir) else max(poll_s, _REMOTE_POLL_S)
         self._clock = clock
         self._view = RouteView.empty()
@@ -111,6 +119,8 @@ class Follower:
         self._connected = False  # whether the next epoch continues the view: same lake, none missed
         self._has_lake = False
         self._next_look_up = 0.0
+        self.newest_offset = -1
+        """Up to here the tables held the log when they were last looked at as a whole."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
@@ -214,6 +224,7 @@ class Follower:
         files, newest = opened
         found: list[RouteCommit] = []
         shown = self._view.commit
+        self.newest_offset = -1 if newest is None else newest.log_offset
         self._connected = False
         if newest is not None and newest.epoch >= shown.epoch > 0:
             found = commits_between(self._lake_dir, files, first=shown.epoch)
@@ -221,6 +232,10 @@ class Follower:
             self._connected = found[0] == shown
             found = found[1:]
         if newest is not None and not self._connected:
+            exact = last_exact_commit(self._lake_dir, files) if self._begin_exact and not shown.epoch else None
+            if exact is not None:
+                self._tail.close()  # the next look finds what came after it
+                return [exact]
             found = commits_between(self._lake_dir, files, first=newest.epoch - _FIRST_OUTCOMES)
         return found
 

@@ -219,6 +219,10 @@ class RouteView:
         """{(cluster, addr): row} of a broker group."""
         return self._live.get(broker_name, {})
 
+    def live_names(self) -> frozenset[str]:
+        """Broker groups with a live row."""
+        return frozenset(self._live)
+
     def all_live_rows(self) -> Iterator[LiveRow]:
         """Every live row."""
         return (row for rows in self._live.values() for row in rows.values())

@@ -70,13 +70,25 @@ def each_row(rows: TopicRows, rule: Callable[[QueueRow], QueueRow]) -> dict[str,
 
 
 class TopicTable:
-    """The topic rows of one group; loaded when first needed, and kept until `unload`."""
+    """The topic rows of one group; loaded when first needed, and kept until `unload`.
 
-    __slots__ = ("_load", "_rows")
+    Args:
+        rows: They, if they are at hand.
+        load: Gives them otherwise.
+        find: Tells whether there is a row of a topic, for less than `load`.
+    """
 
-    def __init__(self, rows: TopicRows | None = None, load: Callable[[], TopicRows] | None = None) -> None:
+    __slots__ = ("_find", "_load", "_rows")
+
+    def __init__(
+        self,
+        rows: TopicRows | None = None,
+        load: Callable[[], TopicRows] | None = None,
+        find: Callable[[str], bool] | None = None,
+    ) -> None:
         self._rows = rows if rows is not None or load is not None else {}
         self._load = load
+        self._find = find
 
     @property
     def rows(self) -> TopicRows:
@@ -85,6 +97,11 @@ class TopicTable:
             assert self._load is not None
             self._rows = self._load()
         return self._rows
+
+    def __contains__(self, topic: str) -> bool:
+        if self._rows is None and self._find is not None:
+            return self._find(topic)
+        return topic in self.rows
 
     def unload(self) -> None:
         """Forget rows that can be loaded again."""

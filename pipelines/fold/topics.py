@@ -27,7 +27,7 @@ def delete_topic(group: BrokerGroup, event: DeleteTopic) -> tuple[BrokerGroup, O
     """
     if event.cluster_name and event.cluster_name not in group.clusters:
         return group, OUTCOME_UNCHANGED
-    if event.topic not in group.topics.rows:
+    if event.topic not in group.topics:
         return group, OUTCOME_UNCHANGED
     kept = TopicTable(without(group.topics.rows, event.topic))
     return replace(without_digests(group), topics=kept), OUTCOME_APPLIED

@@ -89,6 +89,20 @@ def check_end(end: LogEnd, folded_offset: int) -> None:
         )
 
 
+class LogReader(Protocol):
+    """Who only reads a log; see `EventLog`."""
+
+    def read(
+        self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> list[LogRecord]:
+        """See `EventLog.read`."""
+        ...
+
+    def close(self) -> None:
+        """Release everything."""
+        ...
+
+
 class EventLog(Protocol):
     """A durable, totally ordered log. Made by `open_log`."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipelines.log.base import EventLog, LogRecord
+from pipelines.log.base import EventLog, LogReader, LogRecord
 from pipelines.log.memory import MemoryLog
-from pipelines.log.sqlite import SqliteLog
+from pipelines.log.sqlite import SqliteLog, SqliteReader
 from pipelines.log.sqlite_tail import SqliteTail, sqlite_records
 from pipelines.log.tail import LogTail
 from pipelines.log.urls import URL_FORMS, is_kafka, parse_url, sqlite_path
@@ -69,3 +69,13 @@ def close_readers(url: str) -> None:
         from pipelines.log.kafka_tail import close_reader
 
         close_reader(url)
+
+
+def open_reader(url: str) -> LogReader:
+    """A reader of an existing log, which changes nothing and proves nothing of it.
+
+    Raises:
+        SetupError: no such kind of log, or there is none.
+        UnavailableError: it cannot be reached.
+    """
+    return SqliteReader(sqlite_path(url)) if url.startswith("sqlite:") else open_log(url)

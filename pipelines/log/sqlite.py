@@ -237,6 +237,30 @@ def _insert(count: int) -> str:
     )
 
 
+class SqliteReader:
+    """A reader of an existing log, for one thread at a time.
+
+    Raises:
+        SetupError: there is no log at ``path``.
+    """
+
+    def __init__(self, path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        self._path = path
+        with sqlite_errors(path, "read", at_start=True):
+            self._reader = connect_reader(path, busy_timeout_s)
+
+    def read(
+        self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> list[LogRecord]:
+        """See `EventLog.read`."""
+        with sqlite_errors(self._path, "read"):
+            return read_records(self._reader, start_offset, max_records, max_bytes)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._reader.close()
+
+
 def connect_reader(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """A connection that only reads an existing log. The caller serialises its use between threads.
 

@@ -83,7 +83,7 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
             by_group[row["brokerName"]][table.name].append(row)
     groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
     now_ms = to_ms(commit.event_time)
-    resumed_ms = _last_resume_ms(lake_dir, commit)
+    resumed_ms = last_resume_ms(lake_dir, commit)
     return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=resumed_ms)
 
 
@@ -92,7 +92,7 @@ def _dataset(lake_dir: Path, table: Table, commit: RouteCommit) -> pds.Dataset:
     return dataset(str(lake_dir), table, files)
 
 
-def _last_resume_ms(lake_dir: Path, commit: RouteCommit) -> int:
+def last_resume_ms(lake_dir: Path, commit: RouteCommit) -> int:
     """Event time of the last RESUME; each has a row in routeChangeTable."""
     changes = _dataset(lake_dir, ROUTE_CHANGE_TABLE, commit)
     times = changes.to_table(columns=["eventTime"], filter=pc.field("command") == _RESUME)["eventTime"]

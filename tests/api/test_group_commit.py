@@ -52,8 +52,8 @@ class Log:
         return sum(isinstance(event, Clock) for event in self.events())
 
 
-async def start(log: Log, clock_interval_s: float = 3600.0, **settings: int) -> GroupCommit:
-    writer = GroupCommit(log, "gw", clock_interval_s=clock_interval_s, **settings)
+async def start(log: Log, clock_interval_s: float = 3600.0, max_queued_bytes: int = 1 << 28) -> GroupCommit:
+    writer = GroupCommit(log, "gw", clock_interval_s=clock_interval_s, max_queued_bytes=max_queued_bytes)
     await writer.start()
     return writer
 

@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from api.gateway import Gateway, GatewaySettings
+from api.head.fold import HeadFold
 from api.remoting.handlers import NameServerHandler
 from api.view.answers import RouteAnswers
 from api.view.loader import changes_from
+from api.view.snapshot import RouteView
 from benchmarks.harness.shard import OneShard
 from lake.commits import NO_COMMIT, CommandOutcome, RouteCommit
 from lake.deltalog import GONE
@@ -54,7 +56,7 @@ class InstantGateway(Gateway):
         self._watermark_ms = 0
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
-        """Fold it now."""
+        """Fold it now, as the tables do."""
         self._offset += 1
         record = Record(self._offset, self.now_ms, key, payload)
         before_ms, self._watermark_ms = self._watermark_ms, self.now_ms
@@ -82,14 +84,30 @@ class InstantGateway(Gateway):
         self._on_view(self._view.apply(changes_from(commit, read)), outcomes)
 
 
+class InstantHead(InstantGateway):
+    """The same at the head of the log: folded by `HeadFold`, without tables."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings)
+        self._head_fold = HeadFold(RouteView.empty(), 0)
+
+    async def append_encoded(self, key: str, payload: bytes) -> Appended:
+        """Fold it now, as the head does."""
+        self._offset += 1
+        outcome = self._head_fold.take(Record(self._offset, self.now_ms, key, payload))
+        self._on_view(self._head_fold.publish(NO_COMMIT), [] if outcome is None else [outcome])
+        return Appended(self._offset, self.now_ms)
+
+
 class InMemoryNameServer:
     """The handler of the remoting door over an `InstantGateway`, asked in the words of the oracle.
 
     Args:
         settings: NamesrvConfig's switches.
+        gateway: Answers from the tables, or from the head.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, gateway: type[InstantGateway] = InstantGateway) -> None:
         chosen = GatewaySettings(
             gateway_id="memory",
             lake_dir=Path("/nonexistent"),
@@ -104,7 +122,7 @@ class InMemoryNameServer:
             wait_seconds_for_service=settings.wait_seconds_for_service,
             allow_config_update=True,
         )
-        self.gateway = InstantGateway(chosen)
+        self.gateway = gateway(chosen)
         self.handler = NameServerHandler(
             self.gateway,
             RouteAnswers(

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from tests.differential.in_memory import InMemoryNameServer
+from tests.differential.in_memory import InMemoryNameServer, InstantGateway, InstantHead
 from tests.histories.audit import audit_requests
 from tests.histories.seeded import random_histories, shrunk
 from tests.histories.steps import Advance, CloseChannel, Send, Step
@@ -32,9 +32,9 @@ class Disagreement(AssertionError):
     """An answer the model does not allow."""
 
 
-async def play(history: list[Step], settings: Settings) -> int:
+async def play(history: list[Step], settings: Settings, gateway: type[InstantGateway]) -> int:
     """Play one history, and read everything after it; returns the number of answers compared."""
-    model, server = DeliberateModel(copy.copy(settings)), InMemoryNameServer(settings)
+    model, server = DeliberateModel(copy.copy(settings)), InMemoryNameServer(settings, gateway)
     now_ms, compared = START_MS, 0
 
     async def compare(request: Request, channel: str, *, binary: bool = False) -> None:
@@ -76,22 +76,27 @@ def order_matters(model: DeliberateModel, channel: str) -> bool:
     return len(names) > len(set(names)) or len(names) != len(bound)
 
 
-def disagrees(settings: Settings, history: list[Step]) -> bool:
+def disagrees(settings: Settings, gateway: type[InstantGateway], history: list[Step]) -> bool:
     try:
-        asyncio.run(play(history, settings))
+        asyncio.run(play(history, settings, gateway))
     except Disagreement:
         return True
     return False
 
 
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize("gateway", [InstantGateway, InstantHead], ids=["tables", "head"])
 @pytest.mark.parametrize(
     ("timeouts_ms", "advances_ms", "closes"),
     [((60_000,), (), False), ((3_000, 6_000), (1_000, 3_000, 130_000), True)],
     ids=["requests", "silence and lost connections"],
 )
 def test_answers(
-    request: pytest.FixtureRequest, timeouts_ms: tuple[int, ...], advances_ms: tuple[int, ...], closes: bool
+    request: pytest.FixtureRequest,
+    timeouts_ms: tuple[int, ...],
+    advances_ms: tuple[int, ...],
+    closes: bool,
+    gateway: type[InstantGateway],
 ) -> None:
     deep = request.config.getoption("--deep")
     seed = random.SystemRandom().randrange(1 << 32) if deep else 1
@@ -105,9 +110,9 @@ def test_answers(
         closes=closes,
     ):
         try:
-            compared += asyncio.run(play(history, settings))
+            compared += asyncio.run(play(history, settings, gateway))
         except Disagreement as error:
-            shorter = shrunk(history, partial(disagrees, settings))
+            shorter = shrunk(history, partial(disagrees, settings, gateway))
             played = "\n".join(map(repr, shorter))
             raise AssertionError(f"{error}\nseed {seed}, {settings}, shrunk to:\n{played}") from error
         steps += len(history)
@@ -129,4 +134,4 @@ def test_a_wrong_answer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda self, asked: real(self, asked) if not self.tables.broker_addr_table else real(DeliberateModel(), asked),
     )
     assert any(isinstance(step, Send) for step in history)
-    assert disagrees(chosen, history)
+    assert disagrees(chosen, InstantGateway, history)

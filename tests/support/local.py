@@ -37,11 +37,25 @@ from tests.support.log_client import LocalLogClient
 from tests.support.loops import Loop
 from tests.support.minifold import MiniFold
 
-UNHURRIED: Final[dict[str, Any]] = {"poll_s": 0.002, "gap_s": 3600.0, "visible_wait_s": 30.0}
+UNHURRIED: Final[dict[str, Any]] = {
+    "poll_s": 0.002,
+    "gap_s": 3600.0,
+    "visible_wait_s": 30.0,
+}
 """Settings with which nothing but a test's own deadline depends on how busy the machine is: a write waits until the
 fold has it, and a pause of the whole process is no gap."""
 
 _STOP_S = 20.0
+
+
+class SharedReader:
+    """Reads a log that others close."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.read = log.read
+
+    def close(self) -> None:
+        pass
 
 
 class LocalGateway:
@@ -117,7 +131,9 @@ class LocalGateway:
         self.loop.call(partial(asyncio.ensure_future, self.parts.close_remoting(0.0), loop=self.loop.loop))
 
     async def _start(self) -> None:
-        self.parts = GatewayParts(self._settings, LocalLogClient(self.log, self._settings), self._remoting, self._http)
+        client = LocalLogClient(self.log, self._settings)
+        reader = (lambda: SharedReader(self.log)) if self._settings.reads_head else None
+        self.parts = GatewayParts(self._settings, client, self._remoting, self._http, reader)
         await self.parts.gateway.start()
         if self._listens:
             await self.parts.server.start("127.0.0.1", self.port)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fold did, as changes to a view: the same as the tables' change data feed says of it later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from api.view.rows import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
+from lake.commits import RouteCommit
+from pipelines.fold.changes import topic_changes
+from pipelines.fold.state import BrokerGroup, KvTable, LiveInfo
+
+_json = msgspec.json.Encoder(order="sorted")
+
+
+def changes_to(
+    commit: RouteCommit,
+    groups: Iterable[tuple[BrokerGroup, BrokerGroup]],
+    kv: tuple[KvTable, KvTable],
+) -> Changes:
+    """The difference between what a view shows and what the fold has come to.
+
+    Args:
+        commit: Of the view that the changes lead to.
+        groups: Before (as the view shows it) and after, of every group that was touched.
+        kv: The KV configuration before and after.
+    """
+    changes = Changes(commit, brokers={}, clusters={}, live={}, filter_servers={}, mappings={}, kv=_kv_changes(*kv))
+    topics: dict[str, list[tuple[str, Row | None]]] = {}
+    for before, after in groups:
+        name = after.broker_name
+        row = _broker_row(after)
+        if row != _broker_row(before):
+            changes.brokers[name] = row
+        for cluster in before.clusters ^ after.clusters:
+            changes.clusters[cluster, name] = cluster in after.clusters
+        if before.live is not after.live:
+            changes.live.update(_live_changes(before, after))
+        for place, servers in _differences(before.filter_servers, after.filter_servers):
+            changes.filter_servers[name, *place] = servers
+        for (topic, bname), entry in _differences(before.mappings, after.mappings):
+            changes.mappings[name, topic, bname] = None if entry is None else MappingRow(entry.mapping, entry.offset)
+        moved = topic_changes(before, after)
+        if moved is not None:
+            for topic, new in zip(moved.topics, moved.after, strict=True):
+                topics.setdefault(topic, []).append((name, None if new is None else (new[0], new[1], new[2], new[3])))
+    changes.topic_rows = _deltas(topics)
+    return changes
+
+
+def _deltas(topics: Mapping[str, list[tuple[str, Row | None]]]) -> Iterator[TopicDelta]:
+    """Equal parts are one object, by which `advance.apply_topics` works each out once."""
+    names: dict[tuple[str, ...], tuple[str, ...]] = {}
+    values: dict[tuple[Row | None, ...], tuple[Row | None, ...]] = {}
+    for topic, rows in topics.items():
+        rows.sort(key=lambda one: one[0])
+        brokers, new = tuple(name for name, _ in rows), tuple(row for _, row in rows)
+        yield topic, names.setdefault(brokers, brokers), values.setdefault(new, new)
+
+
+def _broker_row(group: BrokerGroup) -> BrokerRow | None:
+    if not group.known:
+        return None
+    addrs = dict(sorted(group.broker_addrs.items()))
+    return BrokerRow(group.cluster or "", addrs, group.zone_name, group.enable_acting_master)
+
+
+def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[LiveKey, LiveRow | None]]:
+    name = after.broker_name
+    for (cluster, addr), info in _differences(before.live, after.live):
+        yield (name, cluster, addr), None if info is None else _live_row(name, cluster, addr, info)
+
+
+def _live_row(name: str, cluster: str, addr: str, info: LiveInfo) -> LiveRow:
+    return LiveRow(
+        name,
+        cluster,
+        addr,
+        info.last_update_ms,
+        info.last_update_offset,
+        info.heartbeat_timeout_ms,
+        info.expire_ms,
+        info.data_version,
+        info.ha_server_addr,
+        info.topic_config_digest,
+        _json.encode(info.channels).decode(),
+    )
+
+
+def _kv_changes(before: KvTable, after: KvTable) -> dict[tuple[str, str], tuple[str | None] | None]:
+    changes: dict[tuple[str, str], tuple[str | None] | None] = {}
+    if before is after:
+        return changes
+    for namespace in {**before, **after}:
+        old, new = before.get(namespace, {}), after.get(namespace, {})
+        if old is new:
+            continue
+        changes |= {(namespace, key): (value,) for key, value in new.items() if key not in old or old[key] != value}
+        changes |= {(namespace, key): None for key in old if key not in new}
+    return changes
+
+
+def _differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Keys whose value is another, with the new one; None where it went."""
+    if before is after:
+        return
+    for key, value in after.items():
+        if before.get(key) != value:
+            yield key, value
+    for key in before:
+        if key not in after:
+            yield key, None

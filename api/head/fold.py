@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HeadFold: a view that goes on with the log. No I/O, no clock, no thread.
+
+It begins at an epoch whose liveness is whole, takes records in their order, and gives the view after the last of them.
+Each record is folded once, by the fold's own `step`; what came of it is read off the groups that were touched, so that
+a heartbeat costs a deadline, however large its group is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from api.head.base import state_of, topics_of
+from api.head.changes import changes_to
+from api.view.snapshot import RouteView, no_pause
+from lake.commits import CommandOutcome, RouteCommit
+from pipelines.fold.changes import is_audited
+from pipelines.fold.replay import Record, read_event
+from pipelines.fold.state import At, BrokerGroup, TopicRows, TopicTable, replace
+from pipelines.fold.step import GroupChange, KvChange, apply, step
+from schemas.errors import EventDecodeError
+from schemas.events import BrokerHeartbeat, Clock
+from schemas.outcomes import QUARANTINED, REJECTED
+
+_LOADED_ROWS: Final = 500_000
+"""Topics that are held broker by broker, beside the view: about 50 MB."""
+
+
+class HeadFold:
+    """The fold at the head of the log, and a view of it.
+
+    Attributes:
+        view: After the last `publish`.
+        offset: Of the last record that was taken.
+        is_urgent: Whether something was taken since the last `publish` that may show in an answer.
+    """
+
+    def __init__(self, view: RouteView, resumed_ms: int) -> None:
+        """Begin at a view.
+
+        Args:
+            view: At an epoch whose livenessOffset is its logOffset.
+            resumed_ms: Event time of the last RESUME up to there; 0 if there was none.
+        """
+        self.view = view
+        self.offset = view.log_offset
+        self.is_urgent = False
+        self._state = state_of(view, resumed_ms, self._topics)
+        self._kv = self._state.kv
+        self._loaded: dict[str, int] = {}
+        """Groups whose topics were looked up and are still held, and how many."""
+        self._shown: dict[str, BrokerGroup] = {}
+        """Of groups that were touched since the last `publish`: what the view shows of them."""
+
+    def take(self, record: Record) -> CommandOutcome | None:
+        """Fold one record; the view does not show it until `publish`.
+
+        Returns:
+            What routeCommitTable will say of it: of every refusal and every admin command.
+        """
+        self.offset = record.offset
+        at = At(record.offset, record.event_time_ms)
+        try:
+            event = read_event(record)
+        except EventDecodeError:
+            return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
+        try:
+            done = step(self._state, event, at)
+        except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
+            return CommandOutcome(record.offset, REJECTED, QUARANTINED)
+        for change in done.changes:
+            if not isinstance(change, KvChange):
+                self._shown.setdefault(change.before.broker_name, change.before)
+        apply(self._state, done)
+        if not isinstance(event, BrokerHeartbeat | Clock) or any(_is_expiry(change) for change in done.changes):
+            self.is_urgent = True
+        outcome = done.outcome
+        if not is_audited(event, outcome.verdict):
+            return None
+        result = None if outcome.result is None else dict(outcome.result)
+        return CommandOutcome(record.offset, outcome.verdict, outcome.reason, result)
+
+    def publish(self, epoch: RouteCommit, pause: Callable[[], None] = no_pause) -> RouteView:
+        """The view after what was taken.
+
+        Args:
+            epoch: The latest one that is in it, or the one that the head began with.
+            pause: Called often, between small pieces of work.
+        """
+        moment = datetime.fromtimestamp(self._state.now_ms / 1000, UTC)
+        commit = msgspec.structs.replace(epoch, log_offset=self.offset, liveness_offset=self.offset, event_time=moment)
+        groups = self._state.groups
+        touched = [(before, groups.get(name) or BrokerGroup(name)) for name, before in self._shown.items()]
+        self.view = self.view.apply(changes_to(commit, touched, (self._kv, self._state.kv)), pause)
+        self._kv = self._state.kv
+        self._unload(after for before, after in touched if after.topics is not before.topics)
+        self._shown.clear()
+        self.is_urgent = False
+        return self.view
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the view shows everything that was taken."""
+        return self.view.log_offset == self.offset
+
+    def _unload(self, changed: Iterable[BrokerGroup]) -> None:
+        """Topics that changed are in the view now: who needs them next finds them there."""
+        for group in changed:
+            if group.broker_name in self._state.groups:
+                self._state.groups[group.broker_name] = replace(group, topics=self._topics(group.broker_name))
+        if sum(self._loaded.values()) > _LOADED_ROWS:
+            for name in self._loaded.keys() & self._state.groups.keys():
+                self._state.groups[name].topics.unload()
+            self._loaded.clear()
+
+    def _topics(self, broker_name: str) -> TopicTable:
+        """A group's topics, looked up in the view when a rule asks: it shows them as long as no event changed them."""
+        return TopicTable(load=partial(self._load, broker_name), find=partial(self._has, broker_name))
+
+    def _load(self, broker_name: str) -> TopicRows:
+        rows = topics_of(self.view, broker_name)
+        self._loaded[broker_name] = len(rows)
+        return rows
+
+    def _has(self, broker_name: str, topic: str) -> bool:
+        rows = self.view.topics.get(topic)
+        return rows is not None and rows.find(broker_name) is not None
+
+
+def _is_expiry(change: GroupChange | KvChange) -> bool:
+    return change.event is None

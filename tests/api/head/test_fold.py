@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HeadFold: wherever it begins, the view at the head is the fold of the log up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.head.fold import HeadFold
+from api.view.rows import Changes
+from api.view.snapshot import RouteView
+from lake.commits import NO_COMMIT, RouteCommit
+from pipelines.fold.replay import replay
+from pipelines.fold.state import RouteState
+from pipelines.log.base import LogRecord
+from schemas.tables import STATE_TABLES
+from tests.api.view.feed import view_of
+from tests.support.expected import Expected, tables_of
+from tests.support.generated_logs import logs
+from tests.support.view_tables import Rows, TableChanges, as_tables
+
+
+def full_scan(state: RouteState) -> dict[str, Rows]:
+    """The state tables of a state, rows by column name."""
+    tables = tables_of(state)
+    found: dict[str, Rows] = {}
+    for spec in STATE_TABLES:
+        found[spec.name] = {
+            key: dict(zip(spec.key, key, strict=True)) | dict(zip(spec.value_columns, values, strict=True))
+            for key, values in tables[spec.name].items()
+        }
+    for row in found["brokerAddrTable"].values():
+        row["brokerAddrs"] = dict(row["brokerAddrs"])
+    for row in found["filterServerTable"].values():
+        row["filterServerList"] = list(row["filterServerList"])
+    return found
+
+
+def view_at(records: Sequence[LogRecord]) -> tuple[RouteView, int]:
+    """What a follower shows of the tables after these records, and the event time of the last RESUME."""
+    state = replay(RouteState(), records)
+    tables: TableChanges = {name: dict(rows) for name, rows in full_scan(state).items()}
+    view = view_of(tables)
+    offset = records[-1].offset if records else -1
+    moment = datetime.fromtimestamp(state.now_ms / 1000, UTC)
+    return view.apply(Changes(RouteCommit(1, offset, offset, moment, moment, moment, {}))), state.resumed_ms
+
+
+@given(logs, st.integers(0, 40), st.sets(st.integers(0, 40)))
+def test_the_head_is_the_fold_of_the_log(records: list[LogRecord], begin: int, published: set[int]) -> None:
+    view, resumed_ms = view_at(records[:begin]) if begin else (RouteView.empty(), 0)
+    head = HeadFold(view, resumed_ms)
+    outcomes = []
+    for record in records[begin:]:
+        outcomes.append(head.take(record))
+        if record.offset in published:
+            view = head.publish(NO_COMMIT)
+            assert view.log_offset == record.offset
+            assert as_tables(view) == full_scan(replay(RouteState(), records[: record.offset]))
+    assert as_tables(head.publish(NO_COMMIT)) == full_scan(replay(RouteState(), records))
+    expected = Expected(records).outcomes
+    found = {one.offset: (one.outcome, one.reason) for one in outcomes if one is not None}
+    assert found == {offset: (outcome, reason) for offset, _, outcome, reason, _ in expected if offset > begin}
