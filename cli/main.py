@@ -321,6 +321,7 @@ def _judge_fold(data_dir: Path, shards: int, driver_memory: str) -> None:
     """The same for a fold. Raises SetupError."""
     preflight.check_shards(shards)
     preflight.check_driver_memory(driver_memory)
+    preflight.check_localhost()
     preflight.check_lake(data_dir, fold=True)
 
 

@@ -261,6 +261,21 @@ def check_driver_memory(text: str) -> None:
         raise SetupError(f"--driver-memory {text}: Spark does not start with less than {LEAST_DRIVER_MEMORY_MIB}m.")
 
 
+def check_localhost() -> None:
+    """Whether this machine knows itself by the name that Spark's Python driver listens under.
+
+    Raises:
+        SetupError: It does not, as in a bare image without /etc/hosts.
+    """
+    try:
+        socket.getaddrinfo("localhost", None, socket.AF_INET)
+    except OSError as error:
+        raise SetupError(
+            f"the name localhost, which Spark needs, cannot be resolved ({error.strerror}): "
+            "add the line '127.0.0.1 localhost' to /etc/hosts."
+        ) from error
+
+
 def check_shards(shards: int) -> None:
     """Whether so many are offered.
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,21 @@ LOGS = [
     ("kafka://host:99999/topic", "kafka://host:9092"),
     ("kafka://host:9092/a/b", "kafka://host:9092"),
 ]
+
+
+@pytest.mark.parametrize("command", ["serve", "fold"])
+def test_a_machine_that_does_not_know_its_own_name(
+    refused: Refused, ports: tuple[str, ...], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+
+    def bare(host: str, *rest: Any, **more: Any) -> Any:
+        if host == "localhost":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", bare)
+    assert "add the line '127.0.0.1 localhost' to /etc/hosts" in refused(*words_of(command, ports))
 
 
 @pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
