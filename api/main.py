@@ -19,7 +19,7 @@ from pipelines.log.open import open_reader
 from remoting.server import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
-from runtime.memory import give_back_large_blocks
+from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
 
 log = structlog.get_logger("routelake.gateway")
@@ -70,6 +70,7 @@ async def _run(
     try:
         await gateway.start()
         _calm_collector()
+        giving_back = asyncio.create_task(give_back_free_pages())
         try:
             await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
 
@@ -85,6 +86,7 @@ async def _run(
             await parts.close_remoting(DRAIN_S)
             await http_task
         finally:
+            giving_back.cancel()
             await gateway.stop()
     finally:
         await worker.close()

@@ -106,6 +106,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self.bounds.release(self)
+        self.pipeline.clear()  # they and this hold each other, and the garbage collector comes late
         self._disarm()
         self._clear_stall()
         self._unset_keepalive_if_required()

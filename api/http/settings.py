@@ -58,7 +58,7 @@ class HttpSettings:
     trusted_hosts: frozenset[str] = frozenset()
     max_body_bytes: int = 64 * _MIB
     max_small_body_bytes: int = _MIB
-    max_bodies_bytes: int = 256 * _MIB
+    max_bodies_bytes: int = 128 * _MIB
     body_timeout_s: float = 30.0
     header_timeout_s: float = 10.0
     linger_s: float = 2.0
@@ -66,7 +66,7 @@ class HttpSettings:
     max_header_bytes: int = 64 * _KIB
     keep_alive_s: int = 75
     max_connections: int = 4096
-    max_held_bytes: int = 256 * _MIB
+    max_held_bytes: int = 64 * _MIB
     max_long_polls: int = 2_000
     history_threads: int = 2
     history_queue: int = 32

@@ -30,7 +30,7 @@ MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Of the JSON columns of a page's changes, in UTF-8. A single change beyond it is a page of its own."""
 
 _FIRST_WINDOW: Final = 256
-_WIDE_ROWS: Final = 32
+_WIDE_ROWS: Final = 16
 """Rows that a query decodes at a time where it reads JSON columns: a KV value is in a row twice, with 256 KiB each."""
 _JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("actor", "key", "before", "after"))
 
