@@ -30,7 +30,7 @@ from tests.model.client import encode_frame
 
 KIB: Final = 1024
 ATTACKER: Final = "127.0.0.66"
-ANSWER_TIMEOUT_S: Final = 20.0
+ANSWER_TIMEOUT_S: Final = 60.0
 REGISTER: Final = b"POST /v1/brokers/register HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
