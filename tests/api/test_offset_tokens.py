@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.doors import broker
 from tests.support.local import LocalGateway, LocalLake
 
 NAMES = ("one", "two", "three")
@@ -30,14 +31,7 @@ def over_tcp(gateway: LocalGateway) -> Iterator[httpx.Client]:
 
 def over_http(counter: int) -> dict[str, Any]:
     """A registration whose topic has as many queues as it has changed."""
-    topic = {"topicName": "orders", "readQueueNums": counter, "writeQueueNums": counter, "perm": 6}
-    return {
-        "clusterName": "c1", "brokerName": "broker-h", "brokerAddr": "10.0.0.9:10911", "brokerId": 0,
-        "topicConfigSerializeWrapper": {
-            "dataVersion": {"stateVersion": 0, "timestamp": 1_700_000_000_000, "counter": counter},
-            "topicConfigTable": {"orders": topic, "other": {**topic, "topicName": "other", "readQueueNums": 1}},
-        },
-    }  # fmt: skip
+    return broker("broker-h", host=9, counter=counter, topics={"orders": counter, "other": 1})
 
 
 @contextmanager

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -116,13 +117,14 @@ def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
 def broker(
     name: str = "broker-a",
     *,
-    topics: tuple[str, ...] = ("orders", "payments"),
+    topics: Sequence[str] | Mapping[str, int] = ("orders", "payments"),
     cluster: str = "c1",
     host: int = 1,
     counter: int = 1,
     **more: Any,
 ) -> dict[str, Any]:
-    """A registration."""
+    """The body of a registration; topics have 8 queues unless told otherwise."""
+    queues = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 8)
     return {
         "clusterName": cluster,
         "brokerName": name,
@@ -132,7 +134,8 @@ def broker(
         "topicConfigSerializeWrapper": {
             "dataVersion": {"stateVersion": 0, "timestamp": 1_700_000_000_000, "counter": counter},
             "topicConfigTable": {
-                topic: {"topicName": topic, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6} for topic in topics
+                topic: {"topicName": topic, "readQueueNums": nums, "writeQueueNums": nums, "perm": 6}
+                for topic, nums in queues.items()
             },
         },
         **more,
