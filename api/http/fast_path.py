@@ -49,10 +49,12 @@ class FastRoutes:
         self._answers = answers
         self._sites = sites
         self._is_open = not guard.protects_reads
-        self._count = metrics.requests.labels("http", "getTopicRoute", "0").inc
+        self._counter = metrics.requests.labels("http", "getTopicRoute", "0")
+        self._uncounted = 0
+        metrics.before_scrape(self._count)
         self._observe = metrics.route_latency.observe
-        self._shown = (-1, -1)
-        self._defaults: Headers = ()
+        self._formatted_for: tuple[object, ...] = (None, None, None)
+        """View, fold status and default headers."""
         self._found = self._not_modified = b""
 
     def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> tuple[bytes, ...] | None:
@@ -90,27 +92,33 @@ class FastRoutes:
         answer = self._answers.route(view, topic)
         if answer is None:
             return None
-        shown = (view.epoch, gateway.folded_offset)
-        if shown != self._shown or defaults is not self._defaults:
-            self._shown, self._defaults = shown, defaults
-            self._format(ReadPosition(*shown))
+        shown_view, shown_status, shown_defaults = self._formatted_for
+        status = gateway.fold.status
+        if view is not shown_view or status is not shown_status or defaults is not shown_defaults:
+            self._formatted_for = (view, status, defaults)
+            self._format(ReadPosition(view.epoch, gateway.folded_offset), defaults)
         if is_conditional and matches(if_none_match(headers), answer.digest):
             return (self._not_modified % answer.digest.encode(),)
         return self._found % (len(answer.body), answer.digest.encode()), answer.body
 
     def answered(self, seconds: float) -> None:
         """Count an answer that was written."""
-        self._count()
+        self._uncounted += 1
         self._observe(seconds)
 
-    def _format(self, position: ReadPosition) -> None:
+    def _count(self) -> None:
+        """Bring the count of answers to where a scrape reads it: a Counter would take longer than this class."""
+        self._counter.inc(self._uncounted)
+        self._uncounted = 0
+
+    def _format(self, position: ReadPosition, defaults: Headers) -> None:
         """Make the heads of both answers, with places for the length and the digest of the body."""
-        defaults = _lines((name.replace(b"%", b"%%"), value.replace(b"%", b"%%")) for name, value in self._defaults)
+        common = _lines((name.replace(b"%", b"%%"), value.replace(b"%", b"%%")) for name, value in defaults)
         typed = _lines(((b"content-type", JSON.encode()), (b"content-length", b"%d")))
         shown = read_headers(position, "%b").items()
         rest = _lines((name.encode(), value.encode()) for name, value in shown) + b"\r\n"
-        self._found = STATUS_LINE[200] + defaults + typed + rest
-        self._not_modified = STATUS_LINE[304] + defaults + rest
+        self._found = STATUS_LINE[200] + common + typed + rest
+        self._not_modified = STATUS_LINE[304] + common + rest
 
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
