@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -12,6 +12,9 @@ T = TypeVar("T")
 
 ENTRY_BYTES: Final = 400
 """What an entry costs beside its bytes, roughly."""
+
+_MAX_SPARED: Final = 8
+"""Entries that may be looked at in vain for one new."""
 
 
 class BoundedCache(Generic[K, T]):
@@ -29,11 +32,17 @@ class BoundedCache(Generic[K, T]):
         """
         self._entries: OrderedDict[K, tuple[T, int]] = OrderedDict()
         self._max_bytes = max_bytes
+        self.peek = self._entries.get
+        """The value and its size, or None; its entry is used no later than before."""
         self.bytes = 0
 
     def __len__(self) -> int:
         """How many entries there are."""
         return len(self._entries)
+
+    def values(self) -> Iterator[T]:
+        """All of them."""
+        return (value for value, _ in self._entries.values())
 
     def get(self, key: K) -> T | None:
         """The value, whose entry then is the one used last."""
@@ -50,19 +59,24 @@ class BoundedCache(Generic[K, T]):
             key: Counted with the value.
             value: What is kept.
             size_bytes: Of both, but for the `ENTRY_BYTES` that each entry costs.
-            may_go: Whether a value may be forgotten for this one, asked from the one not used for longest on; None:
-                each may.
+            may_go: Asked of a few that were not used for longest, whether this one is to be forgotten; otherwise it
+                counts as used just now. None: each is.
 
         Returns:
-            Whether it is kept: not where there is no room, for what is in the way may not go.
+            Whether there is room for it; where not, it is not kept.
         """
         size_bytes += ENTRY_BYTES
         self.pop(key)
+        spared = 0
         while self._entries and self.bytes + size_bytes > self._max_bytes:
-            oldest, (old, _) = next(iter(self._entries.items()))
-            if may_go is not None and not may_go(old):
+            if spared == _MAX_SPARED:
                 return False
-            self.pop(oldest)
+            oldest, (old, _) = next(iter(self._entries.items()))
+            if may_go is None or may_go(old):
+                self.pop(oldest)
+            else:
+                self._entries.move_to_end(oldest)
+                spared += 1
         self._entries[key] = (value, size_bytes)
         self.bytes += size_bytes
         return True

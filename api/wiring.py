@@ -48,7 +48,7 @@ class GatewayParts:
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)
         self.handler = NameServerHandler(self.gateway, self.answers, self.metrics, self.registrations)
-        self.server = RemotingServer(self.handler, remoting)
+        self.server = RemotingServer(self.handler, remoting, self.handler.inline)
         RemotingMeter(self.server, self.metrics)
 
     @cached_property

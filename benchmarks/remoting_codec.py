@@ -19,11 +19,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from api.remoting.route_requests import RouteRequests
 from remoting.commands import Circumstances, to_event
 from remoting.connection import RemotingConnection
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.registration import decode_registration
-from remoting.reply import ReplyTemplate, response
+from remoting.reply import EncodedReply, response
 from schemas.codes import SerializeType
 from schemas.events import Actor
 from schemas.rocketmq_json import encode_topic_route, quote_numeric_keys
@@ -67,25 +68,23 @@ def route_body(brokers: int) -> bytes:
 
 def route_requests(depth: int, brokers: int, kind: SerializeType = SerializeType.JSON) -> float:
     """Requests a second: bytes in, bytes out."""
-    templates = {f"topic-{number}": ReplyTemplate(response(body=route_body(brokers))) for number in range(TOPICS)}
+    body = route_body(brokers)
+    replies = {f"topic-{number}": EncodedReply(response(body=body)) for number in range(TOPICS)}
     frames = [
         encode_frame(RemotingCommand(105, {"topic": f"topic-{number % TOPICS}"}, opaque=number), kind)
         for number in range(2000)
     ]
     pieces = [b"".join(frames[at : at + depth]) for at in range(0, len(frames), depth)]
-    connection = RemotingConnection()
+    requests = RouteRequests(lambda query: replies[query.topic or ""])
+    connection = RemotingConnection(inline=requests)
 
     def answer_all() -> None:
         for piece in pieces:
-            out = []
+            out: list[bytes] = []
             for request in connection.receive_data(piece):
                 assert isinstance(request, tuple)
                 query, digits = request
-                template = templates[query.topic or ""]
-                out.append(template.starts.get(len(digits)) or template.start(len(digits)))
-                out.append(digits)
-                out.append(template.tail)
-                out.append(template.body)
+                out += query.answer().pieces(digits)
             b"".join(out)
 
     return len(frames) / median_s(answer_all, 20)

@@ -3,8 +3,8 @@
 
 How a request travels::
 
-    data_received -> frames -> 105: handler.fast_route, answered in the same turn, all answers in one write
-                            -> else: handler.handle in a task of its own, answered when it is done
+    data_received -> frames -> what `Inline` recognises: answered in the same turn, all answers in one write
+                            -> all others: Handler.handle in a task of its own, answered when it is done
 
 What a peer can do and what stops it:
 
@@ -36,9 +36,13 @@ import msgspec
 from remoting.bounds import Holding, address_of
 from remoting.connection import Received, RemotingConnection
 from remoting.fair_queue import LARGE_BYTES
-from remoting.frame import DEFAULT_FRAME_LIMIT_BYTES, HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame
-from remoting.reply import ReplyHeader, ReplyTemplate, encode_reply_apart, reply_type
-from remoting.route_query import RouteQuery
+from remoting.frame import (
+    DEFAULT_FRAME_LIMIT_BYTES,
+    HTTP_IS_ELSEWHERE,
+    RemotingCommand,
+    encode_frame,
+)
+from remoting.reply import EncodedReply, encode_reply_apart
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -61,7 +65,6 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the server. The defaults are for production; tests shorten the times."""
 
     frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES
-    reply_header: ReplyHeader = ReplyHeader.JSON
     max_connections: int = 10_000
     max_in_flight: int = 64
     """Requests of one connection that are handled at a time."""
@@ -94,9 +97,6 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Handler(Protocol):
     """What the server asks. All methods are called on the event loop."""
-
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
-        """The answer to a route request; None hands it to `handle`. Must not block."""
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """The answer to a request; None for none at all. What it raises becomes an answer (`answers.failure`).
@@ -137,9 +137,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._settings = settings
         self._handler = server.handler
-        self._incoming = RemotingConnection(settings.frame_limit_bytes, server.queries)
+        self._incoming = RemotingConnection(settings.frame_limit_bytes, server.inline)
         self._transport: asyncio.Transport | None = None
-        self._answers_in_json = settings.reply_header is ReplyHeader.JSON
         self._backlog: list[Received] = []
         self._in_flight = 0
         self._in_flight_bytes = 0
@@ -151,11 +150,6 @@ class Connection(asyncio.Protocol):
         self._may_answer = asyncio.Event()
         self._holding_since_s = self._unread_since_s = 0.0
         self.last_read = self._frame_since = self._not_writing_since = self._closing_since = server.now
-
-    @property
-    def proxied_peer(self) -> str | None:
-        """host:port that a PROXY preamble named. Whoever connects can claim anything."""
-        return self._incoming.proxied_peer
 
     @property
     def closed(self) -> bool:
@@ -228,11 +222,6 @@ class Connection(asyncio.Protocol):
             return
         incoming = self._incoming
         self.last_read = self._server.now
-        if not self._backlog:
-            request = incoming.receive_route(data)
-            if request is not None:
-                self._answer_route(*request)
-                return
         try:
             received = incoming.receive_data(data)
         except ProtocolError as error:
@@ -269,75 +258,40 @@ class Connection(asyncio.Protocol):
     # --- requests ---
 
     def _process(self, received: list[Received]) -> None:
-        """Answer route requests, start the others; what does not fit within the bounds waits in the backlog."""
+        """Answer what was recognised, start the others; what does not fit within the bounds waits in the backlog."""
         transport = self._transport
         if transport is None:
             return
         high = self._settings.write_high_bytes
-        as_json = self._answers_in_json
         out: list[bytes] = []
-        size = 0
-        routes = 0
+        size = successes = 0
         for index, request in enumerate(received):
             if isinstance(request, tuple):
-                query, digits = request
-                template = self._route(query)
-                if template is not None:
-                    if template.code:
-                        self._server.routes[template.code] += 1
-                    else:
-                        routes += 1
-                    if as_json:
-                        out.append(template.starts.get(len(digits)) or template.start(len(digits)))
-                        out.append(digits)
-                        out.append(template.tail)
-                        out.append(template.body)
-                    else:
-                        out.append(template.encode(digits, self._reply_type(query)))
-                    size += template.size
-                    if size < high:
-                        continue
+                asked, digits = request
+                try:
+                    reply = asked.reply or asked.answer()
+                except Exception as error:
+                    reply = EncodedReply(self._server.failure(error, self))
+                if reply.code:
+                    self._server.answered_inline[reply.code] += 1
+                else:
+                    successes += 1
+                out += reply.pieces(digits)
+                size += reply.size
+                if size >= high:
                     transport.write(b"".join(out))
                     out = []
                     size = 0
-                    if self._writing:
-                        continue
-                    self._postpone(received[index + 1 :])
-                    break
-                command = query.command(digits)
-            else:
-                command = request
-            if not self._start(command):
+                    if not self._writing:
+                        self._postpone(received[index + 1 :])
+                        break
+            elif not self._start(request):
                 self._postpone(received[index:])
                 break
-        if routes:
-            self._server.routes[0] += routes
+        if successes:
+            self._server.answered_inline[0] += successes
         if out:
             transport.write(b"".join(out))
-
-    def _answer_route(self, query: RouteQuery, digits: bytes) -> None:
-        """Answer one route request, as `_process` does several. The peer has spoken before: it is a known one."""
-        template = self._route(query)
-        if template is None:
-            command = query.command(digits)
-            if not self._start(command):
-                self._postpone([command])
-            return
-        if self._transport is None:
-            return
-        self._server.routes[template.code] += 1
-        self._transport.write(
-            template.encode(digits) if self._answers_in_json else template.encode(digits, self._reply_type(query))
-        )
-
-    def _route(self, query: RouteQuery) -> ReplyTemplate | None:
-        try:
-            return self._handler.fast_route(query)
-        except Exception as error:
-            return ReplyTemplate(self._server.failure(error, self))
-
-    def _reply_type(self, query: RouteQuery) -> SerializeType:
-        return reply_type(query.serialize_type, self._settings.reply_header)
 
     def _start(self, command: RemotingCommand) -> bool:
         """Begin a request, unless the bounds forbid it for now."""
@@ -383,10 +337,10 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         try:
-            head, body = encode_reply_apart(command, reply, self._settings.reply_header)
+            head, body = encode_reply_apart(command, reply)
         except (ProtocolError, UnicodeError) as error:
             reply = self._server.failure(error, self)
-            head, body = encode_reply_apart(command, reply, self._settings.reply_header)
+            head, body = encode_reply_apart(command, reply)
         if len(body) < SHARED_BYTES:
             if head:
                 self._transport.write(head + body)
@@ -403,7 +357,7 @@ class Connection(asyncio.Protocol):
 
     def _keep(self, backlog: list[Received]) -> None:
         """Have these wait, instead of those that have waited."""
-        size = sum(size_of(request) for request in backlog if not isinstance(request, tuple)) if backlog else 0
+        size = sum(size_of(request) for request in backlog if not isinstance(request, tuple))
         if size and not self._backlog_bytes and not self._unfinished_bytes:
             self._holding_since_s = time.monotonic()
         self._backlog = backlog

@@ -43,8 +43,7 @@ from remoting.registration import (
     decode_registration,
     decode_topic_queues,
 )
-from remoting.route_query import ZONE_NAME, is_true
-from schemas.codes import MAX_INT, MAX_LONG, MIN_INT, MIN_LONG, RequestCode, ResponseCode
+from schemas.codes import MAX_INT, MAX_LONG, MIN_INT, MIN_LONG, V4_9_4, RequestCode, ResponseCode
 from schemas.errors import BadRequestError
 from schemas.events import (
     Actor,
@@ -63,6 +62,9 @@ from schemas.events import (
 )
 from schemas.kv import is_reserved
 from schemas.limits import MAX_HEADER_FIELDS_BYTES, MAX_KV_VALUE_BYTES
+
+ZONE_NAME: Final = "__ZONE_NAME"
+_NO_FIELDS: Final[dict[str, str]] = {}
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
@@ -100,7 +102,7 @@ def read_long(command: RemotingCommand, name: str) -> int | None:
 def read_bool(command: RemotingCommand, name: str) -> bool | None:
     """A Boolean field: null when absent, true only for "true" in any letter case (Boolean.parseBoolean)."""
     text = command.ext(name)
-    return None if text is None else is_true(text)
+    return None if text is None else text.lower() == "true"
 
 
 def _parse(text: str | None, lowest: int, highest: int) -> int | None:
@@ -117,6 +119,25 @@ class BrokerHeader(msgspec.Struct, frozen=True):
     broker_name: str | None
     broker_addr: str | None
     broker_id: int | None
+
+
+def read_route_query(command: RemotingCommand) -> tuple[str | None, bool, str | None]:
+    """What a GET_ROUTEINFO_BY_TOPIC asks for.
+
+    Returns:
+        Its topic; whether the answer has fastjson's dialect with bare numeric keys; its zone, None unless the answer
+        is to be filtered by it. A filtered answer is decoded and encoded again by ZoneRouteRPCHook, in that dialect.
+
+    Source: GetRouteInfoRequestHeader, ClientRequestProcessor.getRouteInfoByTopic, ZoneRouteRPCHook.doAfterResponse.
+    """
+    fields = command.ext_fields or _NO_FIELDS
+    zone = None
+    if "__ZONE_MODE" in fields and read_bool(command, "__ZONE_MODE"):
+        zone = fields.get(ZONE_NAME)
+        if zone is not None and not zone.strip():
+            zone = None
+    numeric_keys = zone is not None or (command.version < V4_9_4 and not read_bool(command, "acceptStandardJsonOnly"))
+    return fields.get("topic"), numeric_keys, zone
 
 
 def read_broker_header(command: RemotingCommand) -> BrokerHeader:

@@ -24,20 +24,19 @@ from remoting.frame import (
     check_mark,
     decode_header,
 )
-from remoting.proxy_protocol import find_preamble
-from remoting.route_query import MAX_DIGITS, MAX_REMEMBERED_BYTES, OPAQUE_KEY, RouteQueryCache, RouteRequest
-from schemas.codes import RequestCode, SerializeType
+from remoting.inline import Inline, Recognised
+from remoting.proxy_protocol import preamble_bytes
+from schemas.codes import RequestCode
 from schemas.errors import ProtocolError
 
 PLAIN_FRAME_LIMIT_BYTES: Final = 2 * 1024 * 1024
 """Largest frame of a request that is no REGISTER_BROKER: those have their topics in the body, the others next to
 nothing, or one KV value, of which JSON may make six times as much (`schemas.limits.MAX_KV_VALUE_BYTES`)."""
 
-Received = RemotingCommand | RouteRequest
-"""A request in full, or a route request of a known kind as (query, digits of its opaque)."""
+Received = RemotingCommand | Recognised
+"""A request in full, or one that was recognised."""
 
-_ZERO: Final = 48
-_MAX_KNOWN_BYTES: Final = 8 + MAX_REMEMBERED_BYTES
+_PLAIN_LENGTH: Final = PLAIN_FRAME_LIMIT_BYTES - LENGTH_BYTES
 _unpack_length = struct.Struct(">i").unpack_from
 _unpack_start = struct.Struct(">iI").unpack_from
 
@@ -47,7 +46,6 @@ class RemotingConnection:
 
     Attributes:
         error: Set once the bytes made no sense; what came before was returned, nothing after it is read.
-        proxied_peer: host:port of the client, if a PROXY preamble named it.
         dropped_responses: Frames with the response bit: nobody here asked, so they go unread, as in RocketMQ.
     """
 
@@ -55,19 +53,18 @@ class RemotingConnection:
         "_announced",
         "_buffer",
         "_frame_limit_bytes",
+        "_inline",
         "_keep_responses",
         "_may_have_preamble",
         "_needed",
-        "_queries",
         "dropped_responses",
         "error",
-        "proxied_peer",
     )
 
     def __init__(
         self,
         frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
-        queries: RouteQueryCache | None = None,
+        inline: Inline | None = None,
         *,
         keep_responses: bool = False,
     ) -> None:
@@ -75,18 +72,17 @@ class RemotingConnection:
 
         Args:
             frame_limit_bytes: Largest whole frame.
-            queries: Route requests seen on any connection; None for an own one.
+            inline: Recognises requests; None: all are decoded.
             keep_responses: Return frames with the response bit, too: this side asks.
         """
+        self._inline = inline
         self._keep_responses = keep_responses
         self._frame_limit_bytes = frame_limit_bytes
-        self._queries = RouteQueryCache() if queries is None else queries
         self._buffer = bytearray()
         self._needed = 1
         self._announced = 0
         self._may_have_preamble = True
         self.error: ProtocolError | None = None
-        self.proxied_peer: str | None = None
         self.dropped_responses = 0
 
     @property
@@ -104,25 +100,6 @@ class RemotingConnection:
         self._buffer = bytearray()
         if self.error is not None:  # its traceback has the bytes, and this object, which has it
             self.error = ProtocolError(str(self.error))
-
-    def receive_route(self, data: bytes) -> RouteRequest | None:
-        """What the peer sent next, if it is exactly one route request that has come before but for its opaque.
-
-        None is no verdict: then nothing was taken, and `receive_data` has to look at it. Most requests of a NameServer
-        come like this, and with this they take half as long.
-        """
-        if len(data) > _MAX_KNOWN_BYTES or self._buffer or self._may_have_preamble or self.error is not None:
-            return None
-        before, _, rest = data.partition(OPAQUE_KEY)
-        kinds = self._queries.frames.get(before)
-        if kinds is None:
-            return None
-        digits, _, after = rest.partition(b",")
-        known = kinds.get(after)
-        # Of this start and this size no frame has more or fewer digits than the one that was decoded.
-        if known is None or known[1] != len(data) or not digits.isdigit() or (digits[0] == _ZERO and len(digits) > 1):
-            return None
-        return known[0], digits
 
     def receive_data(self, data: bytes) -> list[Received]:
         """Take what the peer sent next.
@@ -158,13 +135,12 @@ class RemotingConnection:
 
     def _skip_preamble(self, data: bytes) -> int:
         """Where the first frame starts; leaves `_may_have_preamble` set while that is open."""
-        preamble = find_preamble(data)
-        if preamble.size is None:
+        size = preamble_bytes(data)
+        if size is None:
             self._needed = len(data) + 1
             return 0
         self._may_have_preamble = False
-        self.proxied_peer = preamble.peer
-        return preamble.size
+        return size
 
     def _take_frames(self, data: bytes, at: int, received: list[Received]) -> int:
         """Append the whole frames from `at` on; note what is needed for the next one.
@@ -172,69 +148,43 @@ class RemotingConnection:
         Returns:
             Where the unfinished frame starts.
         """
-        known = self._queries.json
+        inline = self._inline
         longest = self._frame_limit_bytes - LENGTH_BYTES
         size = len(data)
         while size - at >= 8:
             length, mark = _unpack_start(data, at)
             end = at + LENGTH_BYTES + length
-            if mark == length - 4 and 4 < length <= longest and end <= size:
-                # A JSON header and no body: perhaps a route request of a known kind.
-                before, _, rest = data[at + 8 : end].partition(OPAQUE_KEY)
-                kinds = known.get(before)
-                if kinds is not None:
-                    digits, _, after = rest.partition(b",")
-                    query = kinds.get(after)
-                    if (
-                        query is not None
-                        and digits.isdigit()
-                        and len(digits) <= MAX_DIGITS
-                        and (digits[0] != _ZERO or len(digits) == 1)
-                    ):
-                        received.append((query, digits))
-                        if end == size and at == 0:
-                            self._queries.learn_frame(data, query)
-                        at = end
-                        continue
+            if inline is not None and mark & MAX_HEADER_BYTES == length - 4 and 4 < length <= longest and end <= size:
+                recognised = inline.find(mark >> 24, data[at + 8 : end])
+                if recognised is not None:
+                    received.append(recognised)
+                    at = end
+                    continue
             check_length(length, self._frame_limit_bytes)
             check_mark(mark, length)
-            if end - at > PLAIN_FRAME_LIMIT_BYTES and not self._keep_responses:
-                header_end = at + 8 + (mark & MAX_HEADER_BYTES)
-                _check_large(mark, data[at + 8 : header_end], header_end - at - 8, end - at)
-                if header_end > size:
-                    self._announced, self._needed = end - at, header_end - at
+            body_at = at + 8 + (mark & MAX_HEADER_BYTES)
+            if length > _PLAIN_LENGTH and not self._keep_responses:
+                _check_large(mark, data[at + 8 : body_at], body_at - at - 8, end - at)
+                if body_at > size:
+                    self._announced, self._needed = end - at, body_at - at
                     return at
             if end > size:
                 self._announced = self._needed = end - at
                 return at
-            self._take_frame(data, at, end, mark, received)
+            header = data[at + 8 : body_at]
+            command = decode_header(mark >> 24, header, data[body_at:end])
             at = end
+            if command.flag & FLAG_RESPONSE and not self._keep_responses:
+                self.dropped_responses += 1
+            else:
+                recognised = None if inline is None else inline.learn(header, command)
+                received.append(command if recognised is None else recognised)
         self._needed = 8
         if size - at < LENGTH_BYTES:
             self._needed = LENGTH_BYTES
         else:
             check_length(_unpack_length(data, at)[0], self._frame_limit_bytes)
         return at
-
-    def _take_frame(self, data: bytes, at: int, end: int, mark: int, received: list[Received]) -> None:
-        """Append the request of one whole frame that is of no known kind."""
-        body_at = at + 8 + (mark & MAX_HEADER_BYTES)
-        header = data[at + 8 : body_at]
-        serialize_type = mark >> 24
-        if serialize_type == SerializeType.ROCKETMQ and body_at == end:
-            request = self._queries.find_binary(header)
-            if request is not None:
-                received.append(request)
-                return
-        command = decode_header(serialize_type, header, data[body_at:end])
-        if command.flag & FLAG_RESPONSE:
-            if self._keep_responses:
-                received.append(command)
-            else:
-                self.dropped_responses += 1
-            return
-        query = self._queries.learn(header, command)
-        received.append(command if query is None else (query, b"%d" % command.opaque))
 
 
 def _check_large(mark: int, header: bytes, header_length: int, size: int) -> None:

@@ -42,6 +42,9 @@ FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
 _Int = Annotated[int, msgspec.Meta(ge=MIN_INT, le=MAX_INT)]
+# Members of an enum are slow to look up.
+_JSON: Final = int(SerializeType.JSON)
+_ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
 _LANGUAGES: Final = {language.name: language for language in LanguageCode}
 _LANGUAGES_BY_CODE: Final = {int(language): language for language in LanguageCode}
 
@@ -124,7 +127,7 @@ def check_mark(mark: int, length: int) -> None:
         ProtocolError: Unknown type, no header, or one that does not fit into the frame.
     """
     header_length = mark & MAX_HEADER_BYTES
-    if mark >> 24 > SerializeType.ROCKETMQ:
+    if mark >> 24 > _ROCKETMQ:
         raise ProtocolError(f"header type {mark >> 24} is neither JSON (0) nor ROCKETMQ (1)", type=mark >> 24)
     if header_length == 0 or header_length > length - 4:
         raise ProtocolError(f"header length {header_length} in a frame of length {length}", header_length=header_length)
@@ -153,9 +156,9 @@ def decode_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCo
     Raises:
         ProtocolError: The header cannot be read.
     """
-    if serialize_type == SerializeType.JSON:
+    if serialize_type == _JSON:
         return _decode_json(header, body)
-    if serialize_type == SerializeType.ROCKETMQ:
+    if serialize_type == _ROCKETMQ:
         return _decode_binary(header, body)
     raise ProtocolError(f"header type {serialize_type} is neither JSON (0) nor ROCKETMQ (1)", type=serialize_type)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""The preamble by which a load balancer names the client behind it: PROXY protocol, versions 1 and 2. No I/O.
 
+It is checked and skipped: whoever connects can claim anything, so the name is used for nothing.
+
 Version 1 is a line, version 2 is binary::
 
     PROXY TCP4 192.0.2.7 10.0.0.1 51234 9876\r\n
@@ -22,27 +24,12 @@ _V1_START: Final = b"PROXY "
 _V1_MAX_BYTES: Final = 107
 _V2_START: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _V2_HEAD: Final = struct.Struct(">12sBBH")
-_V2_ADDRESS_BYTES: Final = {1: 4, 2: 16}
+_V2_BYTES: Final = {1: 12, 2: 36}
+"""Two addresses and two ports, by family."""
 
 
-class Preamble:
-    """What was found.
-
-    Attributes:
-        size: Bytes that it takes up; 0 when there is none; None when more bytes are needed to tell.
-        peer: host:port of the client behind the proxy, None when the preamble does not say.
-    """
-
-    __slots__ = ("peer", "size")
-
-    def __init__(self, size: int | None, peer: str | None = None) -> None:
-        """See the attributes."""
-        self.size = size
-        self.peer = peer
-
-
-def find_preamble(data: bytes) -> Preamble:
-    """Look for a preamble at the start of a connection.
+def preamble_bytes(data: bytes) -> int | None:
+    """How long the preamble at the start of a connection is; 0 when there is none; None when more bytes must tell.
 
     Args:
         data: Everything that has arrived, at least one byte.
@@ -54,53 +41,41 @@ def find_preamble(data: bytes) -> Preamble:
         return _version_2(data)
     if data.startswith(_V1_START):
         return _version_1(data)
-    if _V1_START.startswith(data) or _V2_START.startswith(data):
-        return Preamble(None)
-    return Preamble(0)
+    return None if _V1_START.startswith(data) or _V2_START.startswith(data) else 0
 
 
-def _version_1(data: bytes) -> Preamble:
+def _version_1(data: bytes) -> int | None:
     line, end, _ = data[:_V1_MAX_BYTES].partition(b"\r\n")
     if not end:
         if len(data) >= _V1_MAX_BYTES:
             raise ProtocolError("PROXY v1 preamble without end")
-        return Preamble(None)
+        return None
     words = line.decode("ascii", "replace").split(" ")
     size = len(line) + 2
     if words[1] == "UNKNOWN":
-        return Preamble(size)
+        return size
     if len(words) != 6 or words[1] not in {"TCP4", "TCP6"}:
         raise ProtocolError("PROXY v1 preamble is malformed")
     try:
-        address = ipaddress.ip_address(words[2])
-        ipaddress.ip_address(words[3])
+        for address in words[2:4]:
+            ipaddress.ip_address(address)
         ports = [int(word) for word in words[4:] if word.isdecimal() and len(word) < 6]
     except ValueError as error:
         raise ProtocolError(f"PROXY v1 preamble: {error}") from error
     if len(ports) != 2 or max(ports) > 65535:
         raise ProtocolError("PROXY v1 preamble with a bad port")
-    return Preamble(size, _host_and_port(address, ports[0]))
+    return size
 
 
-def _version_2(data: bytes) -> Preamble:
+def _version_2(data: bytes) -> int | None:
     if len(data) < _V2_HEAD.size:
-        return Preamble(None)
+        return None
     _, command, family, length = _V2_HEAD.unpack_from(data)
     if command not in {0x20, 0x21}:
         raise ProtocolError(f"PROXY v2 preamble with version and command {command:#x}")
-    size = _V2_HEAD.size + length
+    size: int = _V2_HEAD.size + length
     if len(data) < size:
-        return Preamble(None)
-    address_bytes = _V2_ADDRESS_BYTES.get(family >> 4)
-    if command == 0x20 or address_bytes is None:
-        return Preamble(size)
-    if length < 2 * address_bytes + 4:
+        return None
+    if command == 0x21 and length < _V2_BYTES.get(family >> 4, 0):
         raise ProtocolError("PROXY v2 preamble is cut short")
-    at = _V2_HEAD.size
-    address = ipaddress.ip_address(data[at : at + address_bytes])
-    (port,) = struct.unpack_from(">H", data, at + 2 * address_bytes)
-    return Preamble(size, _host_and_port(address, port))
-
-
-def _host_and_port(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+    return size

@@ -23,8 +23,8 @@ from remoting.bounds import is_far_over, over_limit, to_give_way
 from remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
 from remoting.fair_queue import LARGE_BYTES, Turns
 from remoting.frame import RemotingCommand
+from remoting.inline import Inline
 from remoting.refusals import Refusals
-from remoting.route_query import RouteQueryCache
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
@@ -46,13 +46,12 @@ class RemotingServer:
 
     Attributes:
         connections: The open ones by id.
-        queries: Route requests seen on any connection.
         accepted: Connections so far.
         rejected: Connections over the limit so far for which nobody gave way.
         refused: Connections closed for what they sent, so far.
         failed: Requests whose handling raised something unexpected, so far.
-        routes: Route requests answered in the turn they came in, by response code, so far.
-        answered: The other requests answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
+        answered_inline: Recognised requests answered, by response code, so far.
+        answered: The others answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
         unfinished_bytes: Held of frames that have begun but not ended.
         in_flight_bytes: Held of requests that are being handled.
         backlog_bytes: Held of requests that wait to be handled.
@@ -62,19 +61,22 @@ class RemotingServer:
         now: The event loop's time at the last tick.
     """
 
-    def __init__(self, handler: Handler, settings: RemotingSettings | None = None) -> None:
+    def __init__(
+        self, handler: Handler, settings: RemotingSettings | None = None, inline: Inline | None = None
+    ) -> None:
         """Prepare; `start` listens.
 
         Args:
             handler: Answers requests.
             settings: Bounds.
+            inline: Answers what it recognises, within the turn of the loop in which it comes.
         """
         self.handler = handler
+        self.inline = inline
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
-        self.queries = RouteQueryCache()
         self.accepted = self.rejected = self.refused = self.failed = 0
-        self.routes: defaultdict[int, int] = defaultdict(int)
+        self.answered_inline: defaultdict[int, int] = defaultdict(int)
         self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.unfinished_bytes = self.in_flight_bytes = self.backlog_bytes = self.unread_bytes = 0
         self.refusals = Refusals("remoting")

@@ -24,6 +24,7 @@ from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.notifier import Notifier
+from api.remoting.route_requests import RouteQuery, RouteRequests
 from api.repeats import Heartbeats
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
@@ -32,8 +33,7 @@ from remoting.answers import encode_data_version, encode_kv_table, encode_topic_
 from remoting.channel import SHARED_BYTES, Connection
 from remoting.frame import RemotingCommand
 from remoting.registration import decode_data_version
-from remoting.reply import ReplyTemplate, response
-from remoting.route_query import RouteQuery, route_query
+from remoting.reply import EncodedReply, response
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import (
@@ -75,12 +75,15 @@ class NameServerHandler:
         """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
+        self.inline = RouteRequests(self._route_reply)
+        """For the server: recognises route requests, and answers them."""
         self._heartbeats = Heartbeats()
         self._registrations = registrations or Registrations(gateway, self._metrics)
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
         gateway.follow_views(self._view_moved)
+        gateway.follow_settings(lambda _settings: self.inline.forget_replies())
         self._handlers: Final[dict[int, Handler]] = {
             RequestCode.PUT_KV_CONFIG: self._command,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
@@ -109,18 +112,16 @@ class NameServerHandler:
 
     # --- what the server calls ---
 
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate:
-        """The answer to a GET_ROUTEINFO_BY_TOPIC, encoded."""
+    def _route_reply(self, query: RouteQuery) -> EncodedReply:
         if not self._gateway.is_ready_for_service:
-            return ReplyTemplate(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
-        answer = (
-            None
-            if query.topic is None
-            else self._answers.route(
-                self._gateway.view, query.topic, numeric_keys=query.numeric_keys, zone=query.zone_name
-            )
-        )
-        return ReplyTemplate(topic_not_exist(query.topic)) if answer is None else answer.reply
+            return EncodedReply(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
+        if query.topic is not None:
+            answer = self._answers.route(self._gateway.view, query.topic, query.numeric_keys, query.zone)
+            if answer is not None:
+                if answer.serial:
+                    query.reply = answer.reply
+                return answer.reply
+        return EncodedReply(topic_not_exist(query.topic))
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
@@ -140,6 +141,7 @@ class NameServerHandler:
             task.add_done_callback(self._closing.discard)
 
     def _view_moved(self, before: RouteView, after: RouteView) -> None:
+        self.inline.forget_replies()
         if self._gateway.settings.notify_min_broker_id_changed:
             self._notifier.view_moved(before, after)
 
@@ -249,7 +251,7 @@ class NameServerHandler:
     # --- topics ---
 
     async def _get_route(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        return self.fast_route(route_query(command)).command
+        return self._route_reply(RouteQuery(command, self._route_reply)).command
 
     async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_all_topic_list:

@@ -14,7 +14,6 @@ from api.metrics import Metrics
 from remoting.server import RemotingServer
 from schemas.codes import RequestCode
 
-_ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 _NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
@@ -31,14 +30,15 @@ class RemotingMeter:
 
     def _bring(self) -> None:
         server, metrics = self._server, self._metrics
-        for code, count in server.routes.items():
-            metrics.requests.labels("remoting", _ROUTE.name, str(code)).inc(self._more(count, _ROUTE.name, str(code)))
-            if code:
-                metrics.route_errors.labels(str(code)).inc(self._more(count, "route error", str(code)))
-        for (request, code), count in server.answered.items():
+        answered = Counter(server.answered)
+        if server.inline is not None:
+            answered.update({(server.inline.code, code): count for code, count in server.answered_inline.items()})
+        for (request, code), count in answered.items():
+            more = self._more(count, str(request), str(code))
             # No label may hold what a peer chooses.
-            name = _NAMES.get(request, "other")
-            metrics.requests.labels("remoting", name, str(code)).inc(self._more(count, str(request), str(code)))
+            metrics.requests.labels("remoting", _NAMES.get(request, "other"), str(code)).inc(more)
+            if request == RequestCode.GET_ROUTEINFO_BY_TOPIC and code:
+                metrics.route_errors.labels(str(code)).inc(more)
         for reason, count in server.refusals.counts.items():
             metrics.security.labels(reason).inc(self._more(count, reason))
 

@@ -26,8 +26,7 @@ from remoting.answers import encode_data_version, encode_kv_table, encode_topic_
 from remoting.channel import Connection
 from remoting.commands import RefusedError
 from remoting.frame import RemotingCommand
-from remoting.reply import ReplyTemplate, response
-from remoting.route_query import RouteQuery
+from remoting.reply import response
 from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
 from schemas.codes import MAX_INT, RequestCode, ResponseCode
 from schemas.errors import BadRequestError
@@ -96,10 +95,6 @@ class BrokerHandler:
         }
 
     # --- remoting.channel.Handler ---
-
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
-        """A broker has no routes."""
-        return None
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """See `Handler.handle`."""

@@ -14,8 +14,8 @@ import uvloop
 from remoting.answers import not_supported
 from remoting.commands import RefusedError
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
-from remoting.reply import ReplyTemplate, response
-from remoting.route_query import RouteQuery
+from remoting.inline import Recognised
+from remoting.reply import EncodedReply, response
 from remoting.server import Connection, RemotingServer, RemotingSettings
 from schemas.errors import UnavailableError
 
@@ -36,21 +36,47 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], loop: str = "uvloop") -> T:
         return runner.run(asyncio.wait_for(main(), TIMEOUT_S))
 
 
+class Topic:
+    """What a recognised route request asks."""
+
+    def __init__(self, topic: str | None, handler: Handler) -> None:
+        self.topic, self.handler = topic, handler
+        self.reply: EncodedReply | None = None
+
+    def answer(self) -> EncodedReply:
+        return self.handler.answer(self.topic)
+
+
 class Handler:
     """Answers route requests for topics it has, and the codes above; keeps a record of everything."""
 
     def __init__(self, routes: dict[str | None, bytes] | None = None) -> None:
-        self.templates = {topic: ReplyTemplate(response(body=body)) for topic, body in (routes or {}).items()}
+        self.replies = {topic: EncodedReply(response(body=body)) for topic, body in (routes or {}).items()}
         self.handled: list[RemotingCommand] = []
         self.connected: list[Connection] = []
         self.closed: list[tuple[Connection, str | None]] = []
         self.running = self.most_running = 0
         self.gate = asyncio.Event()
 
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
-        if query.topic == "explosive":
+    # --- remoting.inline.Inline ---
+
+    code = 105
+
+    def find(self, serialize_type: int, header: bytes) -> Recognised | None:
+        return None
+
+    def learn(self, header: bytes, command: RemotingCommand) -> Recognised | None:
+        topic = command.ext("topic")
+        if command.code != 105 or command.is_oneway or topic not in {*self.replies, "explosive"}:
+            return None
+        return Topic(topic, self), b"%d" % command.opaque
+
+    def answer(self, topic: str | None) -> EncodedReply:
+        if topic == "explosive":
             raise ValueError("boom")
-        return self.templates.get(query.topic)
+        return self.replies[topic]
+
+    # --- remoting.channel.Handler ---
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         self.handled.append(command)
@@ -95,7 +121,7 @@ class Handler:
 @contextlib.asynccontextmanager
 async def serving(handler: Handler, settings: RemotingSettings | None = None) -> AsyncIterator[RemotingServer]:
     """A server on a free port."""
-    server = RemotingServer(handler, settings)
+    server = RemotingServer(handler, settings, handler)
     await server.start("127.0.0.1", 0)
     try:
         yield server

@@ -13,8 +13,7 @@ from remoting.channel import Connection
 from remoting.client import RemotingClient
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from remoting.frame import RemotingCommand
-from remoting.reply import ReplyTemplate, response
-from remoting.route_query import RouteQuery
+from remoting.reply import response
 from remoting.server import RemotingServer
 from schemas.codes import LanguageCode, RequestCode
 
@@ -28,9 +27,6 @@ class Peer:
         self.server = RemotingServer(self)
         self.late = asyncio.Event()
         self.oneway = asyncio.Event()
-
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
-        return None
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         if command.is_oneway:

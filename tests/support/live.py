@@ -15,8 +15,7 @@ from api.http.app import HttpApp
 from peers.java import free_port
 from remoting.channel import Connection
 from remoting.frame import RemotingCommand
-from remoting.reply import ReplyTemplate, response
-from remoting.route_query import RouteQuery
+from remoting.reply import response
 from remoting.server import RemotingServer
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
@@ -91,12 +90,9 @@ class ToldNameServer:
     async def stop(self) -> None:
         await self.server.close(0.1)
 
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
-        self.asked.append(query.topic)
-        return None
-
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         topic = command.ext("topic")
+        self.asked.append(topic)
         if self.hangs:
             await asyncio.sleep(3600)
         if self.code:

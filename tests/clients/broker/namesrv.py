@@ -18,8 +18,7 @@ from clients.broker.config import BrokerConfig
 from remoting.channel import Connection
 from remoting.client import RemotingClient
 from remoting.frame import RemotingCommand
-from remoting.reply import ReplyTemplate, response
-from remoting.route_query import RouteQuery
+from remoting.reply import response
 from remoting.server import RemotingServer
 from schemas.rocketmq_json import decode_topic_route
 from schemas.route import TopicRouteData
@@ -48,9 +47,6 @@ class Namesrv:
     def codes(self) -> list[int]:
         """Of the requests so far."""
         return [request.code for request in self.requests]
-
-    def fast_route(self, query: RouteQuery) -> ReplyTemplate | None:
-        return None
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         self.requests.append(command)
