@@ -19,7 +19,6 @@ from api.fold_status import FoldReports
 from api.group_commit import GroupCommit, LogClient
 from api.head.head import Head
 from api.settings.gateway import GatewaySettings, with_stored
-from api.view.answers import RouteAnswers
 from api.view.follower import Follower
 from api.view.snapshot import RouteView
 from api.visibility import Visibility
@@ -344,13 +343,4 @@ class Gateway:
         self._visibility.folded(self.folded_offset)
 
 
-def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:
-    """Let encoded answers follow the switches they depend on."""
-    gateway.follow_settings(
-        lambda settings: answers.switch(
-            support_acting_master=settings.support_acting_master, order_message_enable=settings.order_message_enable
-        )
-    )
-
-
-__all__ = ["Gateway", "GatewaySettings", "Receipt", "follow_switches"]
+__all__ = ["Gateway", "GatewaySettings", "Receipt"]

@@ -45,6 +45,7 @@ class GatewayParts:
         self._http = http or HttpSettings()
         self.gateway = Gateway(settings, log_client, open_reader)
         self.answers = RouteAnswers()
+        follow_switches(self.gateway, self.answers)
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)
         self.handler = NameServerHandler(self.gateway, self.answers, self.metrics, self.registrations)
@@ -71,3 +72,12 @@ class GatewayParts:
         """Finish what is under way over remoting; a connection that is closed from now on is no broker's loss."""
         self.handler.stop()
         await self.server.close(drain_s)
+
+
+def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:
+    """Let encoded answers follow the switches they depend on."""
+    gateway.follow_settings(
+        lambda settings: answers.switch(
+            support_acting_master=settings.support_acting_master, order_message_enable=settings.order_message_enable
+        )
+    )

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from api.gateway import Gateway, follow_switches
+from api.gateway import Gateway
 from api.http import (
     routes_admin,
     routes_brokers,
@@ -114,30 +114,26 @@ class HttpApp(FastAPI):
 
 def create_app(
     gateway: Gateway,
-    history: History | None = None,
+    history: History,
     *,
-    settings: HttpSettings | None = None,
-    answers: RouteAnswers | None = None,
-    metrics: Metrics | None = None,
-    registrations: Registrations | None = None,
+    settings: HttpSettings,
+    answers: RouteAnswers,
+    metrics: Metrics,
+    registrations: Registrations,
 ) -> HttpApp:
     """The application over a started gateway.
 
     Args:
         gateway: Writes and reads go through it. The application must be served on its event loop.
-        history: Answers ``as_of``, ``changes`` and ``epochs``; without it they are 503.
+        history: Answers ``as_of``, ``changes`` and ``epochs``.
         settings: Who may write, limits.
-        answers: The cache of encoded routes, if the remoting listener of this process has one.
-        metrics: Likewise. What it is given must not observe a gateway yet.
+        answers: The cache of encoded routes, which the remoting listener shares.
+        metrics: Likewise; they do not observe a gateway yet.
         registrations: Likewise.
 
     Raises:
         SetupError: a setting is unusable.
     """
-    settings = settings or HttpSettings()
-    answers = answers or RouteAnswers()
-    follow_switches(gateway, answers)
-    metrics = metrics or Metrics()
     metrics.observe(gateway)
     refusals = Refusals("http")
 
@@ -147,7 +143,7 @@ def create_app(
 
     context = HttpContext(
         gateway=gateway,
-        registrations=registrations or Registrations(gateway, metrics),
+        registrations=registrations,
         past=Past(
             history,
             threads=settings.history_threads,

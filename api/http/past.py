@@ -29,7 +29,7 @@ class Past:
     """A `History`, asked from the event loop.
 
     Args:
-        history: None where a gateway serves none.
+        history: Answers the questions.
         threads: Reads at a time.
         queue: Reads that may wait for a thread.
         on_refused: Told the asker whenever a question is refused for want of room.
@@ -37,7 +37,7 @@ class Past:
 
     def __init__(
         self,
-        history: History | None,
+        history: History,
         *,
         threads: int,
         queue: int,
@@ -55,16 +55,13 @@ class Past:
         """Run a question in a thread.
 
         Raises:
-            RoutelakeError: whatever the question raises; UnavailableError without a history.
+            RoutelakeError: whatever the question raises.
             Problem: too many questions at once.
         """
-        history = self._history
-        if history is None:
-            raise UnavailableError("this gateway serves no history")
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         if self._free <= 0 and self.waiting >= self._max_waiting:
             self._make_room(asker)
-        self._waiting.setdefault(asker, deque()).append((partial(question, history), answer))
+        self._waiting.setdefault(asker, deque()).append((partial(question, self._history), answer))
         self._run()
         return await answer
 

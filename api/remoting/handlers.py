@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 
 from api.bounded import BoundedCache
-from api.gateway import KV_FULL, Gateway, Receipt, follow_switches
+from api.gateway import KV_FULL, Gateway, Receipt
 from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting import config_commands
@@ -63,14 +63,13 @@ class NameServerHandler:
     def __init__(
         self,
         gateway: Gateway,
-        answers: RouteAnswers | None = None,
-        metrics: Metrics | None = None,
-        registrations: Registrations | None = None,
+        answers: RouteAnswers,
+        metrics: Metrics,
+        registrations: Registrations,
     ) -> None:
         self._gateway = gateway
-        self._metrics = metrics or Metrics()
-        self._answers = answers or RouteAnswers()
-        follow_switches(gateway, self._answers)
+        self._metrics = metrics
+        self._answers = answers
         self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
         """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
@@ -78,7 +77,7 @@ class NameServerHandler:
         self.inline = RouteRequests(self._route_reply)
         """For the server: recognises route requests, and answers them."""
         self._heartbeats = Heartbeats()
-        self._registrations = registrations or Registrations(gateway, self._metrics)
+        self._registrations = registrations
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)

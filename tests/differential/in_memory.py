@@ -19,10 +19,13 @@ import pyarrow.compute as pc
 
 from api.gateway import Gateway, GatewaySettings
 from api.head.fold import HeadFold
+from api.metrics import Metrics
+from api.registrations import Registrations
 from api.remoting.handlers import NameServerHandler
 from api.view.answers import RouteAnswers
 from api.view.loader import changes_from
 from api.view.snapshot import RouteView
+from api.wiring import follow_switches
 from benchmarks.harness.shard import OneShard
 from lake.commits import NO_COMMIT, CommandOutcome, RouteCommit
 from lake.deltalog import GONE
@@ -123,13 +126,9 @@ class InMemoryNameServer:
             allow_config_update=True,
         )
         self.gateway = gateway(chosen)
-        self.handler = NameServerHandler(
-            self.gateway,
-            RouteAnswers(
-                support_acting_master=settings.support_acting_master,
-                order_message_enable=settings.order_message_enable,
-            ),
-        )
+        answers, metrics = RouteAnswers(), Metrics()
+        follow_switches(self.gateway, answers)
+        self.handler = NameServerHandler(self.gateway, answers, metrics, Registrations(self.gateway, metrics))
         self._connections: dict[str, Any] = {}
         self._serial = 0
 

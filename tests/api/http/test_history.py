@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.app import create_app
-from api.http.settings import HttpSettings
 from api.http.shapes import ChangesShape, EpochsShape, RouteShape
 from tests.support.doors import Door, broker, problem
 
@@ -159,16 +157,6 @@ def test_history_of_a_read_waits_for_its_write(past: Door) -> None:
 def test_nothing_committed_yet(still: Door) -> None:
     problem(still.get("/v1/topics/orders/route?as_of=1"), 503, "system-busy")
     problem(still.get("/v1/epochs"), 503, "system-busy")
-
-
-def test_a_gateway_without_history(still: Door) -> None:
-    app = create_app(still.gateway, settings=HttpSettings())
-    other = Door.__new__(Door)
-    other.__dict__.update(still.__dict__, app=app, _clients={})
-    found = problem(other.get("/v1/epochs"), 503, "system-busy")
-    assert "history" in found["detail"]
-    for client in other._clients.values():
-        still.loop.run(client.aclose())
 
 
 def test_too_many_questions_at_once(past: Door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,11 @@ from api.http.fast_path import FastRoutes, Headers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from api.http.settings import HttpSettings
 from api.http.sites import Client
+from api.metrics import Metrics
+from api.registrations import Registrations
+from api.view.answers import RouteAnswers
+from api.view.history import History
+from api.wiring import follow_switches
 from tests.support.doors import Door
 
 PATH = b"/v1/topics/orders/route"
@@ -159,8 +164,22 @@ def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: by
 
 def wires(door: Door, **settings: Any) -> tuple[Wire, Wire]:
     """Two servers over one gateway: one with the fast path, one without."""
-    apps = [create_app(door.gateway, settings=HttpSettings(**settings)) for _ in range(2)]
-    return Wire(apps[0]), Wire(apps[1], NoRoutes)
+    gateway = door.gateway
+    history = History(str(gateway.settings.lake_dir))
+
+    def app() -> HttpApp:
+        answers, metrics = RouteAnswers(), Metrics()
+        follow_switches(gateway, answers)
+        return create_app(
+            gateway,
+            history,
+            settings=HttpSettings(**settings),
+            answers=answers,
+            metrics=metrics,
+            registrations=Registrations(gateway, metrics),
+        )
+
+    return Wire(app()), Wire(app(), NoRoutes)
 
 
 def tag(door: Door, topic: str = "orders") -> bytes:
