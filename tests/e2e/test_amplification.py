@@ -70,7 +70,7 @@ def test_what_was_accepted_before_there_were_bounds(tmp_path: Path, request: pyt
         assert max(found) < bound, peaks
 
     commits = lakes.commits(data_dir / "lake")
-    assert len(commits) > values // 2, "two values of 12 MiB are a batch"
+    assert len(commits) >= values // 2, "two values of 12 MiB are a batch"
     assert lakes.state_tables(data_dir / "lake")["kvConfigTable"] == {("n", "k"): ("small",)}
     changes = DeltaTable(str(data_dir / "lake" / "routeChangeTable")).to_pyarrow_dataset()
     assert changes.count_rows(filter=pc.field("tableName") == "topicQueueTable") == TOPICS * (commands + 1)

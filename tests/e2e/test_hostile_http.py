@@ -228,4 +228,4 @@ def test_what_was_asked_before_is_kept_by_its_bytes(folding: Routelake, during_s
         wait_until(lambda: next(numbers) >= 500, 120, "five hundred questions")
     page = folding.get("/v1/topics/large/changes?limit=1000")
     assert 1 <= len(page["changes"]) < 20 and len(json.dumps(page)) < 6 * MIB
-    memory.check_growth()
+    memory.check(left_bytes=128_000_000)  # the caches of the past, and the honest broker's 8,000 topics
