@@ -74,7 +74,7 @@ def test_a_silent_namesrv_is_given_up_and_a_refusing_one_reported() -> None:
             silent.open.clear()
             refusing.refuse = True
             async with broker(
-                silent.address, refusing.address, good.address, register_broker_timeout_mills=200
+                silent.address, refusing.address, good.address, register_broker_timeout_mills=2_000
             ) as agent:
                 errors = [result.error for result in agent.last_results]
                 assert isinstance(errors[0], ClientError)
