@@ -39,7 +39,7 @@ def say_nothing(request: RemotingCommand) -> None:
 
 
 async def answer_late(request: RemotingCommand) -> RemotingCommand:
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.5)
     return RemotingCommand(0)
 
 

@@ -21,6 +21,9 @@ from tests.support.generated_logs import START_MS
 WAIT_S = 90.0
 """Longer than a batch ever takes, even on a machine that is busy with other things."""
 
+AGES_HOURS = 1_000_000.0
+"""Event times are of long ago: on a slow machine maintenance would trim records that a test has yet to look at."""
+
 
 class Stage:
     """A data directory with a log. Event time is what `now_ms` says."""
@@ -37,7 +40,7 @@ class Stage:
             checkpoint_dir=self.checkpoint_dir,
             log_url=f"sqlite://{self.log_path}",
             scratch_dir=directory / "scratch",
-            **{"liveness_interval_s": 0.0, **settings},
+            **{"liveness_interval_s": 0.0, "log_retention_hours": AGES_HOURS, **settings},
         )
         self.query: FoldQuery | None = None
         self.epochs: list[Epoch] = []
