@@ -56,7 +56,7 @@ class Metrics:
     """The metrics of one gateway process, in a registry of their own. Listeners count; `text` is what a scrape gets.
 
     Attributes:
-        requests: By API (http, remoting), request and response code. For remoting the request is the RequestCode's
+        requests: By listener (http, remoting), request and response code. For remoting the request is the RequestCode's
             name; for HTTP the operation's. Codes are RocketMQ's.
         route_latency: Of every answered route query over HTTP.
         route_errors: Route queries answered with an error, by response code.
@@ -64,7 +64,7 @@ class Metrics:
         registrations: Registrations by outcome.
         kv_latency: Time until a KV command was durable and, within its bounds, visible.
         security: Refusals for reasons of security or protection, by reason.
-        connections: Open connections by API; the listeners set it.
+        connections: Open connections by listener; the listeners set it.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Metrics:
         self.requests = Counter(
             "rocketmq_namesrv_requests",
             "Requests answered.",
-            ("door", "request", "code"),
+            ("listener", "request", "code"),
             registry=registry,
         )
         self.route_errors = Counter(
@@ -90,7 +90,10 @@ class Metrics:
             registry=registry,
         )
         self.registrations = Counter(
-            "rocketmq_namesrv_registration_events", "Registrations accepted.", ("door", "outcome"), registry=registry
+            "rocketmq_namesrv_registration_events",
+            "Registrations accepted.",
+            ("listener", "outcome"),
+            registry=registry,
         )
         self.kv_latency = Histogram(
             "rocketmq_namesrv_kv_persist_latency",
@@ -109,7 +112,7 @@ class Metrics:
             registry=registry,
         )
         self.connections = Gauge(
-            "rocketmq_namesrv_active_connections", "Open connections.", ("door",), registry=registry
+            "rocketmq_namesrv_active_connections", "Open connections.", ("listener",), registry=registry
         )
 
     def before_scrape(self, bring: Callable[[], None]) -> None:

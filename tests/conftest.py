@@ -46,7 +46,7 @@ _NOT_FAST = (
     *("api/view/test_follower.py", "api/view/test_history.py"),
     *("cli/test_broker.py", "cli/test_preflight.py", "cli/test_route.py", "cli/test_usage.py"),
     *("clients/test_addresses.py", "clients/broker/test_fleet.py", "clients/route/test_http.py"),
-    *("deploy/test_door.py", "deploy/test_jars.py", "lake/test_arrow_types.py", "lake/test_staging.py"),
+    *("deploy/test_script.py", "deploy/test_jars.py", "lake/test_arrow_types.py", "lake/test_staging.py"),
     *("pipelines/log/test_cost.py", "pipelines/log/test_sqlite.py", "pipelines/log/test_sqlite_start.py"),
     *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py"),
     *("pipelines/tables/test_maintenance.py", "pipelines/tables/test_seed.py"),

@@ -12,7 +12,7 @@ from schemas.events import Actor, PutKvConfig, encode, routing_key
 from schemas.limits import KV_ENTRY_BYTES, MAX_KV_BYTES
 from tests.model import codes
 from tests.model.wire import Request
-from tests.support.doors import Door, problem
+from tests.support.http_api import HttpApi, problem
 from tests.support.local import LocalLake
 from tests.support.loops import until
 
@@ -23,24 +23,24 @@ ENTRY = (routing_key(FULL), encode(FULL))
 
 
 def test_over_http(tmp_path: Path) -> None:
-    with closing(Door(tmp_path)) as door:
-        door.fold.pause()
-        door.log.append([ENTRY])
-        before = door.log.end()
-        asked = door.begin("PUT", "/v1/kv/n/more", json={"value": "v"})
-        until(lambda: door.written_since(before))
-        door.fold.resume()
+    with closing(HttpApi(tmp_path)) as api:
+        api.fold.pause()
+        api.log.append([ENTRY])
+        before = api.log.end()
+        asked = api.begin("PUT", "/v1/kv/n/more", json={"value": "v"})
+        until(lambda: api.written_since(before))
+        api.fold.resume()
         rejected = problem(asked.result(60), 413, "too-large")
         assert rejected["reason"] == "KV_TABLE_FULL"
         assert str(MAX_KV_BYTES) in rejected["detail"]
-        door.settled()
-        before = door.log.end()
-        seen = problem(door.put("/v1/kv/n/more", {"value": "v"}), 413, "too-large")
+        api.settled()
+        before = api.log.end()
+        seen = problem(api.put("/v1/kv/n/more", {"value": "v"}), 413, "too-large")
         assert str(MAX_KV_BYTES) in seen["detail"]
-        assert door.written_since(before) == []
-        assert door.put("/v1/kv/n/k", {"value": "v"}).status_code == 200
-        door.settled()
-        assert door.put("/v1/kv/n/more", {"value": "v"}).status_code == 200
+        assert api.written_since(before) == []
+        assert api.put("/v1/kv/n/k", {"value": "v"}).status_code == 200
+        api.settled()
+        assert api.put("/v1/kv/n/more", {"value": "v"}).status_code == 200
 
 
 def test_over_remoting(tmp_path: Path) -> None:

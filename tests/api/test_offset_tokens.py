@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.doors import broker
+from tests.support.http_api import broker
 from tests.support.local import LocalGateway, LocalLake
 
 NAMES = ("one", "two", "three")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that a rule fails on was acknowledged, is kept in quarantineTable, and no door says OK to it."""
+"""A command that a rule fails on was acknowledged, is kept in quarantineTable, and neither API says OK to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.events import DeleteTopic, PutKvConfig, RegisterTopic, WipeWritePer
 from tests.examples.parts import ADDR1, T1, A, register, row
 from tests.model import codes
 from tests.model.wire import Request
-from tests.support.doors import Door, problem
+from tests.support.http_api import HttpApi, problem
 from tests.support.local import LocalLake
 
 KV = {"namespace": "n", "key": "k", "value": "v"}
@@ -54,7 +54,7 @@ def test_over_remoting(tmp_path: Path, request_: Request) -> None:
 
 @pytest.mark.usefixtures("defect")
 def test_over_http(tmp_path: Path) -> None:
-    with closing(Door(tmp_path)) as door:
-        found = problem(door.put("/v1/kv/n/k", {"value": "v"}), 500, "internal-error")
+    with closing(HttpApi(tmp_path)) as api:
+        found = problem(api.put("/v1/kv/n/k", {"value": "v"}), 500, "internal-error")
     assert found["reason"] == "QUARANTINED"
     assert found["offset"] > 0

@@ -78,9 +78,9 @@ def test_what_one_api_has_brought_the_other_need_not_bring_again(shared: Shared)
     assert shared.written() == [("remoting", sorted((T1, T2))), ("http", None), ("remoting", None), ("http", None)]
     text = shared.metrics.text().decode()
     for said in (
-        'events_total{door="remoting",outcome="applied"} 1.0',
-        'events_total{door="remoting",outcome="unchanged"} 1.0',
-        'events_total{door="http",outcome="unchanged"} 2.0',
+        'events_total{listener="remoting",outcome="applied"} 1.0',
+        'events_total{listener="remoting",outcome="unchanged"} 1.0',
+        'events_total{listener="http",outcome="unchanged"} 2.0',
     ):
         assert f"rocketmq_namesrv_registration_{said}" in text
 

@@ -103,7 +103,7 @@ class InstantHead(InstantGateway):
 
 
 class InMemoryNameServer:
-    """The handler of the remoting door over an `InstantGateway`, asked in the words of the oracle.
+    """The handler of the remoting API over an `InstantGateway`, asked in the words of the oracle.
 
     Args:
         settings: NamesrvConfig's switches.

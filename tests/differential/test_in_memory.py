@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the remoting door answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
+"""What the remoting API answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
 
 The clock is virtual, so that brokers fall silent for minutes and connections are lost between two requests. What
 routelake does otherwise on purpose is in `tests.model.deliberate`.

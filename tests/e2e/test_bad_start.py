@@ -49,11 +49,11 @@ def refused(result: tuple[int, str], *words: str) -> None:
     assert "Traceback" not in printed
 
 
-@pytest.mark.parametrize("door", ["http", "remoting"])
-def test_a_port_in_use(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("api", ["http", "remoting"])
+def test_a_port_in_use(tmp_path: Path, api: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused(gateway(tmp_path / "data", **{door: port}), f"127.0.0.1:{port}", f"--{door}")
+        refused(gateway(tmp_path / "data", **{api: port}), f"127.0.0.1:{port}", f"--{api}")
 
 
 @pytest.mark.parametrize("command", ["gateway", "fold", "serve"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input over a real socket, one case after the other of the list of bad inputs for the remoting door.
+"""Bad input over a real socket, one case after the other of the list of bad inputs for the remoting API.
 
 Where the opaque could be read the peer gets an error, else the connection is closed; either way at once, and the next
 peer is served.

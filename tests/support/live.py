@@ -19,7 +19,7 @@ from remoting.reply import response
 from remoting.server import RemotingServer
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
-from tests.support.doors import broker
+from tests.support.http_api import broker
 from tests.support.local import LocalLake
 
 

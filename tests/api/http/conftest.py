@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doors for the tests of the HTTP door."""
+"""Gateways for the tests of the HTTP API."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from typing import Any
 
 import pytest
 
-from tests.support.doors import Door, broker
+from tests.support.http_api import HttpApi, broker
 
 
 @pytest.fixture(scope="session")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """One door for all tests that bring their own names."""
-    door = Door(tmp_path_factory.mktemp("door"))
-    yield door
-    door.close()
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
+    """One gateway for all tests that bring their own names."""
+    api = HttpApi(tmp_path_factory.mktemp("api"))
+    yield api
+    api.close()
 
 
 @pytest.fixture(scope="session")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """A door whose log only moves when something is accepted; nothing folds it."""
-    door = Door(tmp_path_factory.mktemp("still"), fold=False, clock_interval_s=3600.0, visible_wait_s=0.0)
-    yield door
-    door.close()
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
+    """A gateway whose log only moves when something is accepted; nothing folds it."""
+    api = HttpApi(tmp_path_factory.mktemp("still"), fold=False, clock_interval_s=3600.0, visible_wait_s=0.0)
+    yield api
+    api.close()
 
 
 @pytest.fixture
-def make_door(tmp_path: Path) -> Iterator[Any]:
-    """Doors with settings of their own."""
-    made: list[Door] = []
+def make_api(tmp_path: Path) -> Iterator[Any]:
+    """Gateways with settings of their own."""
+    made: list[HttpApi] = []
 
-    def make(**settings: Any) -> Door:
-        made.append(Door(tmp_path / f"door-{len(made)}", **settings))
+    def make(**settings: Any) -> HttpApi:
+        made.append(HttpApi(tmp_path / f"api-{len(made)}", **settings))
         return made[-1]
 
     yield make
-    for door in made:
-        door.close()
+    for api in made:
+        api.close()
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """A door whose view moves only when a test writes."""
-    door = Door(tmp_path_factory.mktemp("quiet"), clock_interval_s=3600.0)
-    assert door.register(broker()).json()["visible"]
-    door.settled()
-    yield door
-    door.close()
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
+    """A gateway whose view moves only when a test writes."""
+    api = HttpApi(tmp_path_factory.mktemp("quiet"), clock_interval_s=3600.0)
+    assert api.register(broker()).json()["visible"]
+    api.settled()
+    yield api
+    api.close()

@@ -12,7 +12,7 @@ from api.http.settings import HttpSettings, from_environment
 from api.names import is_loopback
 from schemas.errors import SetupError
 from schemas.events import decode
-from tests.support.doors import Door, broker, problem
+from tests.support.http_api import HttpApi, broker, problem
 
 ALICE = {"authorization": "Bearer of-alice"}
 BOB = {"authorization": "bearer of-bob"}
@@ -20,13 +20,13 @@ TOKENS = HttpSettings(tokens={"alice": "of-alice", "bob": "sha256:" + hashlib.sh
 FAR = ("192.0.2.7", 4711)
 
 
-def actor_of(door: Door, offset: int) -> Any:
-    return decode(next(record for record in door.log.read(0) if record.offset == offset).payload).actor
+def actor_of(api: HttpApi, offset: int) -> Any:
+    return decode(next(record for record in api.log.read(0) if record.offset == offset).payload).actor
 
 
-def test_with_tokens_a_write_needs_one(make_door: Any) -> None:
-    door: Door = make_door(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0, http=TOKENS)
-    before = door.log.end()
+def test_with_tokens_a_write_needs_one(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0, http=TOKENS)
+    before = api.log.end()
     for headers in (
         {},
         {"authorization": "Bearer"},
@@ -36,7 +36,7 @@ def test_with_tokens_a_write_needs_one(make_door: Any) -> None:
         {b"authorization": b"Bearer \xff\xfe"},
         {"authorization": TOKENS.tokens["bob"]},
     ):
-        answer = door.register(broker(), headers=headers)
+        answer = api.register(broker(), headers=headers)
         assert problem(answer, 401, "unauthorized")["code"] == 16
         assert answer.headers["www-authenticate"].startswith("Bearer")
         for method, path in (
@@ -48,19 +48,19 @@ def test_with_tokens_a_write_needs_one(make_door: Any) -> None:
             ("PUT", "/v1/kv/ns/k"),
             ("DELETE", "/v1/kv/ns/k"),
         ):
-            problem(door.send(method, path, headers=headers), 401, "unauthorized")
-    assert door.written_since(before) == []
+            problem(api.send(method, path, headers=headers), 401, "unauthorized")
+    assert api.written_since(before) == []
     for headers, user in ((ALICE, "alice"), (BOB, "bob")):
-        answer = door.register(broker(), headers={**headers, "host": "routes.example"}, peer=FAR)
+        answer = api.register(broker(), headers={**headers, "host": "routes.example"}, peer=FAR)
         assert answer.status_code == 202
-        actor = actor_of(door, answer.json()["offset"])
+        actor = actor_of(api, answer.json()["offset"])
         assert (actor.user, actor.peer, actor.via, actor.gateway) == (user, "192.0.2.7:4711", "http", "gw")
-    assert door.get("/v1/topics", peer=FAR).status_code == 200
+    assert api.get("/v1/topics", peer=FAR).status_code == 200
 
 
-def test_reads_can_be_protected(make_door: Any) -> None:
-    door: Door = make_door(http=HttpSettings(tokens={"alice": "of-alice"}, protect_reads=True))
-    assert door.register(broker(), headers=ALICE).status_code == 200
+def test_reads_can_be_protected(make_api: Any) -> None:
+    api: HttpApi = make_api(http=HttpSettings(tokens={"alice": "of-alice"}, protect_reads=True))
+    assert api.register(broker(), headers=ALICE).status_code == 200
     for path in (
         "/v1/topics/orders/route",
         "/v1/topics/orders/route?as_of=1",
@@ -68,36 +68,36 @@ def test_reads_can_be_protected(make_door: Any) -> None:
         *("/v1/topics", "/v1/clusters", "/v1/brokers", "/v1/brokers/broker-a", "/v1/epochs", "/v1/kv/a", "/v1/kv/a/b"),
         *("/metrics", "/docs", "/openapi.json"),
     ):
-        problem(door.get(path), 401, "unauthorized")
-        assert door.get(path, headers=ALICE).status_code in (200, 404)
-    assert door.get("/v1/topics/orders/route", headers=ALICE).status_code == 200
+        problem(api.get(path), 401, "unauthorized")
+        assert api.get(path, headers=ALICE).status_code in (200, 404)
+    assert api.get("/v1/topics/orders/route", headers=ALICE).status_code == 200
     for path in ("/healthz", "/readyz"):
-        assert door.get(path).status_code == 200
+        assert api.get(path).status_code == 200
 
 
-def test_without_tokens_only_this_machine_may_write(make_door: Any) -> None:
-    door: Door = make_door(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0)
-    before = door.log.end()
-    assert problem(door.register(broker(), peer=FAR), 403, "forbidden")["code"] == 16
-    problem(door.register(broker(), peer=FAR, headers={"x-forwarded-for": "127.0.0.1"}), 403, "forbidden")
-    assert door.written_since(before) == []
-    assert door.get("/v1/topics", peer=FAR).status_code == 200
-    answer = door.register(broker(), peer=("::1", 1))
-    assert actor_of(door, answer.json()["offset"]).peer == "[::1]:1"
+def test_without_tokens_only_this_machine_may_write(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0)
+    before = api.log.end()
+    assert problem(api.register(broker(), peer=FAR), 403, "forbidden")["code"] == 16
+    problem(api.register(broker(), peer=FAR, headers={"x-forwarded-for": "127.0.0.1"}), 403, "forbidden")
+    assert api.written_since(before) == []
+    assert api.get("/v1/topics", peer=FAR).status_code == 200
+    answer = api.register(broker(), peer=("::1", 1))
+    assert actor_of(api, answer.json()["offset"]).peer == "[::1]:1"
 
 
-def test_anonymous_writes_can_be_allowed_and_hosts_trusted(make_door: Any) -> None:
-    door: Door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(anonymous_writes=True))
-    assert door.register(broker(), peer=FAR, headers={"host": "routes.example"}).status_code == 202
-    door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
-    assert door.register(broker(), headers={"host": "Routes.Example:8080"}).status_code == 202
-    problem(door.register(broker(), headers={"host": "other.example"}), 403, "unknown-host")
+def test_anonymous_writes_can_be_allowed_and_hosts_trusted(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, visible_wait_s=0.0, http=HttpSettings(anonymous_writes=True))
+    assert api.register(broker(), peer=FAR, headers={"host": "routes.example"}).status_code == 202
+    api = make_api(fold=False, visible_wait_s=0.0, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
+    assert api.register(broker(), headers={"host": "Routes.Example:8080"}).status_code == 202
+    problem(api.register(broker(), headers={"host": "other.example"}), 403, "unknown-host")
 
 
 @pytest.mark.parametrize("token", ["", "  ", "sha256:", "sha256:abc", "sha256:" + "g" * 64])
-def test_invalid_tokens(make_door: Any, token: str) -> None:
+def test_invalid_tokens(make_api: Any, token: str) -> None:
     with pytest.raises(SetupError, match="alice"):
-        make_door(fold=False, http=HttpSettings(tokens={"alice": token}))
+        make_api(fold=False, http=HttpSettings(tokens={"alice": token}))
 
 
 def test_settings_from_the_environment() -> None:

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from api.http.settings import HttpSettings
-from tests.support.doors import JSON, Door, broker, problem
+from tests.support.http_api import JSON, HttpApi, broker, problem
 
 REGISTER = "/v1/brokers/register"
 
 
 @contextmanager
-def nothing_lands(door: Door) -> Iterator[None]:
-    before = door.log.end()
+def nothing_lands(api: HttpApi) -> Iterator[None]:
+    before = api.log.end()
     yield
-    assert door.written_since(before) == []
+    assert api.written_since(before) == []
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ FIELDS: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "field"), FIELDS, ids=[f"{path}={value!r:.20}" for path, value, _ in FIELDS])
-def test_a_field_that_breaks_a_rule_is_named(still: Door, path: str, value: Any, field: str) -> None:
+def test_a_field_that_breaks_a_rule_is_named(still: HttpApi, path: str, value: Any, field: str) -> None:
     with nothing_lands(still):
         found = problem(still.register(changed(path, value)), 422, "bad-body")
     if len(field) > 200:
@@ -136,7 +136,7 @@ def test_a_field_that_breaks_a_rule_is_named(still: Door, path: str, value: Any,
     assert found["code"] == 1
 
 
-def test_every_broken_rule_is_listed(still: Door) -> None:
+def test_every_broken_rule_is_listed(still: HttpApi) -> None:
     said = changed("brokerId", -1) | {"brokerAddr": "x", "nonsense": 1}
     with nothing_lands(still):
         found = problem(still.register(said), 422, "bad-body")
@@ -147,12 +147,12 @@ def test_every_broken_rule_is_listed(still: Door) -> None:
     "addr",
     ["10.0.0.1:1", "[::1]:65535", "[fe80::1:2]:10911", "broker-0.brokers.mq.svc.cluster.local:10911", "my_host:10911"],
 )
-def test_good_addresses(still: Door, addr: str) -> None:
+def test_good_addresses(still: HttpApi, addr: str) -> None:
     assert still.register(changed("brokerAddr", addr)).status_code == 202
 
 
 @pytest.mark.parametrize("topic", ["a" * 127, "%RETRY%" + "g" * 248, "%DLQ%x", "A-z_0|9%", "TBW102"])
-def test_good_topics(still: Door, topic: str) -> None:
+def test_good_topics(still: HttpApi, topic: str) -> None:
     assert still.register(changed(f"{TABLE}.{topic}", {})).status_code == 202
 
 
@@ -182,20 +182,20 @@ TEXTS: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("data", "says"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
-def test_what_is_no_json(still: Door, data: bytes, says: str) -> None:
+def test_what_is_no_json(still: HttpApi, data: bytes, says: str) -> None:
     with nothing_lands(still):
         found = problem(still.send("POST", REGISTER, content=data, headers=JSON), 400, "bad-request")
     assert says in found["detail"]
 
 
-def test_a_float_that_overflows_is_no_integer(still: Door) -> None:
+def test_a_float_that_overflows_is_no_integer(still: HttpApi) -> None:
     data = GOOD.replace(b'"brokerId": 0', b'"brokerId": 1e999')
     with nothing_lands(still):
         problem(still.send("POST", REGISTER, content=data, headers=JSON), 422, "bad-body")
 
 
 @pytest.mark.parametrize("value", [[], "text", 1, None, True])
-def test_a_body_that_is_no_object(still: Door, value: Any) -> None:
+def test_a_body_that_is_no_object(still: HttpApi, value: Any) -> None:
     with nothing_lands(still):
         problem(still.send("POST", REGISTER, content=json.dumps(value).encode(), headers=JSON), 422, "bad-body")
 
@@ -211,7 +211,7 @@ def test_a_body_that_is_no_object(still: Door, value: Any) -> None:
         None,
     ],
 )
-def test_other_content_types(still: Door, kind: str | None) -> None:  # [31]
+def test_other_content_types(still: HttpApi, kind: str | None) -> None:  # [31]
     headers = {} if kind is None else {"content-type": kind}
     with nothing_lands(still):
         problem(still.send("POST", REGISTER, content=GOOD, headers=headers), 415, "unsupported-media-type")
@@ -220,22 +220,22 @@ def test_other_content_types(still: Door, kind: str | None) -> None:  # [31]
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON;charset=UTF-8", 'application/json;charset="utf-8"']
 )
-def test_good_content_types(still: Door, kind: str) -> None:
+def test_good_content_types(still: HttpApi, kind: str) -> None:
     assert still.send("POST", REGISTER, content=GOOD, headers={"content-type": kind}).status_code == 202
 
 
-def compressed(door: Door, data: bytes, encoding: str = "gzip") -> Any:
-    return door.send("POST", REGISTER, content=data, headers={**JSON, "content-encoding": encoding})
+def compressed(api: HttpApi, data: bytes, encoding: str = "gzip") -> Any:
+    return api.send("POST", REGISTER, content=data, headers={**JSON, "content-encoding": encoding})
 
 
-def test_gzip_bombs_end_at_the_limit(make_door: Any) -> None:  # [30]
-    door: Door = make_door(fold=False, clock_interval_s=3600.0, http=HttpSettings(max_body_bytes=1024 * 1024))
+def test_gzip_bombs_end_at_the_limit(make_api: Any) -> None:  # [30]
+    api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, http=HttpSettings(max_body_bytes=1024 * 1024))
     bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
     data = b"".join([*(bomb.compress(b"[" * 1_000_000) for _ in range(300)), bomb.flush()])
     assert len(data) < 1024 * 1024
-    with nothing_lands(door):
-        problem(compressed(door, data), 413, "too-large")
-    assert door.app.context.budget.free == door.app.context.settings.max_bodies_bytes
+    with nothing_lands(api):
+        problem(compressed(api, data), 413, "too-large")
+    assert api.app.context.budget.free == api.app.context.settings.max_bodies_bytes
 
 
 @pytest.mark.parametrize(
@@ -243,27 +243,27 @@ def test_gzip_bombs_end_at_the_limit(make_door: Any) -> None:  # [30]
     [gzip.compress(GOOD)[:-9], b"nonsense", gzip.compress(GOOD) + b"x", zlib.compress(GOOD), b""],
     ids=["cut short", "no gzip", "trailing", "zlib", "empty"],
 )
-def test_broken_gzip(still: Door, data: bytes) -> None:
+def test_broken_gzip(still: HttpApi, data: bytes) -> None:
     with nothing_lands(still):
         problem(compressed(still, data), 400, "bad-request")
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "zstd", "gzip, gzip"])
-def test_other_encodings(still: Door, encoding: str) -> None:
+def test_other_encodings(still: HttpApi, encoding: str) -> None:
     with nothing_lands(still):
         answer = compressed(still, gzip.compress(GOOD), encoding)
     problem(answer, 415, "unsupported-media-type")
     assert answer.headers["accept-encoding"] == "gzip"
 
 
-def test_bodies_larger_than_allowed(make_door: Any) -> None:
-    door: Door = make_door(fold=False, clock_interval_s=3600.0, http=HttpSettings(max_body_bytes=1000))
-    with nothing_lands(door):
-        problem(door.send("POST", REGISTER, content=b" " * 1001, headers=JSON), 413, "too-large")
+def test_bodies_larger_than_allowed(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, http=HttpSettings(max_body_bytes=1000))
+    with nothing_lands(api):
+        problem(api.send("POST", REGISTER, content=b" " * 1001, headers=JSON), 413, "too-large")
         parts = (b" " * 100 for _ in range(11))
-        problem(door.loop.run(door.client().post(REGISTER, content=_each(parts), headers=JSON)), 413, "too-large")
+        problem(api.loop.run(api.client().post(REGISTER, content=_each(parts), headers=JSON)), 413, "too-large")
         # Only a registration may be large.
-        small = make_door(fold=False, http=HttpSettings(max_small_body_bytes=100))
+        small = make_api(fold=False, http=HttpSettings(max_small_body_bytes=100))
         problem(small.send("POST", "/v1/brokers/heartbeat", content=b" " * 101, headers=JSON), 413, "too-large")
 
 
@@ -272,7 +272,7 @@ async def _each(parts: Any) -> Any:
         yield part
 
 
-def test_too_many_values(still: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_values(still: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.http.validation.MAX_JSON_VALUES", 1000)
     monkeypatch.setattr("api.http.validation._LARGE", 100)
     with nothing_lands(still):
@@ -284,19 +284,19 @@ TOPICS = ["..%2Fx", "%20", "a" * 128, "a%00b", "%E2%80%AErevo", "%FF", "a%09b", 
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_topics_in_paths(still: Door, topic: str) -> None:  # [28]
+def test_topics_in_paths(still: HttpApi, topic: str) -> None:  # [28]
     with nothing_lands(still):
         for answer in (still.get(f"/v1/topics/{topic}/route"), still.delete(f"/v1/topics/{topic}")):
             found = problem(answer, 400, "bad-parameter")
             assert found["errors"][0]["field"] == "topic"
 
 
-def test_an_empty_topic_in_a_path(still: Door) -> None:
+def test_an_empty_topic_in_a_path(still: HttpApi) -> None:
     problem(still.get("/v1/topics//route"), 400, "bad-parameter")
     problem(still.delete("/v1/topics/"), 400, "bad-parameter")
 
 
-def test_names_in_admin_paths(still: Door) -> None:
+def test_names_in_admin_paths(still: HttpApi) -> None:
     with nothing_lands(still):
         problem(still.post("/v1/brokers/a%20b/wipe-write-perm"), 400, "bad-parameter")
         problem(still.post("/v1/brokers/a%00/add-write-perm"), 400, "bad-parameter")
@@ -321,7 +321,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("query", PARAMETERS)
-def test_parameters_of_a_route(still: Door, query: str) -> None:
+def test_parameters_of_a_route(still: HttpApi, query: str) -> None:
     problem(still.get(f"/v1/topics/orders/route?{query}"), 400, "bad-parameter")
 
 
@@ -329,7 +329,7 @@ def test_parameters_of_a_route(still: Door, query: str) -> None:
     "query",
     ["limit=0", "limit=10001", "limit=ten", "cursor=%00", "cursor=!!", "cluster=a%20b", "cluster=", "x=1"],
 )
-def test_parameters_of_the_topic_list(still: Door, query: str) -> None:
+def test_parameters_of_the_topic_list(still: HttpApi, query: str) -> None:
     problem(still.get(f"/v1/topics?{query}"), 400, "bad-parameter")
 
 
@@ -337,14 +337,14 @@ def test_parameters_of_the_topic_list(still: Door, query: str) -> None:
     "header",
     ['"', "", ",,,", "W/", '"a', "nonsense", '"5-" x', "\xff", '"' + "a" * 10_000, '"1-none', "W/W/", " " * 10_000],
 )
-def test_garbage_in_if_none_match_is_ignored(door: Door, header: str) -> None:  # [33]
-    door.register(broker("garbage", topics=("garbage-1", "garbage-2"), host=40))
+def test_garbage_in_if_none_match_is_ignored(api: HttpApi, header: str) -> None:  # [33]
+    api.register(broker("garbage", topics=("garbage-1", "garbage-2"), host=40))
     for query in ("", "?wait=30", "?wait_for=0"):
-        answer = door.get(f"/v1/topics/garbage-1/route{query}", headers={b"if-none-match": header.encode("latin-1")})
+        answer = api.get(f"/v1/topics/garbage-1/route{query}", headers={b"if-none-match": header.encode("latin-1")})
         assert answer.status_code == 200
 
 
-def test_a_spoofed_host_may_neither_write_nor_read_here_and_is_not_believed(still: Door) -> None:  # [36]
+def test_a_spoofed_host_may_neither_write_nor_read_here_and_is_not_believed(still: HttpApi) -> None:  # [36]
     for host in (
         "evil.example",
         "evil.example:8080",
@@ -367,7 +367,7 @@ def test_a_spoofed_host_may_neither_write_nor_read_here_and_is_not_believed(stil
         assert still.register(broker(), headers={"host": host}).status_code == 202
 
 
-def test_unknown_paths_and_methods(still: Door) -> None:
+def test_unknown_paths_and_methods(still: HttpApi) -> None:
     assert problem(still.get("/v2"), 404, "no-such-endpoint")["code"] == 3
     problem(still.get("/v1/topics/orders"), 405, "method-not-allowed")
     answer = still.send("PUT", "/v1/topics/orders/route")

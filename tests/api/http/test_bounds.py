@@ -21,7 +21,7 @@ from api.http.past import Past
 from api.http.problems import Problem
 from api.http.settings import HttpSettings
 from tests.api.http.test_server import Server, everything, first_answer, kind
-from tests.support.doors import Door, broker, problem
+from tests.support.http_api import HttpApi, broker, problem
 from tests.support.loops import Loop, until
 
 ATTACKER = "127.0.0.66"
@@ -29,12 +29,12 @@ KIB = 1024
 
 
 @pytest.fixture
-def serve(make_door: Any) -> Iterator[Any]:
+def serve(make_api: Any) -> Iterator[Any]:
     servers: list[Server] = []
 
     def start(**settings: Any) -> Server:
-        door = make_door(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0, http=HttpSettings(**settings))
-        servers.append(Server(door))
+        api = make_api(fold=False, visible_wait_s=0.0, clock_interval_s=3600.0, http=HttpSettings(**settings))
+        servers.append(Server(api))
         return servers[-1]
 
     yield start
@@ -59,7 +59,7 @@ def asked(connection: socket.socket, path: str = "/healthz") -> bytes:
 
 
 def evicted(server: Server, reason: str) -> float:
-    found = server.door.app.context.metrics.registry.get_sample_value(
+    found = server.api.app.context.metrics.registry.get_sample_value(
         "rocketmq_namesrv_security_events_total", {"reason": f"http-{reason}"}
     )
     return found or 0.0
@@ -78,8 +78,8 @@ def test_slow_heads_and_idle_connections_keep_nobody_out(
     for _ in range(20):
         assert asked(connect(server, sockets)).startswith(b"HTTP/1.1 200")
     assert asked(kept).startswith(b"HTTP/1.1 200")
-    shown = server.door.app.context.metrics.registry.get_sample_value(
-        "rocketmq_namesrv_active_connections", {"door": "http"}
+    shown = server.api.app.context.metrics.registry.get_sample_value(
+        "rocketmq_namesrv_active_connections", {"listener": "http"}
     )
     assert shown is not None and shown <= 64
 
@@ -89,11 +89,11 @@ def test_a_crowd_behind_one_address_keeps_what_is_busy(serve: Any, sockets: cont
     polls = [connect(server, sockets) for _ in range(2)]
     for poll in polls:
         poll.sendall(b'GET /v1/topics/t/route?wait=30 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "0-none"\r\n\r\n')
-    until(lambda: server.door.app.context.watch.waiting == 2)
+    until(lambda: server.api.app.context.watch.waiting == 2)
     answer = everything(connect(server, sockets))
     assert kind(answer) == "system-busy"
     assert b"retry-after: 1" in answer
-    assert server.door.app.context.watch.waiting == 2
+    assert server.api.app.context.watch.waiting == 2
 
 
 def test_heads_that_are_not_complete(serve: Any, sockets: contextlib.ExitStack) -> None:
@@ -129,7 +129,7 @@ def test_bodies_that_are_not_complete(serve: Any, sockets: contextlib.ExitStack)
     for attacker in attackers:
         attacker.sendall(start + b"Content-Length: 2000000\r\n\r\n" + b" " * 1_000_000)
         held += 1_000_000
-        until(lambda held=held: server.door.app.context.budget.free <= 4 * 1024 * KIB - held)
+        until(lambda held=held: server.api.app.context.budget.free <= 4 * 1024 * KIB - held)
     body = json.dumps(broker()).encode() + b" " * 2_000_000  # needs what three of them hold
     honest = connect(server, sockets)
     honest.sendall(start + b"Content-Length: %d\r\n\r\n" % len(body) + body[:1_500_000])
@@ -146,7 +146,7 @@ def test_long_polls_of_one_address_give_way_and_say_when_to_come_again(
 ) -> None:
     server = serve(max_long_polls=8)
     poll = b'GET /v1/topics/t/route?wait=%d HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "0-none"\r\n\r\n'
-    watch = server.door.app.context.watch
+    watch = server.api.app.context.watch
     attackers = [connect(server, sockets, ATTACKER) for _ in range(9)]
     for number, attacker in enumerate(attackers[:8], start=1):
         attacker.sendall(poll % 60)
@@ -200,17 +200,17 @@ def test_askers_take_turns_and_whoever_has_most_waiting_is_sent_away() -> None:
     assert order == ["-many"] * 5 + ["many", "many", "one", "other", "many"]
 
 
-def test_150_questions_of_one_address_refuse_nobody_elses(make_door: Any) -> None:
-    door: Door = make_door(http=HttpSettings(history_queue=8))
-    door.register(broker())
-    door.settled()
-    newest = door.get("/v1/epochs?limit=1").json()["epochs"][0]["epoch"]
+def test_150_questions_of_one_address_refuse_nobody_elses(make_api: Any) -> None:
+    api: HttpApi = make_api(http=HttpSettings(history_queue=8))
+    api.register(broker())
+    api.settled()
+    newest = api.get("/v1/epochs?limit=1").json()["epochs"][0]["epoch"]
 
     async def scene() -> tuple[list[Any], list[Any]]:
         async def ask(peer: str, path: str) -> Any:
-            return await door.client((peer, 50000)).get(path, timeout=60)
+            return await api.client((peer, 50000)).get(path, timeout=60)
 
-        past, gate = door.app.context.past, threading.Event()
+        past, gate = api.app.context.past, threading.Event()
         slow = [asyncio.create_task(past.ask(lambda _: gate.wait(60), (ATTACKER, "route"))) for _ in range(2)]
         many = [asyncio.create_task(ask(ATTACKER, f"/v1/topics/t{n}/route?as_of={newest}")) for n in range(150)]
         async with asyncio.timeout(30):
@@ -227,7 +227,7 @@ def test_150_questions_of_one_address_refuse_nobody_elses(make_door: Any) -> Non
         await asyncio.gather(*slow)
         return await asyncio.gather(*many), await asyncio.gather(*few)
 
-    many, few = door.loop.run(scene())
+    many, few = api.loop.run(scene())
     assert [answer.status_code for answer in few] == [200] * 7
     refused = [answer for answer in many if answer.status_code == 503]
     assert len(refused) == 150 - 1

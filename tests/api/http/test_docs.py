@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api.http.problems import KINDS
-from tests.support.doors import Door
+from tests.support.http_api import HttpApi
 from tests.support.loops import until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
@@ -52,10 +52,10 @@ def agree(shown: Any, found: Any, where: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    door = Door(tmp_path_factory.mktemp("docs"), liveness_interval_s=600.0)
-    until(lambda: door.get("/readyz").status_code == 200)
-    yield door
-    door.close()
+    api = HttpApi(tmp_path_factory.mktemp("docs"), liveness_interval_s=600.0)
+    until(lambda: api.get("/readyz").status_code == 200)
+    yield api
+    api.close()
 
 
 def test_the_page_has_examples() -> None:
@@ -64,7 +64,7 @@ def test_the_page_has_examples() -> None:
 
 
 @pytest.mark.parametrize(("request_text", "answer_text"), EXAMPLES, ids=[text.splitlines()[0] for text, _ in EXAMPLES])
-def test_example(fresh: Door, request_text: str, answer_text: str) -> None:
+def test_example(fresh: HttpApi, request_text: str, answer_text: str) -> None:
     line, headers, body = parts(request_text)
     method, url = line.split(" ", 1)
     answer = fresh.send(method, url, headers=headers, content=body.encode() or None)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.api.http.wire import PATH, get, tag, told, wires
-from tests.support.doors import Door
+from tests.support.http_api import HttpApi
 
 FAST: dict[str, bytes] = {
     "plain": get(),
@@ -78,7 +78,7 @@ much of it comes is a matter of time, so nothing can be said of these without wa
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_what_is_answered_fast(quiet: Door, name: str) -> None:
+def test_what_is_answered_fast(quiet: HttpApi, name: str) -> None:
     fast, plain = wires(quiet)
     said = [FAST[name]] * 3
     found = told(quiet, fast, said)
@@ -90,7 +90,7 @@ def test_what_is_answered_fast(quiet: Door, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_what_is_left_to_the_application(quiet: Door, name: str) -> None:
+def test_what_is_left_to_the_application(quiet: HttpApi, name: str) -> None:
     fast, plain = wires(quiet)
     said = [SLOW[name], SLOW[name], get()]
     assert told(quiet, fast, said) == told(quiet, plain, said)
@@ -100,7 +100,7 @@ def test_what_is_left_to_the_application(quiet: Door, name: str) -> None:
     assert fast.fast.hits == hits
 
 
-def test_a_fresh_copy_is_not_sent_again(quiet: Door) -> None:
+def test_a_fresh_copy_is_not_sent_again(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     said = [get(PATH, b"If-None-Match: " + tag(quiet))] * 3
     found = told(quiet, fast, said)
@@ -109,7 +109,7 @@ def test_a_fresh_copy_is_not_sent_again(quiet: Door) -> None:
     assert fast.fast.hits == 3
 
 
-def test_of_those_that_come_together_the_first_is_answered_at_once(quiet: Door) -> None:
+def test_of_those_that_come_together_the_first_is_answered_at_once(quiet: HttpApi) -> None:
     """The others wait in line with other connections: whoever sends thousands at a time keeps nobody waiting."""
     fast, plain = wires(quiet)
     said = [get(), get() * 20, get() + b"GET /v1", b"/topics HTTP/1.1\r\n\r\n", get()]
@@ -117,14 +117,14 @@ def test_of_those_that_come_together_the_first_is_answered_at_once(quiet: Door) 
     assert fast.fast.hits == 4
 
 
-def test_behind_a_request_under_way_it_waits(quiet: Door) -> None:
+def test_behind_a_request_under_way_it_waits(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     said = [get(b"/v1/topics"), get()]
     assert told(quiet, fast, said, waiting=False) == told(quiet, plain, said, waiting=False)
     assert fast.fast.hits == 0
 
 
-def test_what_reads_like_a_request_inside_another_one_is_none(quiet: Door) -> None:
+def test_what_reads_like_a_request_inside_another_one_is_none(quiet: HttpApi) -> None:
     for around in (
         b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nX: ",
         get(b"/v1/nothing", b"Content-Length: %d" % len(get())),
@@ -143,7 +143,7 @@ def test_what_reads_like_a_request_inside_another_one_is_none(quiet: Door) -> No
             assert told(quiet, fast, said) == told(quiet, plain, said), around
 
 
-def test_cut_anywhere(quiet: Door) -> None:
+def test_cut_anywhere(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     for place in range(1, len(get())):
         said = [get(), get()[:place], get()[place:], get()]
@@ -172,7 +172,7 @@ def conversations(draw: st.DrawFn, *, without: frozenset[str] = frozenset()) -> 
 
 @settings(deadline=None, max_examples=min(150, 3 * settings().max_examples // 2))
 @given(talk=st.lists(conversations(), min_size=1, max_size=3))
-def test_any_conversation(quiet: Door, talk: list[list[bytes]]) -> None:
+def test_any_conversation(quiet: HttpApi, talk: list[list[bytes]]) -> None:
     fast, plain = wires(quiet)
     for said in talk:
         assert told(quiet, fast, said) == told(quiet, plain, said)
@@ -180,7 +180,7 @@ def test_any_conversation(quiet: Door, talk: list[list[bytes]]) -> None:
 
 @settings(deadline=None, max_examples=min(150, 3 * settings().max_examples // 2))
 @given(talk=st.lists(conversations(without=frozenset(REFUSED)), min_size=1, max_size=3))
-def test_any_conversation_that_does_not_wait_for_answers(quiet: Door, talk: list[list[bytes]]) -> None:
+def test_any_conversation_that_does_not_wait_for_answers(quiet: HttpApi, talk: list[list[bytes]]) -> None:
     fast, plain = wires(quiet)
     for said in talk:
         assert told(quiet, fast, said, waiting=False) == told(quiet, plain, said, waiting=False)

@@ -10,56 +10,56 @@ import pytest
 
 from schemas.events import Actor, Clock
 from tests.api.http.wire import PATH, get, tag, told, wires
-from tests.support.doors import Door, broker
+from tests.support.http_api import HttpApi, broker
 
 # --- the view moves ---
 
 
-def test_a_changed_route_is_never_answered_from_before(make_door: Any) -> None:
-    door = make_door(clock_interval_s=3600.0)
-    fast, plain = wires(door)
+def test_a_changed_route_is_never_answered_from_before(make_api: Any) -> None:
+    api = make_api(clock_interval_s=3600.0)
+    fast, plain = wires(api)
     seen: set[bytes] = set()
     for step in range(6):
         topics = ("payments",) if step == 4 else ("orders", "payments")
         brokers = broker(topics=topics, counter=step + 2)
         for config in brokers["topicConfigSerializeWrapper"]["topicConfigTable"].values():
             config["readQueueNums"] = step + 1
-        assert door.register(brokers).json()["visible"]
+        assert api.register(brokers).json()["visible"]
         if step == 4:
-            assert door.delete("/v1/topics/orders").json()["visible"]
-        door.settled()
-        conditional = get(PATH, b"If-None-Match: " + tag(door)) if step != 4 else get(PATH, b"If-None-Match: *")
+            assert api.delete("/v1/topics/orders").json()["visible"]
+        api.settled()
+        conditional = get(PATH, b"If-None-Match: " + tag(api)) if step != 4 else get(PATH, b"If-None-Match: *")
         said = [get(), conditional, get(), conditional, get()]
-        found = told(door, fast, said)
-        assert found == told(door, plain, said)
+        found = told(api, fast, said)
+        assert found == told(api, plain, said)
         assert found[0].startswith(b"HTTP/1.1 404" if step == 4 else b"HTTP/1.1 200")
         assert found[0] not in seen
         seen.add(found[0])
     assert fast.fast.hits > 10
 
 
-def test_the_position_moves_without_the_route(make_door: Any) -> None:
-    door = make_door(clock_interval_s=3600.0)
-    assert door.register(broker()).json()["visible"]
-    door.settled()
-    fast, plain = wires(door)
-    first = told(door, fast, [get()] * 2)
-    assert door.put("/v1/kv/ns/key", {"value": "1"}).json()["visible"]
-    door.settled()
-    second = told(door, fast, [get()] * 2)
-    assert second == told(door, plain, [get()] * 2)
+def test_the_position_moves_without_the_route(make_api: Any) -> None:
+    api = make_api(clock_interval_s=3600.0)
+    assert api.register(broker()).json()["visible"]
+    api.settled()
+    fast, plain = wires(api)
+    first = told(api, fast, [get()] * 2)
+    assert api.put("/v1/kv/ns/key", {"value": "1"}).json()["visible"]
+    api.settled()
+    second = told(api, fast, [get()] * 2)
+    assert second == told(api, plain, [get()] * 2)
     assert second[0] == second[1] != first[1]
-    serial = door.gateway.view.serial
-    door.loop.run(door.gateway.append(Clock(actor=Actor("gw", "http"))))
-    door.settled()
-    assert door.gateway.view.serial == serial  # no epoch: only the offset is another
-    third = told(door, fast, [get()])
-    assert third == told(door, plain, [get()])
+    serial = api.gateway.view.serial
+    api.loop.run(api.gateway.append(Clock(actor=Actor("gw", "http"))))
+    api.settled()
+    assert api.gateway.view.serial == serial  # no epoch: only the offset is another
+    third = told(api, fast, [get()])
+    assert third == told(api, plain, [get()])
     assert third[0] != second[0]
     assert fast.fast.hits == 5
 
 
-def test_the_date_moves(quiet: Door) -> None:
+def test_the_date_moves(quiet: HttpApi) -> None:
     fast, _ = wires(quiet)
     first = told(quiet, fast, [get()] * 2)
     fast.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 13:00:01 GMT")]
@@ -68,7 +68,7 @@ def test_the_date_moves(quiet: Door) -> None:
     assert fast.fast.hits == 3
 
 
-def test_nothing_is_kept_of_a_request(quiet: Door) -> None:
+def test_nothing_is_kept_of_a_request(quiet: HttpApi) -> None:
     """However a path is spelt, and whatever else a request says."""
     fast, _ = wires(quiet)
     answers = fast.app.context.answers
@@ -85,7 +85,7 @@ def test_nothing_is_kept_of_a_request(quiet: Door) -> None:
 # --- who may read, and what is counted ---
 
 
-def test_protected_reads_are_left_to_the_application(quiet: Door) -> None:
+def test_protected_reads_are_left_to_the_application(quiet: HttpApi) -> None:
     fast, plain = wires(quiet, tokens={"alice": "secret"}, protect_reads=True)
     right, wrong = get(PATH, b"Authorization: Bearer secret"), get(PATH, b"Authorization: Bearer wrong")
     said = [right, right, wrong, get(), right, wrong]
@@ -95,7 +95,7 @@ def test_protected_reads_are_left_to_the_application(quiet: Door) -> None:
     assert fast.fast.hits == 0
 
 
-def test_they_are_counted(quiet: Door) -> None:
+def test_they_are_counted(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     said = [get(), get(), get(PATH, b"If-None-Match: *"), get(PATH, b"If-None-Match: *"), get(b"/v1/topics/no/route")]
     counted = []
@@ -105,11 +105,11 @@ def test_they_are_counted(quiet: Door) -> None:
         names = ("rocketmq_namesrv_requests_total", "rocketmq_namesrv_route_request_latency_count")
         counted.append([line for line in text.splitlines() if line.startswith(names)])
     assert counted[0] == counted[1]
-    assert 'rocketmq_namesrv_requests_total{code="0",door="http",request="getTopicRoute"} 4.0' in counted[0]
+    assert 'rocketmq_namesrv_requests_total{code="0",listener="http",request="getTopicRoute"} 4.0' in counted[0]
     assert fast.fast.hits == 4
 
 
-def test_a_defect_is_the_application_s_to_answer(quiet: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_the_application_s_to_answer(quiet: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     fast, _ = wires(quiet)
 
     def fail(*_: object) -> None:
@@ -122,7 +122,7 @@ def test_a_defect_is_the_application_s_to_answer(quiet: Door, monkeypatch: pytes
 # --- the connection ---
 
 
-def test_a_client_that_does_not_read_is_not_written_to(quiet: Door) -> None:
+def test_a_client_that_does_not_read_is_not_written_to(quiet: HttpApi) -> None:
     fast, _ = wires(quiet)
 
     async def tell() -> None:
@@ -142,7 +142,7 @@ def test_a_client_that_does_not_read_is_not_written_to(quiet: Door) -> None:
     quiet.loop.run(tell())
 
 
-def test_a_stop_closes_it(quiet: Door) -> None:
+def test_a_stop_closes_it(quiet: HttpApi) -> None:
     fast, _ = wires(quiet)
 
     async def tell() -> None:
@@ -167,7 +167,7 @@ def test_a_stop_closes_it(quiet: Door) -> None:
     quiet.loop.run(tell())
 
 
-def test_keep_alive_counts_from_the_last_answer(quiet: Door) -> None:
+def test_keep_alive_counts_from_the_last_answer(quiet: HttpApi) -> None:
     fast, _ = wires(quiet, keep_alive_s=1, header_timeout_s=0.2)
 
     async def tell() -> None:

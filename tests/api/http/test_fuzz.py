@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from api.http.shapes import ProblemDetails
-from tests.support.doors import JSON, Door, broker
+from tests.support.http_api import JSON, HttpApi, broker
 
 FUZZ = settings(
     deadline=None,
@@ -27,16 +27,16 @@ values = st.recursive(
 )
 
 
-def check(door: Door, answer: httpx.Response, before: Any) -> None:
+def check(api: HttpApi, answer: httpx.Response, before: Any) -> None:
     assert answer.status_code < 500 or answer.status_code == 503, answer.text
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == "application/problem+json"
         found = ProblemDetails.model_validate(answer.json())
         assert found.status == answer.status_code
         if answer.status_code not in (409, 503):
-            assert door.written_since(before) == []
+            assert api.written_since(before) == []
     elif answer.request.method != "GET":
-        assert len(door.written_since(before)) == 1
+        assert len(api.written_since(before)) == 1
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -78,7 +78,7 @@ def registrations(draw: st.DrawFn) -> Any:
 
 @given(said=registrations())
 @FUZZ
-def test_registrations(still: Door, said: Any) -> None:
+def test_registrations(still: HttpApi, said: Any) -> None:
     before = still.log.end()
     check(still, still.send("POST", "/v1/brokers/register", content=json.dumps(said).encode(), headers=JSON), before)
 
@@ -98,7 +98,7 @@ def test_registrations(still: Door, said: Any) -> None:
     encoding=st.sampled_from([None, None, "gzip", "identity", "x"]),
 )
 @FUZZ
-def test_bodies(still: Door, target: tuple[str, str], data: bytes, encoding: str | None) -> None:
+def test_bodies(still: HttpApi, target: tuple[str, str], data: bytes, encoding: str | None) -> None:
     before = still.log.end()
     headers = JSON if encoding is None else {**JSON, "content-encoding": encoding}
     check(still, still.send(*target, content=data, headers=headers), before)
@@ -139,8 +139,8 @@ queries = st.lists(
 @example("GET", "/v1/topics/{}/route", ("orders", ""), [("wait_for", "0"), ("wait_timeout", "0")], "*")
 @FUZZ
 def test_paths_queries_and_tags(
-    door: Door,
-    still: Door,
+    api: HttpApi,
+    still: HttpApi,
     method: str,
     shape: str,
     names: tuple[str, str],
@@ -154,5 +154,5 @@ def test_paths_queries_and_tags(
     before = still.log.end()
     check(still, still.send(method, url, headers=headers), before)
     if method == "GET":
-        answer = door.get(url, headers=headers)
+        answer = api.get(url, headers=headers)
         assert answer.status_code < 500 or answer.status_code == 503, answer.text

@@ -13,12 +13,12 @@ import pytest
 
 from api.http.shapes import HealthShape, ReadyShape
 from api.view.follower import FollowerStatus
-from tests.support.doors import Door, broker
+from tests.support.http_api import HttpApi, broker
 from tests.support.loops import until
 
 
-def ready(door: Door, status: int) -> ReadyShape:
-    answer = door.get("/readyz")
+def ready(api: HttpApi, status: int) -> ReadyShape:
+    answer = api.get("/readyz")
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     found = ReadyShape.model_validate(answer.json())
@@ -32,21 +32,21 @@ def reasons(found: ReadyShape) -> dict[str, str | None]:
     return {name: check.reason for name, check in found.checks.items() if not check.ok}
 
 
-def test_alive(still: Door) -> None:
+def test_alive(still: HttpApi) -> None:
     found = HealthShape.model_validate(still.get("/healthz").json())
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert found.version == still.get("/openapi.json").json()["info"]["version"] == project["version"]
 
 
-def test_ready_when_everything_is_there(make_door: Any) -> None:
-    door: Door = make_door()
-    until(lambda: door.get("/readyz").status_code == 200)  # the fold has come to this gateway's start
-    ready(door, 200)
-    door.register(broker())
-    assert ready(door, 200).epoch >= 1
+def test_ready_when_everything_is_there(make_api: Any) -> None:
+    api: HttpApi = make_api()
+    until(lambda: api.get("/readyz").status_code == 200)  # the fold has come to this gateway's start
+    ready(api, 200)
+    api.register(broker())
+    assert ready(api, 200).epoch >= 1
 
 
-def test_not_ready_before_the_fold_ever_ran(still: Door) -> None:
+def test_not_ready_before_the_fold_ever_ran(still: HttpApi) -> None:
     found = ready(still, 503)
     assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
     assert (found.epoch, found.offset) == (0, -1)
@@ -56,71 +56,71 @@ def _ms() -> int:
     return round(time.time() * 1000)
 
 
-def write_status(door: Door, **fields: Any) -> None:
-    path = door.lake_dir / "fold-status.json"
+def write_status(api: HttpApi, **fields: Any) -> None:
+    path = api.lake_dir / "fold-status.json"
     found = json.loads(path.read_bytes()) | fields
     path.write_text(json.dumps(found))
 
 
-def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_door: Any) -> None:
-    door: Door = make_door()
-    door.register(broker())
-    door.fold.stop()
-    write_status(door, timeMillis=_ms() - 31_000)
-    until(lambda: door.gateway.fold.status is not None and door.gateway.fold.status.time_ms < _ms() - 30_000)
-    assert "the fold was last heard of" in str(reasons(ready(door, 503))["fold"])
-    assert door.get("/v1/topics/orders/route").status_code == 200
+def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_api: Any) -> None:
+    api: HttpApi = make_api()
+    api.register(broker())
+    api.fold.stop()
+    write_status(api, timeMillis=_ms() - 31_000)
+    until(lambda: api.gateway.fold.status is not None and api.gateway.fold.status.time_ms < _ms() - 30_000)
+    assert "the fold was last heard of" in str(reasons(ready(api, 503))["fold"])
+    assert api.get("/v1/topics/orders/route").status_code == 200
 
 
-def test_a_fold_that_failed_says_why(make_door: Any) -> None:
-    door: Door = make_door()
-    door.register(broker())
-    door.fold.stop()
-    write_status(door, timeMillis=_ms() - 60_000)
+def test_a_fold_that_failed_says_why(make_api: Any) -> None:
+    api: HttpApi = make_api()
+    api.register(broker())
+    api.fold.stop()
+    write_status(api, timeMillis=_ms() - 60_000)
     failure = {"timeMillis": _ms() - 5_000, "error": "Python worker failed to connect back.", "details": "..."}
-    (door.lake_dir / "fold-failure.json").write_text(json.dumps(failure))
-    until(lambda: door.gateway.fold.failure is not None)
-    said = str(reasons(ready(door, 503))["fold"])
+    (api.lake_dir / "fold-failure.json").write_text(json.dumps(failure))
+    until(lambda: api.gateway.fold.failure is not None)
+    said = str(reasons(ready(api, 503))["fold"])
     assert "it failed 5 s ago: Python worker failed to connect back." in said or "it failed 6 s ago" in said
-    write_status(door, timeMillis=_ms())  # it has gone on since
-    until(lambda: door.gateway.fold.failure is None)
-    until(lambda: door.get("/readyz").status_code == 200)
+    write_status(api, timeMillis=_ms())  # it has gone on since
+    until(lambda: api.gateway.fold.failure is None)
+    until(lambda: api.get("/readyz").status_code == 200)
 
 
-def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_door: Any) -> None:
+def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_api: Any) -> None:
     """scanNotActiveBrokerInterval is how often a quiet log gives the fold something to report."""
-    door: Door = make_door(clock_interval_s=60.0)
-    door.register(broker())
-    door.fold.stop()
+    api: HttpApi = make_api(clock_interval_s=60.0)
+    api.register(broker())
+    api.fold.stop()
     for age_ms, status in ((100_000, 200), (130_000, 503)):
-        write_status(door, timeMillis=_ms() - age_ms)
-        until(lambda: door.get("/readyz").status_code == status)  # noqa: B023
+        write_status(api, timeMillis=_ms() - age_ms)
+        until(lambda: api.get("/readyz").status_code == status)  # noqa: B023
 
 
-def status_of(door: Door, **fields: Any) -> FollowerStatus:
-    found = door.gateway.follower.status()
+def status_of(api: HttpApi, **fields: Any) -> FollowerStatus:
+    found = api.gateway.follower.status()
     return FollowerStatus(**{name: getattr(found, name) for name in found.__struct_fields__} | fields)
 
 
-def test_not_ready_when_the_tables_cannot_be_read(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    door: Door = make_door()
-    until(lambda: door.get("/readyz").status_code == 200)
-    failing = status_of(door, failing=True, last_error="FileNotFoundError: gone")
-    monkeypatch.setattr(door.gateway.follower, "status", lambda: failing)
-    assert reasons(ready(door, 503)) == {"view": "the tables cannot be read: FileNotFoundError: gone"}
+def test_not_ready_when_the_tables_cannot_be_read(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api: HttpApi = make_api()
+    until(lambda: api.get("/readyz").status_code == 200)
+    failing = status_of(api, failing=True, last_error="FileNotFoundError: gone")
+    monkeypatch.setattr(api.gateway.follower, "status", lambda: failing)
+    assert reasons(ready(api, 503)) == {"view": "the tables cannot be read: FileNotFoundError: gone"}
 
 
-def test_not_ready_when_the_view_lags(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    door: Door = make_door()
-    door.fold.pause()
-    write_status(door, epoch=1000, timeMillis=_ms())
-    until(lambda: door.gateway.fold.status is not None and door.gateway.fold.status.epoch == 1000)
-    assert "the fold at 1000" in str(reasons(ready(door, 503))["view"])
-    door.fold.resume()
+def test_not_ready_when_the_view_lags(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api: HttpApi = make_api()
+    api.fold.pause()
+    write_status(api, epoch=1000, timeMillis=_ms())
+    until(lambda: api.gateway.fold.status is not None and api.gateway.fold.status.epoch == 1000)
+    assert "the fold at 1000" in str(reasons(ready(api, 503))["view"])
+    api.fold.resume()
 
 
-def test_not_ready_when_the_fold_is_behind_the_start(make_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    door: Door = make_door()
-    until(lambda: door.get("/readyz").status_code == 200)
-    monkeypatch.setattr(door.gateway, "started_offset", 10_000_000)
-    assert "to go to the start of this gateway" in str(reasons(ready(door, 503))["fold"])
+def test_not_ready_when_the_fold_is_behind_the_start(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api: HttpApi = make_api()
+    until(lambda: api.get("/readyz").status_code == 200)
+    monkeypatch.setattr(api.gateway, "started_offset", 10_000_000)
+    assert "to go to the start of this gateway" in str(reasons(ready(api, 503))["fold"])

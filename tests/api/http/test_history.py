@@ -9,39 +9,39 @@ from urllib.parse import quote
 import pytest
 
 from api.http.shapes import ChangesShape, EpochsShape, RouteShape
-from tests.support.doors import Door, broker, problem
+from tests.support.http_api import HttpApi, broker, problem
 
 
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Epoch by epoch: registered, wiped, deleted."""
-    door = Door(tmp_path_factory.mktemp("past"))
+    api = HttpApi(tmp_path_factory.mktemp("past"))
     try:
-        door.register(broker())
-        door.post("/v1/brokers/broker-a/wipe-write-perm")
-        door.delete("/v1/topics/orders")
-        door.settled()
-        yield door
+        api.register(broker())
+        api.post("/v1/brokers/broker-a/wipe-write-perm")
+        api.delete("/v1/topics/orders")
+        api.settled()
+        yield api
     finally:
-        door.close()
+        api.close()
 
 
-def epochs(door: Door, query: str = "") -> EpochsShape:
-    return EpochsShape.model_validate(door.get(f"/v1/epochs{query}").json())
+def epochs(api: HttpApi, query: str = "") -> EpochsShape:
+    return EpochsShape.model_validate(api.get(f"/v1/epochs{query}").json())
 
 
-def epoch_of(door: Door, command: str) -> int:
-    page = ChangesShape.model_validate(door.get("/v1/topics/orders/changes").json())
+def epoch_of(api: HttpApi, command: str) -> int:
+    page = ChangesShape.model_validate(api.get("/v1/topics/orders/changes").json())
     return next(change.epoch for change in page.changes if change.command == command)
 
 
-def perm_at(door: Door, as_of: int | str) -> int:
-    answer = door.get(f"/v1/topics/orders/route?as_of={quote(str(as_of), safe='')}")
+def perm_at(api: HttpApi, as_of: int | str) -> int:
+    answer = api.get(f"/v1/topics/orders/route?as_of={quote(str(as_of), safe='')}")
     assert answer.status_code == 200, answer.text
     return RouteShape.model_validate_json(answer.content).queue_datas[0].perm
 
 
-def test_a_route_as_of_an_epoch(past: Door) -> None:
+def test_a_route_as_of_an_epoch(past: HttpApi) -> None:
     registered, wiped, deleted = (
         epoch_of(past, command)
         for command in ("REGISTER_BROKER", "WIPE_WRITE_PERM_OF_BROKER", "DELETE_TOPIC_IN_NAMESRV")
@@ -57,7 +57,7 @@ def test_a_route_as_of_an_epoch(past: Door) -> None:
     assert answer.headers["etag"].startswith(f'"{registered}-')
 
 
-def test_a_route_as_of_a_time_says_which_epoch_it_used(past: Door) -> None:
+def test_a_route_as_of_a_time_says_which_epoch_it_used(past: HttpApi) -> None:
     wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
     commit = next(commit for commit in epochs(past).epochs if commit.epoch == wiped)
     for moment in (
@@ -72,7 +72,7 @@ def test_a_route_as_of_a_time_says_which_epoch_it_used(past: Door) -> None:
     assert answer.headers["x-routelake-offset"] == str(commit.log_offset)
 
 
-def test_what_cannot_be_read(past: Door) -> None:
+def test_what_cannot_be_read(past: HttpApi) -> None:
     route = "/v1/topics/orders/route?as_of="
     newest = epochs(past).epochs[0].epoch
     found = problem(past.get(f"{route}{newest + 100}"), 404, "future-epoch")
@@ -90,7 +90,7 @@ def test_what_cannot_be_read(past: Door) -> None:
     problem(past.get("/v1/topics/a%20b/route?as_of=1"), 400, "bad-parameter")
 
 
-def test_changes(past: Door) -> None:
+def test_changes(past: HttpApi) -> None:
     page = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
     by_command = {change.command: change for change in page.changes if change.table_name == "topicQueueTable"}
     wiped = by_command["WIPE_WRITE_PERM_OF_BROKER"]
@@ -103,7 +103,7 @@ def test_changes(past: Door) -> None:
     assert by_command["REGISTER_BROKER"].before is None
 
 
-def test_pages_of_changes(past: Door) -> None:
+def test_pages_of_changes(past: HttpApi) -> None:
     whole = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
     found = []
     query = "limit=1"
@@ -130,11 +130,11 @@ def test_pages_of_changes(past: Door) -> None:
         *("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until=1767225601"),
     ],
 )
-def test_parameters_of_changes(past: Door, query: str) -> None:
+def test_parameters_of_changes(past: HttpApi, query: str) -> None:
     problem(past.get(f"/v1/topics/orders/changes?{query}"), 400, "bad-parameter")
 
 
-def test_epochs(past: Door) -> None:
+def test_epochs(past: HttpApi) -> None:
     whole = epochs(past)
     numbers = [commit.epoch for commit in whole.epochs]
     assert numbers == list(range(numbers[0], 0, -1))
@@ -148,18 +148,18 @@ def test_epochs(past: Door) -> None:
         problem(past.get(f"/v1/epochs?{query}"), 400, "bad-parameter")
 
 
-def test_history_of_a_read_waits_for_its_write(past: Door) -> None:
+def test_history_of_a_read_waits_for_its_write(past: HttpApi) -> None:
     receipt = past.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:1"}).json()
     page = past.get(f"/v1/topics/orders/changes?limit=1&wait_for={receipt['offset']}").json()
     assert page["changes"][0]["offset"] == receipt["offset"]
 
 
-def test_nothing_committed_yet(still: Door) -> None:
+def test_nothing_committed_yet(still: HttpApi) -> None:
     problem(still.get("/v1/topics/orders/route?as_of=1"), 503, "system-busy")
     problem(still.get("/v1/epochs"), 503, "system-busy")
 
 
-def test_too_many_questions_at_once(past: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_questions_at_once(past: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past.app.context.past, "_free", 0)
     monkeypatch.setattr(past.app.context.past, "_max_waiting", 0)
     answer = past.get("/v1/epochs")

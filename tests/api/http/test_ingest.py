@@ -12,35 +12,35 @@ import pytest
 from api.http.settings import HttpSettings
 from api.http.shapes import AddShape, HeartbeatShape, ReceiptShape, RegistrationShape, WipeShape
 from schemas.events import RegisterBroker, decode
-from tests.support.doors import JSON, Door, broker, problem
+from tests.support.http_api import JSON, HttpApi, broker, problem
 
 
 def identity(name: str, host: int, cluster: str = "c1") -> dict[str, Any]:
     return {"clusterName": cluster, "brokerName": name, "brokerAddr": f"10.0.0.{host}:10911"}
 
 
-def test_a_registration_is_visible_in_the_next_read(door: Door) -> None:
-    answer = door.register(broker("ry-a", topics=("ry-1", "ry-2"), host=10))
+def test_a_registration_is_visible_in_the_next_read(api: HttpApi) -> None:
+    answer = api.register(broker("ry-a", topics=("ry-1", "ry-2"), host=10))
     receipt = RegistrationShape.model_validate(answer.json())
     assert (answer.status_code, receipt.outcome, receipt.visible) == (200, "applied", True)
-    route = door.get("/v1/topics/ry-1/route")
+    route = api.get("/v1/topics/ry-1/route")
     assert route.status_code == 200
     assert route.json()["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.10:10911"}
     assert int(route.headers["x-routelake-offset"]) >= receipt.offset
     assert answer.headers["x-routelake-offset"] == str(receipt.offset)
 
 
-def test_the_same_again_is_unchanged_and_one_topic_later_is_applied(door: Door) -> None:
+def test_the_same_again_is_unchanged_and_one_topic_later_is_applied(api: HttpApi) -> None:
     first = broker("same-a", topics=("same-1", "same-2"), host=11)
-    assert door.register(first).json()["outcome"] == "applied"
-    assert door.register(first).json()["outcome"] == "unchanged"
+    assert api.register(first).json()["outcome"] == "applied"
+    assert api.register(first).json()["outcome"] == "unchanged"
     more = broker("same-a", topics=("same-3",), host=11, counter=2)
-    assert door.register(more).json()["outcome"] == "applied"
-    assert door.get("/v1/topics/same-3/route").status_code == 200
+    assert api.register(more).json()["outcome"] == "applied"
+    assert api.get("/v1/topics/same-3/route").status_code == 200
 
 
-def test_what_goes_onto_the_log_is_what_was_said(make_door: Any) -> None:
-    door: Door = make_door(fold=False, visible_wait_s=0.0, delete_topic_with_broker_registration=True)
+def test_what_goes_onto_the_log_is_what_was_said(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, visible_wait_s=0.0, delete_topic_with_broker_registration=True)
     said = broker(
         "log-a",
         brokerId=2**63 - 1,
@@ -56,9 +56,9 @@ def test_what_goes_onto_the_log_is_what_was_said(make_door: Any) -> None:
         "mappingDataVersion": {"timestamp": 1, "counter": 1},
         "topicQueueMappingDetailMap": {},
     }
-    answer = door.register(said, headers={"user-agent": "test"})
+    answer = api.register(said, headers={"user-agent": "test"})
     assert answer.status_code == 202
-    record = next(record for record in door.log.read(0) if record.offset == answer.json()["offset"])
+    record = next(record for record in api.log.read(0) if record.offset == answer.json()["offset"])
     event = decode(record.payload)
     assert isinstance(event, RegisterBroker)
     assert record.key == "b:log-a"
@@ -76,149 +76,149 @@ def test_what_goes_onto_the_log_is_what_was_said(make_door: Any) -> None:
     assert event.channel is None
 
 
-def test_a_single_topic_may_not_create_a_broker(door: Door) -> None:
-    answer = door.register(broker("single", topics=("only",), host=12))
+def test_a_single_topic_may_not_create_a_broker(api: HttpApi) -> None:
+    answer = api.register(broker("single", topics=("only",), host=12))
     found = problem(answer, 409, "registration-refused")
     assert (found["reason"], found["code"]) == ("SINGLE_TOPIC_REFUSED", 1)
-    assert door.log.read(found["offset"])[0].key == "b:single"
-    problem(door.get("/v1/topics/only/route"), 404, "topic-not-exist")
+    assert api.log.read(found["offset"])[0].key == "b:single"
+    problem(api.get("/v1/topics/only/route"), 404, "topic-not-exist")
 
 
-def test_a_lower_state_version_may_not_take_a_living_id(door: Door) -> None:
+def test_a_lower_state_version_may_not_take_a_living_id(api: HttpApi) -> None:
     ahead = broker("conflict", topics=("cf-1", "cf-2"), host=13)
     ahead["topicConfigSerializeWrapper"]["dataVersion"]["stateVersion"] = 5
-    assert door.register(ahead).status_code == 200
-    found = problem(door.register(broker("conflict", topics=("cf-1", "cf-2"), host=14)), 409, "registration-refused")
+    assert api.register(ahead).status_code == 200
+    found = problem(api.register(broker("conflict", topics=("cf-1", "cf-2"), host=14)), 409, "registration-refused")
     assert found["reason"] == "STATE_VERSION_CONFLICT"
 
 
-def test_a_slave_is_told_where_its_master_is(door: Door) -> None:
-    door.register(broker("pair", topics=("pair-1", "pair-2"), host=15))
+def test_a_slave_is_told_where_its_master_is(api: HttpApi) -> None:
+    api.register(broker("pair", topics=("pair-1", "pair-2"), host=15))
     slave = broker("pair", topics=(), host=16, brokerId=1, enableActingMaster=False)
-    answer = RegistrationShape.model_validate(door.register(slave).json())
+    answer = RegistrationShape.model_validate(api.register(slave).json())
     assert (answer.master_addr, answer.ha_server_addr) == ("10.0.0.15:10911", "10.0.0.15:10912")
 
 
-def test_a_registration_brings_the_order_configuration_back(make_door: Any) -> None:
-    door: Door = make_door()
-    assert "orderTopicConf" not in door.register(broker()).json()
-    door.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
-    assert door.register(broker()).json()["orderTopicConf"] == {"orders": "broker-a:8"}
-    without: Door = make_door(return_order_topic_config_to_broker=False)
+def test_a_registration_brings_the_order_configuration_back(make_api: Any) -> None:
+    api: HttpApi = make_api()
+    assert "orderTopicConf" not in api.register(broker()).json()
+    api.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
+    assert api.register(broker()).json()["orderTopicConf"] == {"orders": "broker-a:8"}
+    without: HttpApi = make_api(return_order_topic_config_to_broker=False)
     without.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
     assert "orderTopicConf" not in without.register(broker()).json()
 
 
-def test_a_heartbeat_says_whether_the_broker_is_known(door: Door) -> None:
-    answer = door.post("/v1/brokers/heartbeat", identity("beat", 17))
+def test_a_heartbeat_says_whether_the_broker_is_known(api: HttpApi) -> None:
+    answer = api.post("/v1/brokers/heartbeat", identity("beat", 17))
     assert answer.status_code == 200
     assert not HeartbeatShape.model_validate(answer.json()).known
-    door.register(broker("beat", topics=("beat-1", "beat-2"), host=17))
-    before = door.get("/v1/brokers/beat").json()["live"][0]["lastUpdateTimestamp"]
-    answer = door.post("/v1/brokers/heartbeat", identity("beat", 17))
+    api.register(broker("beat", topics=("beat-1", "beat-2"), host=17))
+    before = api.get("/v1/brokers/beat").json()["live"][0]["lastUpdateTimestamp"]
+    answer = api.post("/v1/brokers/heartbeat", identity("beat", 17))
     assert HeartbeatShape.model_validate(answer.json()).known
-    door.settled()
+    api.settled()
     # Heartbeats alone are committed every few seconds; another epoch brings them along.
-    receipt = door.put("/v1/kv/ns/beat", {"value": "x"}).json()
-    after = door.get(f"/v1/brokers/beat?wait_for={receipt['offset']}").json()["live"][0]["lastUpdateTimestamp"]
+    receipt = api.put("/v1/kv/ns/beat", {"value": "x"}).json()
+    after = api.get(f"/v1/brokers/beat?wait_for={receipt['offset']}").json()["live"][0]["lastUpdateTimestamp"]
     assert after >= before
 
 
-def test_unregistering_takes_the_topics_along(door: Door) -> None:
-    door.register(broker("gone", topics=("gone-1", "gone-2"), host=18))
+def test_unregistering_takes_the_topics_along(api: HttpApi) -> None:
+    api.register(broker("gone", topics=("gone-1", "gone-2"), host=18))
     bye = {**identity("gone", 18), "brokerId": 0}
-    receipt = ReceiptShape.model_validate(door.post("/v1/brokers/unregister", bye).json())
+    receipt = ReceiptShape.model_validate(api.post("/v1/brokers/unregister", bye).json())
     assert receipt.outcome == "applied"
-    problem(door.get("/v1/topics/gone-1/route"), 404, "topic-not-exist")
-    problem(door.get("/v1/brokers/gone"), 404, "not-found")
-    assert door.post("/v1/brokers/unregister", bye).json()["outcome"] == "unchanged"
+    problem(api.get("/v1/topics/gone-1/route"), 404, "topic-not-exist")
+    problem(api.get("/v1/brokers/gone"), 404, "not-found")
+    assert api.post("/v1/brokers/unregister", bye).json()["outcome"] == "unchanged"
 
 
-def test_durable_but_not_folded_is_202_and_the_offset_waits_for_it(make_door: Any) -> None:
-    door: Door = make_door(visible_wait_s=0.0)
-    door.fold.pause()
-    answer = door.register(broker())
+def test_durable_but_not_folded_is_202_and_the_offset_waits_for_it(make_api: Any) -> None:
+    api: HttpApi = make_api(visible_wait_s=0.0)
+    api.fold.pause()
+    answer = api.register(broker())
     receipt = RegistrationShape.model_validate(answer.json())
     assert (answer.status_code, receipt.visible, receipt.outcome) == (202, False, "accepted")
     waiting = f"/v1/topics/orders/route?wait_for={receipt.offset}"
-    found = problem(door.get(f"{waiting}&wait_timeout=20"), 503, "system-busy")
+    found = problem(api.get(f"{waiting}&wait_timeout=20"), 503, "system-busy")
     assert found["offset"] == receipt.offset
     assert found["code"] == 2
-    assert door.get("/v1/topics/orders/route").status_code == 404
-    later = door.begin("GET", f"{waiting}&wait_timeout=30000")
-    door.fold.resume()
+    assert api.get("/v1/topics/orders/route").status_code == 404
+    later = api.begin("GET", f"{waiting}&wait_timeout=30000")
+    api.fold.resume()
     assert later.result(30).status_code == 200
 
 
-def test_admin_commands(door: Door) -> None:
-    door.register(broker("adm", topics=("adm-1", "adm-2"), host=19))
-    wiped = WipeShape.model_validate(door.post("/v1/brokers/adm/wipe-write-perm").json())
+def test_admin_commands(api: HttpApi) -> None:
+    api.register(broker("adm", topics=("adm-1", "adm-2"), host=19))
+    wiped = WipeShape.model_validate(api.post("/v1/brokers/adm/wipe-write-perm").json())
     assert (wiped.outcome, wiped.wipe_topic_count) == ("applied", 2)
-    assert door.get("/v1/topics/adm-1/route").json()["queueDatas"][0]["perm"] == 4
-    assert door.post("/v1/brokers/adm/wipe-write-perm").json()["outcome"] == "unchanged"
-    added = AddShape.model_validate(door.post("/v1/brokers/adm/add-write-perm").json())
+    assert api.get("/v1/topics/adm-1/route").json()["queueDatas"][0]["perm"] == 4
+    assert api.post("/v1/brokers/adm/wipe-write-perm").json()["outcome"] == "unchanged"
+    added = AddShape.model_validate(api.post("/v1/brokers/adm/add-write-perm").json())
     assert (added.outcome, added.add_topic_count) == ("applied", 2)
-    nobody = WipeShape.model_validate(door.post("/v1/brokers/nobody/wipe-write-perm").json())
+    nobody = WipeShape.model_validate(api.post("/v1/brokers/nobody/wipe-write-perm").json())
     assert (nobody.outcome, nobody.wipe_topic_count) == ("unchanged", 0)
 
 
-def test_deleting_a_topic(door: Door) -> None:
-    door.register(broker("del-a", topics=("del-1", "del-2"), host=20, cluster="del-c1"))
-    door.register(broker("del-b", topics=("del-1", "del-2"), host=21, cluster="del-c2"))
-    assert door.delete("/v1/topics/del-1?cluster=del-c1").json()["outcome"] == "applied"
-    left = door.get("/v1/topics/del-1/route").json()["queueDatas"]
+def test_deleting_a_topic(api: HttpApi) -> None:
+    api.register(broker("del-a", topics=("del-1", "del-2"), host=20, cluster="del-c1"))
+    api.register(broker("del-b", topics=("del-1", "del-2"), host=21, cluster="del-c2"))
+    assert api.delete("/v1/topics/del-1?cluster=del-c1").json()["outcome"] == "applied"
+    left = api.get("/v1/topics/del-1/route").json()["queueDatas"]
     assert [row["brokerName"] for row in left] == ["del-b"]
-    assert door.delete("/v1/topics/del-1").json()["outcome"] == "applied"
-    problem(door.get("/v1/topics/del-1/route"), 404, "topic-not-exist")
-    assert ReceiptShape.model_validate(door.delete("/v1/topics/del-1").json()).outcome == "unchanged"
-    assert door.get("/v1/topics/del-2/route").status_code == 200
+    assert api.delete("/v1/topics/del-1").json()["outcome"] == "applied"
+    problem(api.get("/v1/topics/del-1/route"), 404, "topic-not-exist")
+    assert ReceiptShape.model_validate(api.delete("/v1/topics/del-1").json()).outcome == "unchanged"
+    assert api.get("/v1/topics/del-2/route").status_code == 200
 
 
-def test_kv(door: Door) -> None:
-    problem(door.get("/v1/kv/kv-ns"), 404, "not-found")
-    assert door.put("/v1/kv/kv-ns/a%2Fb", {"value": "ä\n1"}).json()["outcome"] == "applied"
-    assert door.put("/v1/kv/kv-ns/a%2Fb", {"value": "ä\n1"}).json()["outcome"] == "unchanged"
-    assert door.get("/v1/kv/kv-ns/a/b").json() == {"namespace": "kv-ns", "key": "a/b", "value": "ä\n1"}
-    assert door.get("/v1/kv/kv-ns").json() == {"namespace": "kv-ns", "table": {"a/b": "ä\n1"}}
-    assert door.delete("/v1/kv/kv-ns/a/b").json()["outcome"] == "applied"
-    assert problem(door.get("/v1/kv/kv-ns/a/b"), 404, "not-found")["code"] == 22
-    assert door.get("/v1/kv/kv-ns").json() == {"namespace": "kv-ns", "table": {}}
-    assert door.delete("/v1/kv/kv-ns/a/b").json()["outcome"] == "unchanged"
+def test_kv(api: HttpApi) -> None:
+    problem(api.get("/v1/kv/kv-ns"), 404, "not-found")
+    assert api.put("/v1/kv/kv-ns/a%2Fb", {"value": "ä\n1"}).json()["outcome"] == "applied"
+    assert api.put("/v1/kv/kv-ns/a%2Fb", {"value": "ä\n1"}).json()["outcome"] == "unchanged"
+    assert api.get("/v1/kv/kv-ns/a/b").json() == {"namespace": "kv-ns", "key": "a/b", "value": "ä\n1"}
+    assert api.get("/v1/kv/kv-ns").json() == {"namespace": "kv-ns", "table": {"a/b": "ä\n1"}}
+    assert api.delete("/v1/kv/kv-ns/a/b").json()["outcome"] == "applied"
+    assert problem(api.get("/v1/kv/kv-ns/a/b"), 404, "not-found")["code"] == 22
+    assert api.get("/v1/kv/kv-ns").json() == {"namespace": "kv-ns", "table": {}}
+    assert api.delete("/v1/kv/kv-ns/a/b").json()["outcome"] == "unchanged"
 
 
-def test_a_registration_may_be_compressed_and_large(door: Door) -> None:
+def test_a_registration_may_be_compressed_and_large(api: HttpApi) -> None:
     topics = tuple(f"large-{number}" for number in range(3000))
     data = json.dumps(broker("large", topics=topics, host=22)).encode()
-    answer = door.send(
+    answer = api.send(
         "POST",
         "/v1/brokers/register",
         content=gzip.compress(data),
         headers={**JSON, "content-encoding": "gzip"},
     )
     assert answer.status_code in (200, 202), answer.text
-    listed = door.get(f"/v1/topics?prefix=large-&limit=10&wait_for={answer.json()['offset']}&wait_timeout=30000")
+    listed = api.get(f"/v1/topics?prefix=large-&limit=10&wait_for={answer.json()['offset']}&wait_timeout=30000")
     assert listed.json()["total"] == 3000
-    door.post("/v1/brokers/unregister", {**identity("large", 22), "brokerId": 0})
+    api.post("/v1/brokers/unregister", {**identity("large", 22), "brokerId": 0})
 
 
-def test_bodies_share_a_budget(make_door: Any) -> None:
-    door: Door = make_door(fold=False, http=HttpSettings(max_bodies_bytes=100))
-    answer = door.register(broker())
+def test_bodies_share_a_budget(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, http=HttpSettings(max_bodies_bytes=100))
+    answer = api.register(broker())
     assert problem(answer, 503, "system-busy")["code"] == 2
     assert answer.headers["retry-after"] == "1"
-    assert door.app.context.budget.free == 100
+    assert api.app.context.budget.free == 100
 
 
-def test_a_log_that_cannot_be_written_is_503(make_door: Any) -> None:
-    door: Door = make_door(fold=False, visible_wait_s=0.0)
-    door.log.close()
-    found = problem(door.register(broker()), 503, "system-busy")
+def test_a_log_that_cannot_be_written_is_503(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, visible_wait_s=0.0)
+    api.log.close()
+    found = problem(api.register(broker()), 503, "system-busy")
     assert "log" in found["detail"]
-    assert not door.get("/readyz").json()["checks"]["log"]["ok"]
+    assert not api.get("/readyz").json()["checks"]["log"]["ok"]
 
 
 @pytest.mark.parametrize("path", ["register", "heartbeat", "unregister"])
-def test_a_null_is_absent_where_a_field_may_be(still: Door, path: str) -> None:
+def test_a_null_is_absent_where_a_field_may_be(still: HttpApi, path: str) -> None:
     said = {**identity("nulls", 30), "brokerId": 0} if path == "unregister" else identity("nulls", 30)
     if path == "register":
         said |= {"brokerId": 0, "haServerAddr": None, "filterServerList": None, "topicConfigSerializeWrapper": None}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas import limits
-from tests.support.doors import Door, broker, problem
+from tests.support.http_api import HttpApi, broker, problem
 
 TOPIC: dict[str, Any] = {}
 TOO_MANY_TOPICS = {f"{number:06}": TOPIC for number in range(limits.MAX_TOPICS + 1)}
@@ -27,19 +27,19 @@ LONG_NAMES = {f"%RETRY%{number:06}{'t' * 240}": TOPIC for number in range(130_00
     ],
 )
 def test_a_registration(tmp_path: Path, field: str, value: Any, status: int, limit: int) -> None:
-    with closing(Door(tmp_path, fold=False)) as door:
-        before = door.log.end()
+    with closing(HttpApi(tmp_path, fold=False)) as api:
+        before = api.log.end()
         body = broker()
         body["topicConfigSerializeWrapper"][field] = value
-        answer = door.register(body)
+        answer = api.register(body)
         problem(answer, status, "bad-body" if status == 422 else "too-large")
         assert str(limit) in answer.text
-        assert door.written_since(before) == []
+        assert api.written_since(before) == []
 
 
 def test_a_kv_value_is_measured_in_bytes(tmp_path: Path) -> None:
-    with closing(Door(tmp_path)) as door:
-        assert door.put("/v1/kv/n/k", {"value": "v" * limits.MAX_KV_VALUE_BYTES}).status_code == 200
-        answer = door.put("/v1/kv/n/k", {"value": "\N{SNOWMAN}" * (limits.MAX_KV_VALUE_BYTES // 3 + 1)})
+    with closing(HttpApi(tmp_path)) as api:
+        assert api.put("/v1/kv/n/k", {"value": "v" * limits.MAX_KV_VALUE_BYTES}).status_code == 200
+        answer = api.put("/v1/kv/n/k", {"value": "\N{SNOWMAN}" * (limits.MAX_KV_VALUE_BYTES // 3 + 1)})
         problem(answer, 422, "bad-body")
         assert str(limits.MAX_KV_VALUE_BYTES) in answer.text

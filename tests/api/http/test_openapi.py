@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from api.http import models, shapes
 from api.http.problems import KINDS
-from tests.support.doors import Door
+from tests.support.http_api import HttpApi
 
 OPERATIONS = {
     *("registerBroker", "heartbeat", "unregisterBroker"),
@@ -24,7 +24,7 @@ OPERATIONS = {
 
 
 @pytest.fixture(scope="module")
-def document(still: Door) -> dict[str, Any]:
+def document(still: HttpApi) -> dict[str, Any]:
     found: dict[str, Any] = still.get("/openapi.json").json()
     return found
 
@@ -112,7 +112,7 @@ class _Links(HTMLParser):
         self.text.append(data)
 
 
-def test_docs_is_one_page_for_a_person(still: Door, document: dict[str, Any]) -> None:
+def test_docs_is_one_page_for_a_person(still: HttpApi, document: dict[str, Any]) -> None:
     answer = still.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]

@@ -15,13 +15,13 @@ from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape, KvSh
 from api.view.answers import body_digest
 from api.view.pickup import cluster_info, pick_up_topic_route
 from schemas.rocketmq_json import decode_cluster_info, encode_topic_route
-from tests.support.doors import Door, broker, problem
+from tests.support.http_api import HttpApi, broker, problem
 
 
 @pytest.fixture(scope="module")
-def full(door: Door) -> Door:
-    """A door with a little of everything."""
-    door.register(
+def full(api: HttpApi) -> HttpApi:
+    """A gateway with a little of everything."""
+    api.register(
         broker(
             "rd-a",
             topics=tuple(f"rd-{number}" for number in range(7)),
@@ -35,11 +35,11 @@ def full(door: Door) -> Door:
     mapped["topicConfigSerializeWrapper"]["topicQueueMappingInfoMap"] = {
         "rd-x": {"bname": "rd-b", "totalQueues": 4, "currIdMap": {"0": 0, "10": 1}}
     }
-    door.register(mapped)
-    return door
+    api.register(mapped)
+    return api
 
 
-def test_a_route_is_byte_for_byte_the_wire_answer_in_standard_json(full: Door) -> None:
+def test_a_route_is_byte_for_byte_the_wire_answer_in_standard_json(full: HttpApi) -> None:
     for topic in ("rd-0", "rd-1", "rd-x"):
         route = pick_up_topic_route(full.gateway.view, topic)
         assert route is not None
@@ -61,7 +61,7 @@ VARIANTS: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("headers", VARIANTS, ids=str)
 @pytest.mark.parametrize("topic", ["rd-0", "rd-6", "rd%2D6", "nowhere", "..%2Fx", "%FF", ""])
-def test_the_short_way_answers_as_the_long_way(full: Door, topic: str, headers: dict[str, str]) -> None:
+def test_the_short_way_answers_as_the_long_way(full: HttpApi, topic: str, headers: dict[str, str]) -> None:
     tag = full.get("/v1/topics/rd-0/route").headers["etag"]
     headers = {name: value.replace("same", tag) for name, value in headers.items()}
     for _ in range(50):  # until no epoch comes between the two
@@ -74,7 +74,7 @@ def test_the_short_way_answers_as_the_long_way(full: Door, topic: str, headers: 
     assert {*short.headers.items()} == {*long.headers.items()}
 
 
-def test_entity_tags(full: Door) -> None:
+def test_entity_tags(full: HttpApi) -> None:
     epoch = full.get("/v1/topics/rd-0/route").headers["x-routelake-epoch"]
     for path in (
         "/v1/topics/rd-0/route",
@@ -95,7 +95,7 @@ def test_entity_tags(full: Door) -> None:
         assert full.get(path, headers={"if-none-match": '"1-ffff"'}).status_code == 200
 
 
-def test_an_entity_tag_survives_epochs_that_change_something_else(full: Door) -> None:
+def test_an_entity_tag_survives_epochs_that_change_something_else(full: HttpApi) -> None:
     before = full.get("/v1/topics/rd-1/route")
     receipt = full.put("/v1/kv/rd/other", {"value": "x"}).json()
     after = full.get("/v1/topics/rd-1/route", headers={"if-none-match": before.headers["etag"]})
@@ -115,11 +115,11 @@ def test_if_none_match() -> None:
     assert not matches(" " * 60_000 + '"', "abc")  # in no time
 
 
-def listed(door: Door, query: str) -> TopicListShape:
-    return TopicListShape.model_validate(door.get(f"/v1/topics?{query}").json())
+def listed(api: HttpApi, query: str) -> TopicListShape:
+    return TopicListShape.model_validate(api.get(f"/v1/topics?{query}").json())
 
 
-def test_topic_lists(full: Door) -> None:
+def test_topic_lists(full: HttpApi) -> None:
     whole = listed(full, "prefix=rd-").topic_list
     assert whole == sorted([*(f"rd-{number}" for number in range(7)), "rd-x"])
     assert listed(full, "prefix=rd-&cluster=rd-c2").topic_list == ["rd-0", "rd-x"]
@@ -127,7 +127,7 @@ def test_topic_lists(full: Door) -> None:
     assert listed(full, "prefix=rd-&limit=8").next_cursor is None
 
 
-def test_pages_of_a_topic_list(full: Door) -> None:
+def test_pages_of_a_topic_list(full: HttpApi) -> None:
     found: list[str] = []
     query = "prefix=rd-&limit=3"
     cursor: str | None = None
@@ -141,7 +141,7 @@ def test_pages_of_a_topic_list(full: Door) -> None:
     assert found == listed(full, "prefix=rd-").topic_list
 
 
-def test_a_page_goes_on_where_the_one_before_ended_whatever_went(full: Door) -> None:
+def test_a_page_goes_on_where_the_one_before_ended_whatever_went(full: HttpApi) -> None:
     full.register(broker("pg-a", topics=("pg-1", "pg-2", "pg-3"), host=52))
     page = listed(full, "prefix=pg-&limit=2")
     assert page.topic_list == ["pg-1", "pg-2"]
@@ -149,21 +149,21 @@ def test_a_page_goes_on_where_the_one_before_ended_whatever_went(full: Door) -> 
     assert listed(full, f"prefix=pg-&cursor={page.next_cursor}").topic_list == ["pg-3"]
 
 
-def test_listing_can_be_switched_off(make_door: Any) -> None:
-    door: Door = make_door(fold=False, enable_all_topic_list=False)
-    problem(door.get("/v1/topics"), 403, "listing-disabled")
-    assert door.get("/v1/topics?cluster=c1").status_code == 200
-    door = make_door(fold=False, enable_topic_list=False)
-    problem(door.get("/v1/topics?cluster=c1"), 403, "listing-disabled")
+def test_listing_can_be_switched_off(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, enable_all_topic_list=False)
+    problem(api.get("/v1/topics"), 403, "listing-disabled")
+    assert api.get("/v1/topics?cluster=c1").status_code == 200
+    api = make_api(fold=False, enable_topic_list=False)
+    problem(api.get("/v1/topics?cluster=c1"), 403, "listing-disabled")
 
 
-def test_clusters(full: Door) -> None:
+def test_clusters(full: HttpApi) -> None:
     answer = full.get("/v1/clusters")
     ClusterInfoShape.model_validate(answer.json())
     assert decode_cluster_info(answer.content) == cluster_info(full.gateway.view)
 
 
-def test_brokers(full: Door) -> None:
+def test_brokers(full: HttpApi) -> None:
     rows = BrokerListShape.model_validate(full.get("/v1/brokers?cluster=rd-c1").json()).brokers
     assert [(row.broker_name, row.broker_addr, row.broker_id) for row in rows] == [("rd-a", "10.0.0.50:10911", 0)]
     assert rows[0].expire_timestamp == rows[0].last_update_timestamp + 120_000
@@ -176,20 +176,20 @@ def test_brokers(full: Door) -> None:
     BrokerListShape.model_validate(full.get("/v1/brokers").json())
 
 
-def test_kv_entries(full: Door) -> None:
+def test_kv_entries(full: HttpApi) -> None:
     full.put("/v1/kv/rd-kv/k", {"value": ""})
     KvShape.model_validate(full.get("/v1/kv/rd-kv/k").json())
 
 
-def test_a_missing_topic_is_17(door: Door) -> None:
-    answer = door.get("/v1/topics/nowhere/route")
+def test_a_missing_topic_is_17(api: HttpApi) -> None:
+    answer = api.get("/v1/topics/nowhere/route")
     found = problem(answer, 404, "topic-not-exist")
     assert found["code"] == 17
     assert "nowhere" in found["detail"]
     assert answer.headers["x-routelake-epoch"]
 
 
-def test_an_empty_lake_is_served(still: Door) -> None:
+def test_an_empty_lake_is_served(still: HttpApi) -> None:
     answer = still.get("/v1/clusters")
     assert answer.json() == {"brokerAddrTable": {}, "clusterAddrTable": {}}
     assert answer.headers["x-routelake-epoch"] == "0"
@@ -197,35 +197,35 @@ def test_an_empty_lake_is_served(still: Door) -> None:
     assert still.get("/v1/topics").json() == {"topicList": [], "total": 0}
 
 
-def test_switches_show_in_routes(make_door: Any) -> None:
-    door: Door = make_door(order_message_enable=True, support_acting_master=True)
-    door.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
-    door.register(broker(brokerId=1, enableActingMaster=True))
-    epoch = door.get("/v1/clusters").headers["x-routelake-epoch"]
+def test_switches_show_in_routes(make_api: Any) -> None:
+    api: HttpApi = make_api(order_message_enable=True, support_acting_master=True)
+    api.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
+    api.register(broker(brokerId=1, enableActingMaster=True))
+    epoch = api.get("/v1/clusters").headers["x-routelake-epoch"]
     for query in ("", f"?as_of={epoch}", "?wait_timeout=1"):
-        route = door.get(f"/v1/topics/orders/route{query}").json()
+        route = api.get(f"/v1/topics/orders/route{query}").json()
         assert route["orderTopicConf"] == "broker-a:8"
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
 
 
-def test_reads_are_counted(make_door: Any) -> None:
-    door: Door = make_door(http=HttpSettings(tokens={"a": "secret"}))
+def test_reads_are_counted(make_api: Any) -> None:
+    api: HttpApi = make_api(http=HttpSettings(tokens={"a": "secret"}))
     bearer = {"authorization": "Bearer secret"}
-    door.register(broker(), headers=bearer)
+    api.register(broker(), headers=bearer)
     for _ in range(3):
-        assert door.get("/v1/topics/orders/route").status_code == 200
-    door.get("/v1/topics/orders/route?wait_timeout=1")
-    door.get("/v1/topics/nowhere/route")
-    door.get("/v1/topics")
-    door.register(broker())
-    text = door.get("/metrics").text
+        assert api.get("/v1/topics/orders/route").status_code == 200
+    api.get("/v1/topics/orders/route?wait_timeout=1")
+    api.get("/v1/topics/nowhere/route")
+    api.get("/v1/topics")
+    api.register(broker())
+    text = api.get("/metrics").text
     for line in (
-        'rocketmq_namesrv_requests_total{code="0",door="http",request="getTopicRoute"} 4.0',
-        'rocketmq_namesrv_requests_total{code="17",door="http",request="getTopicRoute"} 1.0',
-        'rocketmq_namesrv_requests_total{code="16",door="http",request="registerBroker"} 1.0',
+        'rocketmq_namesrv_requests_total{code="0",listener="http",request="getTopicRoute"} 4.0',
+        'rocketmq_namesrv_requests_total{code="17",listener="http",request="getTopicRoute"} 1.0',
+        'rocketmq_namesrv_requests_total{code="16",listener="http",request="registerBroker"} 1.0',
         "rocketmq_namesrv_route_request_latency_count 4.0",
         'rocketmq_namesrv_route_errors_total{code="17"} 1.0',
-        'rocketmq_namesrv_registration_events_total{door="http",outcome="applied"} 1.0',
+        'rocketmq_namesrv_registration_events_total{listener="http",outcome="applied"} 1.0',
         'rocketmq_namesrv_security_events_total{reason="unauthorized"} 1.0',
         "rocketmq_namesrv_registration_body_bytes_count 1.0",
         "rocketmq_namesrv_active_brokers 1.0",
@@ -239,7 +239,7 @@ def test_reads_are_counted(make_door: Any) -> None:
     assert "broker-a" not in text
 
 
-def test_a_defect_is_a_problem_too(still: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_a_problem_too(still: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")
 

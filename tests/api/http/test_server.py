@@ -17,7 +17,7 @@ import pytest
 from api.http.server import listen, serve_http
 from api.http.settings import HttpSettings
 from schemas.errors import SetupError
-from tests.support.doors import JSON, Door, broker, problem
+from tests.support.http_api import JSON, HttpApi, broker, problem
 from tests.support.loops import until
 
 SHORT = HttpSettings(
@@ -27,10 +27,10 @@ REGISTER = b"POST /v1/brokers/register HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Ty
 
 
 class Server:
-    """A door that is listened to."""
+    """A gateway that is listened to."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, api: HttpApi) -> None:
+        self.api = api
         self.port = 0
         self.stop = asyncio.Event()
         bound = threading.Event()
@@ -39,7 +39,7 @@ class Server:
             self.port = port
             bound.set()
 
-        self.task = door.loop.start(serve_http(door.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound))
+        self.task = api.loop.start(serve_http(api.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound))
         assert bound.wait(10)
 
     @property
@@ -47,7 +47,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        self.door.loop.loop.call_soon_threadsafe(self.stop.set)
+        self.api.loop.loop.call_soon_threadsafe(self.stop.set)
         self.task.result(20)
 
     def connect(self) -> socket.socket:
@@ -56,11 +56,13 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    door = Door(tmp_path_factory.mktemp("server"), fold=False, clock_interval_s=3600.0, visible_wait_s=0.0, http=SHORT)
-    server = Server(door)
+    api = HttpApi(
+        tmp_path_factory.mktemp("server"), fold=False, clock_interval_s=3600.0, visible_wait_s=0.0, http=SHORT
+    )
+    server = Server(api)
     yield server
     server.close()
-    door.close()
+    api.close()
 
 
 def everything(connection: socket.socket) -> bytes:
@@ -105,7 +107,7 @@ def test_it_answers(server: Server) -> None:
         assert "server" not in answer.headers
         problem(client.get("/v1/topics/nowhere/route"), 404, "topic-not-exist")
         problem(client.get("/v1/topics/..%2Fx/route"), 400, "bad-parameter")
-        assert 'active_connections{door="http"} 1.0' in client.get("/metrics").text
+        assert 'active_connections{listener="http"} 1.0' in client.get("/metrics").text
 
 
 def test_a_head_a_byte_at_a_time(server: Server) -> None:
@@ -144,7 +146,7 @@ def test_connecting_and_saying_nothing(server: Server) -> None:
 
 
 def test_a_body_a_byte_at_a_time(server: Server) -> None:
-    end = server.door.log.end()
+    end = server.api.log.end()
     with server.connect() as connection:
         connection.sendall(REGISTER + b"Content-Length: 1000\r\n\r\n{")
         began = time.monotonic()
@@ -154,7 +156,7 @@ def test_a_body_a_byte_at_a_time(server: Server) -> None:
             pause.wait(0.02)
         assert kind(first_answer(connection)) == "request-timeout"
         assert time.monotonic() - began < 2
-    assert server.door.written_since(end) == []
+    assert server.api.written_since(end) == []
 
 
 def _readable(connection: socket.socket) -> bool:
@@ -168,7 +170,7 @@ def _readable(connection: socket.socket) -> bool:
 
 
 def test_a_chunked_body_without_end(server: Server) -> None:  # [29]
-    end = server.door.log.end()
+    end = server.api.log.end()
     with server.connect() as connection:
         connection.sendall(REGISTER + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
@@ -183,7 +185,7 @@ def test_a_chunked_body_without_end(server: Server) -> None:  # [29]
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline:
                 connection.sendall(chunk)
-    assert server.door.written_since(end) == []
+    assert server.api.written_since(end) == []
 
 
 def test_a_body_that_nobody_asked_for_ends_too(server: Server) -> None:
@@ -252,18 +254,18 @@ def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
 
 
 def test_a_half_request_then_the_end(server: Server) -> None:
-    end = server.door.log.end()
+    end = server.api.log.end()
     for part in (b"GET /heal", REGISTER, REGISTER + b"Content-Length: 100\r\n\r\n{"):
         with server.connect() as connection:
             connection.sendall(part)
     with httpx.Client(base_url=server.url) as client:
         assert client.get("/healthz").status_code == 200
-    assert server.door.written_since(end) == []
+    assert server.api.written_since(end) == []
 
 
-def test_a_client_that_leaves_ends_its_long_poll(make_door: Any) -> None:
-    door: Door = make_door()
-    server = Server(door)
+def test_a_client_that_leaves_ends_its_long_poll(make_api: Any) -> None:
+    api: HttpApi = make_api()
+    server = Server(api)
     try:
         with httpx.Client(base_url=server.url) as client:
             client.post("/v1/brokers/register", content=json.dumps(broker()).encode(), headers=JSON)
@@ -273,12 +275,12 @@ def test_a_client_that_leaves_ends_its_long_poll(make_door: Any) -> None:
                 b"GET /v1/topics/orders/route?wait=300 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: %b\r\n\r\n"
                 % tag.encode()
             )
-            until(lambda: door.app.context.watch.waiting == 1)
-        until(lambda: door.app.context.watch.waiting == 0)
+            until(lambda: api.app.context.watch.waiting == 1)
+        until(lambda: api.app.context.watch.waiting == 0)
         answers: list[int] = []
         poll = threading.Thread(target=_poll, args=(server.url, tag, answers))
         poll.start()
-        until(lambda: door.app.context.watch.waiting == 1)
+        until(lambda: api.app.context.watch.waiting == 1)
     finally:
         began = time.monotonic()
         server.close()
@@ -294,10 +296,10 @@ def _poll(url: str, tag: str, answers: list[int]) -> None:
         answers.append(client.get("/v1/topics/orders/route?wait=300", headers={"if-none-match": tag}).status_code)
 
 
-def test_a_client_that_does_not_fetch_its_answers(make_door: Any) -> None:
-    door: Door = make_door(http=HttpSettings(write_timeout_s=0.2))
-    door.register(broker(topics=tuple(f"{'t' * 100}{number}" for number in range(500))))
-    server = Server(door)
+def test_a_client_that_does_not_fetch_its_answers(make_api: Any) -> None:
+    api: HttpApi = make_api(http=HttpSettings(write_timeout_s=0.2))
+    api.register(broker(topics=tuple(f"{'t' * 100}{number}" for number in range(500))))
+    server = Server(api)
     try:
         with server.connect() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -311,9 +313,9 @@ def test_a_client_that_does_not_fetch_its_answers(make_door: Any) -> None:
         server.close()
 
 
-def test_too_many_connections(make_door: Any) -> None:
-    door: Door = make_door(fold=False, http=HttpSettings(max_connections=1))
-    server = Server(door)
+def test_too_many_connections(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, http=HttpSettings(max_connections=1))
+    server = Server(api)
     try:
         with server.connect() as first:
             first.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -326,7 +328,7 @@ def test_too_many_connections(make_door: Any) -> None:
         server.close()
 
 
-def test_a_port_in_use_names_the_option(still: Door) -> None:
+def test_a_port_in_use_names_the_option(still: HttpApi) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SetupError, match=f"--http 127.0.0.1:{port} is in use"):
@@ -337,11 +339,11 @@ def test_a_port_in_use_names_the_option(still: Door) -> None:
         listen("192.0.2.1", 8080)
 
 
-def test_plain_reads_until_a_stop(make_door: Any) -> None:
-    door: Door = make_door(clock_interval_s=3600.0)
-    assert door.register(broker()).json()["visible"]
-    door.settled()
-    server = Server(door)
+def test_plain_reads_until_a_stop(make_api: Any) -> None:
+    api: HttpApi = make_api(clock_interval_s=3600.0)
+    assert api.register(broker()).json()["visible"]
+    api.settled()
+    server = Server(api)
     with server.connect() as connection:
         answers = set()
         for number in range(100):

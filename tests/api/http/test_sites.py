@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from api.http.settings import HttpSettings
 from api.http.sites import SAFE_METHODS, Sites
-from tests.support.doors import Door, broker, problem
+from tests.support.http_api import HttpApi, broker, problem
 from tests.support.loops import until
 
 FAR = ("192.0.2.7", 4711)
@@ -50,10 +50,10 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-def endpoints(door: Door) -> list[tuple[str, str]]:
+def endpoints(api: HttpApi) -> list[tuple[str, str]]:
     """Every method and path that the application answers, parameters filled in."""
     routes: list[Any] = []
-    pending: list[Any] = list(door.app.routes)
+    pending: list[Any] = list(api.app.routes)
     while pending:
         route = pending.pop()
         if isinstance(route, APIRoute):
@@ -63,14 +63,14 @@ def endpoints(door: Door) -> list[tuple[str, str]]:
     return [(method, re.sub(r"{.*?}", "x", route.path)) for route in routes for method in sorted(route.methods)]
 
 
-def send(door: Door, method: str, path: str, headers: dict[str, str], **more: Any) -> Any:
+def send(api: HttpApi, method: str, path: str, headers: dict[str, str], **more: Any) -> Any:
     body = BODIES.get(path)
     if method in ("POST", "PUT") and body is not None:
-        return door.send(method, path, headers={"content-type": "application/json", **headers}, json=body, **more)
-    return door.send(method, path, headers=headers, **more)
+        return api.send(method, path, headers={"content-type": "application/json", **headers}, json=body, **more)
+    return api.send(method, path, headers=headers, **more)
 
 
-def test_no_endpoint_takes_a_write_from_another_site(still: Door) -> None:
+def test_no_endpoint_takes_a_write_from_another_site(still: HttpApi) -> None:
     found = endpoints(still)
     writing = [(method, path) for method, path in found if method not in SAFE_METHODS]
     assert len(writing) >= 8, found
@@ -87,7 +87,7 @@ def test_no_endpoint_takes_a_write_from_another_site(still: Door) -> None:
     assert len(still.written_since(before)) == len(writing)
 
 
-def test_no_safe_method_writes(still: Door) -> None:
+def test_no_safe_method_writes(still: HttpApi) -> None:
     before = still.log.end()
     for method, path in endpoints(still):
         if method in SAFE_METHODS:
@@ -96,42 +96,42 @@ def test_no_safe_method_writes(still: Door) -> None:
 
 
 @pytest.mark.parametrize("headers", PASSING.values(), ids=list(PASSING))
-def test_what_no_other_site_sends_passes(still: Door, headers: dict[str, str]) -> None:
+def test_what_no_other_site_sends_passes(still: HttpApi, headers: dict[str, str]) -> None:
     assert still.post("/v1/brokers/sites/wipe-write-perm", headers=headers).status_code == 202
 
 
-def test_it_comes_before_tokens_and_bodies_and_is_counted(make_door: Any) -> None:
-    door: Door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(tokens={"alice": "of-alice"}))
+def test_it_comes_before_tokens_and_bodies_and_is_counted(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, visible_wait_s=0.0, http=HttpSettings(tokens={"alice": "of-alice"}))
     for headers in ({}, {"authorization": "Bearer of-alice"}, {"content-type": "text/plain"}):
-        answer = door.post("/v1/brokers/register", headers={**headers, **CROSS_SITE["cross-site"]}, content=b"{")
+        answer = api.post("/v1/brokers/register", headers={**headers, **CROSS_SITE["cross-site"]}, content=b"{")
         assert "Sec-Fetch-Site: cross-site" in problem(answer, 403, "cross-site")["detail"]
-    shown = door.get("/metrics").text
+    shown = api.get("/metrics").text
     assert 'rocketmq_namesrv_security_events_total{reason="cross-site"} 3.0' in shown
-    assert 'rocketmq_namesrv_requests_total{code="16",door="http",request="other"} 3.0' in shown
+    assert 'rocketmq_namesrv_requests_total{code="16",listener="http",request="other"} 3.0' in shown
 
 
-def test_a_name_bent_to_this_machine_neither_reads_nor_writes(make_door: Any) -> None:
+def test_a_name_bent_to_this_machine_neither_reads_nor_writes(make_api: Any) -> None:
     bent = {"host": "evil.example:8080"}
     page = {**bent, "origin": "http://evil.example:8080"}
     for settings in (HttpSettings(), HttpSettings(anonymous_writes=True), HttpSettings(tokens={"alice": "of-alice"})):
-        door: Door = make_door(fold=False, visible_wait_s=0.0, http=settings)
+        api: HttpApi = make_api(fold=False, visible_wait_s=0.0, http=settings)
         for path in ("/v1/topics/orders/route", "/v1/kv/a", "/metrics", "/docs", "/nothing"):
-            problem(door.get(path, headers=bent), 403, "unknown-host")
+            problem(api.get(path, headers=bent), 403, "unknown-host")
         if settings.tokens:
-            problem(door.delete("/v1/topics/orders", headers=page), 401, "unauthorized")
+            problem(api.delete("/v1/topics/orders", headers=page), 401, "unauthorized")
         else:
-            problem(door.delete("/v1/topics/orders", headers=page), 403, "unknown-host")
+            problem(api.delete("/v1/topics/orders", headers=page), 403, "unknown-host")
     # A browser elsewhere in the network, and something that is none.
-    door = make_door(fold=False, visible_wait_s=0.0, http=HttpSettings(anonymous_writes=True))
-    problem(door.delete("/v1/topics/orders", headers=page, peer=FAR), 403, "unknown-host")
-    assert door.delete("/v1/topics/orders", headers=bent, peer=FAR).status_code == 202
-    assert door.get("/v1/topics", headers=bent, peer=FAR).status_code == 200
+    api = make_api(fold=False, visible_wait_s=0.0, http=HttpSettings(anonymous_writes=True))
+    problem(api.delete("/v1/topics/orders", headers=page, peer=FAR), 403, "unknown-host")
+    assert api.delete("/v1/topics/orders", headers=bent, peer=FAR).status_code == 202
+    assert api.get("/v1/topics", headers=bent, peer=FAR).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "Localhost.:8080", "a.localhost", "127.0.0.1:8080", "[::1]", "10.1.2.3", socket.gethostname()]
 )
-def test_names_of_this_machine_may_read_and_write(still: Door, host: str) -> None:
+def test_names_of_this_machine_may_read_and_write(still: HttpApi, host: str) -> None:
     assert still.get("/v1/topics", headers={"host": host}).status_code == 200
     assert still.post("/v1/brokers/sites/wipe-write-perm", headers={"host": host}).status_code == 202
 
@@ -154,8 +154,8 @@ def test_the_name_with_its_domain_is_the_machines_too(monkeypatch: pytest.Monkey
     assert sites.refusal(scope) is not None
 
 
-def test_trusted_hosts_may_read(make_door: Any) -> None:
-    door: Door = make_door(fold=False, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
-    assert door.get("/v1/topics", headers={"host": "Routes.Example.:8080"}).status_code == 200
-    problem(door.get("/v1/topics", headers={"host": "other.example"}), 403, "unknown-host")
-    problem(door.get("/v1/topics", headers={"host": "routes.example" + "x" * 60_000}), 403, "unknown-host")
+def test_trusted_hosts_may_read(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
+    assert api.get("/v1/topics", headers={"host": "Routes.Example.:8080"}).status_code == 200
+    problem(api.get("/v1/topics", headers={"host": "other.example"}), 403, "unknown-host")
+    problem(api.get("/v1/topics", headers={"host": "routes.example" + "x" * 60_000}), 403, "unknown-host")

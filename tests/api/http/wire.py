@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection to the HTTP door in memory: what arrives in which segments is decided by the test, byte by byte."""
+"""A connection to the HTTP API in memory: what arrives in which segments is decided by the test, byte by byte."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from api.registrations import Registrations
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from api.wiring import follow_switches
-from tests.support.doors import Door
+from tests.support.http_api import HttpApi
 
 PATH = b"/v1/topics/orders/route"
 DATE = [(b"date", b"Sat, 21 Nov 2026 13:00:00 GMT")]
@@ -83,7 +83,7 @@ class Transport:
 
 
 class Wire:
-    """A server in memory; `connect` as often as wanted. Use it on the door's loop: see `told`."""
+    """A server in memory; `connect` as often as wanted. Use it on the gateway's loop: see `told`."""
 
     def __init__(self, app: HttpApp, routes: type[CountingRoutes] = CountingRoutes) -> None:
         self.app, context = app, app.context
@@ -131,7 +131,7 @@ class Connection:
         await self.idle()
 
 
-def told(door: Door, wire: Wire, segments: Sequence[bytes], *, waiting: bool = True) -> list[bytes]:
+def told(api: HttpApi, wire: Wire, segments: Sequence[bytes], *, waiting: bool = True) -> list[bytes]:
     """What a connection says after each segment, waiting for its answers or not, and at its end."""
 
     async def tell() -> list[bytes]:
@@ -149,7 +149,7 @@ def told(door: Door, wire: Wire, segments: Sequence[bytes], *, waiting: bool = T
         await connection.end()
         return found
 
-    return door.loop.run(tell())
+    return api.loop.run(tell())
 
 
 def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
@@ -162,9 +162,9 @@ def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: by
     )
 
 
-def wires(door: Door, **settings: Any) -> tuple[Wire, Wire]:
+def wires(api: HttpApi, **settings: Any) -> tuple[Wire, Wire]:
     """Two servers over one gateway: one with the fast path, one without."""
-    gateway = door.gateway
+    gateway = api.gateway
     history = History(str(gateway.settings.lake_dir))
 
     def app() -> HttpApp:
@@ -182,6 +182,6 @@ def wires(door: Door, **settings: Any) -> tuple[Wire, Wire]:
     return Wire(app()), Wire(app(), NoRoutes)
 
 
-def tag(door: Door, topic: str = "orders") -> bytes:
+def tag(api: HttpApi, topic: str = "orders") -> bytes:
     """The entity tag of a route."""
-    return str(door.get(f"/v1/topics/{topic}/route").headers["etag"]).encode()
+    return str(api.get(f"/v1/topics/{topic}/route").headers["etag"]).encode()

@@ -40,7 +40,7 @@ def test_remoting_shows_in_the_metrics(tmp_path: Path) -> None:
                 requests = {
                     key[1:]: value for key, value in found.items() if key[0] == "rocketmq_namesrv_requests_total"
                 }
-                assert requests == {  # code, door, request
+                assert requests == {  # code, api, request
                     ("0", "remoting", "REGISTER_BROKER"): 2,
                     ("0", "remoting", "PUT_KV_CONFIG"): 1,
                     ("0", "remoting", "GET_ROUTEINFO_BY_TOPIC"): 2,

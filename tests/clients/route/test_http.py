@@ -131,13 +131,13 @@ def test_a_producer_of_a_new_topic_sees_it_created(lake: LiveRoutelake) -> None:
     run(work())
 
 
-@pytest.mark.parametrize("door", ["http", "remoting"])
-def test_a_restart_in_between(own_lake: LiveRoutelake, door: str) -> None:
+@pytest.mark.parametrize("api", ["http", "remoting"])
+def test_a_restart_in_between(own_lake: LiveRoutelake, api: str) -> None:
     async def work() -> None:
         lake = own_lake
         settings = RouteSettings(back_off=BackOff(0.05, 0.2), poll_name_server_interval_s=0.1)
         await register(lake, "again-a", "again", host=1)
-        async with RouteClient(lake.http_url if door == "http" else lake.namesrv_addr, settings) as client:
+        async with RouteClient(lake.http_url if api == "http" else lake.namesrv_addr, settings) as client:
             heard = Heard(client, "again")
             await client.publish_queues("again")
             await heard.next()
@@ -210,20 +210,20 @@ def test_an_acting_master_serves_readers_until_the_master_is_back(tmp_path: Path
         lake.close()
 
 
-@pytest.mark.parametrize("door", ["http", "remoting"])
-def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, door: str) -> None:
-    topics = [f"{door}-{number}" for number in range(300)]
+@pytest.mark.parametrize("api", ["http", "remoting"])
+def test_hundreds_of_topics_at_a_time(lake: LiveRoutelake, api: str) -> None:
+    topics = [f"{api}-{number}" for number in range(300)]
 
     async def work() -> None:
-        await register(lake, f"{door}-a", *topics, host=71)
+        await register(lake, f"{api}-a", *topics, host=71)
         before = lake.app.context.watch.waiting
-        address = lake.http_url if door == "http" else lake.namesrv_addr
+        address = lake.http_url if api == "http" else lake.namesrv_addr
         async with RouteClient(address, settings=RouteSettings(mq_client_api_timeout_s=30)) as client:
             routes = await asyncio.gather(*map(client.route, topics))
             assert all(len(found.queue_datas) == 1 for found in routes)
-            if door == "http":
+            if api == "http":
                 await eventually(lambda: lake.app.context.watch.waiting == before + 64)
-            await register(lake, f"{door}-b", *topics, host=72)
+            await register(lake, f"{api}-b", *topics, host=72)
             await asyncio.gather(*map(client.update, topics))
             assert {len(found.queue_datas) for found in await asyncio.gather(*map(client.route, topics))} == {2}
 

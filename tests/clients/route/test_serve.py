@@ -16,7 +16,7 @@ from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
 from peers.java import wait_until
 from peers.routelake import Routelake
-from tests.support.doors import broker
+from tests.support.http_api import broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

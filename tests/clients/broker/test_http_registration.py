@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker that registers with routelake over HTTP, and over both doors; gateway and fold are the real ones."""
+"""A broker that registers with routelake over HTTP, and over both APIs; gateway and fold are the real ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_life_over_http(tmp_path: Path) -> None:
     run(work())
 
 
-def test_one_topic_and_both_doors(tmp_path: Path) -> None:
+def test_one_topic_and_both_apis(tmp_path: Path) -> None:
     async def work() -> None:
         with routelake(tmp_path) as lake:
             settings: dict[str, Any] = {"enable_single_topic_register": True, "compressed_register": True}

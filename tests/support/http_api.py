@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP API of a gateway in this process, asked without sockets: tests are plain functions.
 
-`Door.get` and its like run the request on the gateway's loop and return the answer.
+`HttpApi.get` and its like run the request on the gateway's loop and return the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.minifold import MiniFold
 JSON = {"content-type": "application/json"}
 
 
-class Door:
+class HttpApi:
     """Gateway and application over a memory log; the fold follows unless told otherwise."""
 
     def __init__(
