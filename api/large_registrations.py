@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from remoting.commands import Circumstances, read_bool, to_event
+from remoting.commands import RequestContext, read_bool, to_event
 from remoting.frame import RemotingCommand
 from runtime.children import SERVED, give_way, spawn
 from runtime.memory import give_back_large_blocks
@@ -64,7 +64,7 @@ class LargeRegistrations:
         self._closed = False
         self._child: _Child | None = None
 
-    def read(self, command: RemotingCommand, circumstances: Circumstances) -> ReadRegistration | None:
+    def read(self, command: RemotingCommand, context: RequestContext) -> ReadRegistration | None:
         """`to_event` of a REGISTER_BROKER, and its encoding. Blocks; one at a time.
 
         Raises:
@@ -73,7 +73,7 @@ class LargeRegistrations:
         """
         with self._busy:
             try:
-                answer = self._ask(command, circumstances)
+                answer = self._ask(command, context)
             except (OSError, EOFError) as error:
                 exit_code = self._drop()
                 log.warning(
@@ -102,7 +102,7 @@ class LargeRegistrations:
         with self._busy:
             self._drop()
 
-    def _ask(self, command: RemotingCommand, circumstances: Circumstances) -> ReadRegistration | Exception | None:
+    def _ask(self, command: RemotingCommand, context: RequestContext) -> ReadRegistration | Exception | None:
         if self._child is not None and self._child.process.poll() is not None:
             log.warning("the process that reads large registrations had died", exit_code=self._drop())
         if self._child is None:
@@ -114,7 +114,7 @@ class LargeRegistrations:
         watchdog.start()
         try:
             # Beside the rest: pickling would copy it.
-            pipe.send((msgspec.structs.replace(command, body=b""), circumstances))
+            pipe.send((msgspec.structs.replace(command, body=b""), context))
             pipe.send_bytes(command.body)
             answer: ReadRegistration | Exception | None = pipe.recv()
         finally:
@@ -143,14 +143,14 @@ def _start() -> _Child:
 
 
 def read_registration(
-    encoder: EventEncoder, command: RemotingCommand, circumstances: Circumstances
+    encoder: EventEncoder, command: RemotingCommand, context: RequestContext
 ) -> ReadRegistration | None:
     """`LargeRegistrations.read`, here and now. None where nothing happens.
 
     Raises:
         RefusedError: The answer is an error.
     """
-    event = to_event(command, circumstances)
+    event = to_event(command, context)
     if event is None:
         return None
     assert isinstance(event, RegisterBroker)
@@ -168,10 +168,10 @@ def main() -> None:
 def _serve(pipe: Connection) -> None:
     encoder = EventEncoder()
     while True:
-        command, circumstances = pipe.recv()
+        command, context = pipe.recv()
         command.body = pipe.recv_bytes()
         try:
-            answer: ReadRegistration | Exception | None = read_registration(encoder, command, circumstances)
+            answer: ReadRegistration | Exception | None = read_registration(encoder, command, context)
         except Exception as error:
             if not isinstance(error, BadRequestError):
                 error.add_note(traceback.format_exc())  # the gateway logs it

@@ -31,7 +31,7 @@ from api.metrics import Metrics
 from api.repeats import kept_bytes
 from api.view.snapshot import RegistrationResult, RouteView
 from pipelines.log.base import Appended
-from remoting.commands import Circumstances, to_event
+from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
@@ -142,11 +142,11 @@ class Registrations:
             appended = await self._gateway.append_encoded(repeat.key, repeat.payload)
             return await self._answer(repeat.event, appended, unchanged=True)
         now_ms = time.time_ns() // 1_000_000
-        circumstances = Circumstances(actor, channel, now_ms, delete_absent)
+        context = RequestContext(actor, channel, now_ms, delete_absent)
         if large:
-            found = await self._append_large(command, circumstances, let_go)
+            found = await self._append_large(command, context, let_go)
         else:
-            event = to_event(command, circumstances)
+            event = to_event(command, context)
             assert event is None or isinstance(event, RegisterBroker)
             found = None if event is None else (event, *await self._append(event))
         if found is None:
@@ -180,12 +180,12 @@ class Registrations:
         return await self._gateway.append_encoded(routing_key(event), payload), unchanged
 
     async def _append_large(
-        self, command: RemotingCommand, circumstances: Circumstances, let_go: Callable[[], None]
+        self, command: RemotingCommand, context: RequestContext, let_go: Callable[[], None]
     ) -> tuple[RegisterBroker, Appended, bool] | None:
         """`_append` of a request that is read beside the gateway: once durable, its bytes are not held any longer."""
         await self._large_at_a_time.acquire()
         try:
-            read = await self._gateway.offload(self._large.read, command, circumstances)
+            read = await self._gateway.offload(self._large.read, command, context)
             return None if read is None else (read.event, *await self._append(read.event, read.payload))
         finally:
             self._large_at_a_time.release()

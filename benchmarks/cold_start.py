@@ -13,7 +13,7 @@ from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.machine import usage_of
 from benchmarks.harness.peers import nameserver, routelake
 from benchmarks.harness.report import Figure, Result, median
-from benchmarks.harness.settle import route_rows
+from benchmarks.harness.view_state import route_rows
 from peers.java import wait_until
 
 GROUPS, TOPICS = 300, 10_000

@@ -10,7 +10,7 @@ from benchmarks.harness.bench import Bench
 from benchmarks.harness.frames import Link, brokers, register_all, registration
 from benchmarks.harness.peers import entered, nameserver, only, routelake
 from benchmarks.harness.report import Figure, Result, median
-from benchmarks.harness.settle import route_rows
+from benchmarks.harness.view_state import route_rows
 from clients.broker.registration import Registration
 from clients.broker.topic_config import TopicConfig, encode_entries
 from peers.java import wait_until

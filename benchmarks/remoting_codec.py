@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from api.remoting.route_requests import RouteRequests
-from remoting.commands import Circumstances, to_event
+from remoting.commands import RequestContext, to_event
 from remoting.connection import RemotingConnection
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.registration import decode_registration
@@ -148,7 +148,7 @@ def measure() -> dict[str, float]:
     figures["route requests/s, 16 a piece, ROCKETMQ header"] = route_requests(16, 1, SerializeType.ROCKETMQ)
     figures["route requests/s, 16 a piece, 300 brokers"] = route_requests(16, 300)
     figures["other requests/s, decode and encode"] = long_way()
-    circumstances = Circumstances(Actor("gateway", "remoting"))
+    context = RequestContext(Actor("gateway", "remoting"))
     ext = {"brokerName": "a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c", "brokerId": "0"}
     for topics in (10_000, 100_000):
         body = registration_body(topics)
@@ -159,7 +159,7 @@ def measure() -> dict[str, float]:
         )
         command = RemotingCommand(103, {**ext, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}, body)
         figures[f"registration of {topics:,}, to event ms"] = 1e3 * median_s(
-            partial(to_event, command, circumstances), repeat
+            partial(to_event, command, context), repeat
         )
         packed = compressed_body(topics)
         figures[f"registration of {topics:,}, compressed, decode ms"] = 1e3 * median_s(

@@ -21,7 +21,7 @@ from benchmarks.harness.loadgen import Load, RunningLoad, running_load, write_fr
 from benchmarks.harness.machine import TICKS, Meter, tree
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result
-from benchmarks.harness.settle import is_folded, route_rows
+from benchmarks.harness.view_state import is_folded, route_rows
 from clients.broker.fleet_topics import FleetBroker
 from peers.java import wait_until
 from runtime.procfs import stat_fields

@@ -11,7 +11,7 @@ from benchmarks.harness.bench import Bench
 from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.peers import RoutelakeServer, routelake
 from benchmarks.harness.report import Figure, Result, median
-from benchmarks.harness.settle import readiness
+from benchmarks.harness.view_state import readiness
 from peers.java import wait_until
 
 GROUPS, TOPICS, AGO = 300, 10_000, 1_000

@@ -176,8 +176,8 @@ def read_register_broker_header(command: RemotingCommand) -> RegisterBrokerHeade
 # --- events ---
 
 
-class Circumstances(msgspec.Struct, frozen=True):
-    """Of a request, that are not in it.
+class RequestContext(msgspec.Struct, frozen=True):
+    """What the event of a request needs besides the request.
 
     Attributes:
         actor: Who sent it.
@@ -194,12 +194,12 @@ class Circumstances(msgspec.Struct, frozen=True):
     inflated_limit_bytes: int = DEFAULT_INFLATED_LIMIT_BYTES
 
 
-def to_event(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def to_event(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """What a request puts on the log.
 
     Args:
         command: A request with one of `EVENT_CODES`.
-        circumstances: Its own.
+        context: Of this request.
 
     Returns:
         The event, or None when the answer is the request's ordinary OK and nothing happens.
@@ -210,7 +210,7 @@ def to_event(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent
     build = _BUILDERS[command.code]
     try:
         _check_header_fields(command)
-        return build(command, circumstances)
+        return build(command, context)
     except RefusedError:
         raise
     except BadRequestError as error:
@@ -226,7 +226,7 @@ def _check_header_fields(command: RemotingCommand) -> None:
         raise RefusedError(f"header fields of {size} characters: at most {MAX_HEADER_FIELDS_BYTES} are accepted")
 
 
-def _register_broker(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _register_broker(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """103, DefaultRequestProcessor.registerBroker: checksum, then version, then body, then brokerId."""
     header = read_register_broker_header(command)
     if header.body_crc32 != 0 and header.body_crc32 != zlib.crc32(command.body) & MAX_INT:
@@ -235,8 +235,8 @@ def _register_broker(command: RemotingCommand, circumstances: Circumstances) -> 
         command.body,
         command.version,
         compressed=header.compressed,
-        now_ms=circumstances.now_ms,
-        inflated_limit_bytes=circumstances.inflated_limit_bytes,
+        now_ms=context.now_ms,
+        inflated_limit_bytes=context.inflated_limit_bytes,
     )
     broker = read_broker_header(command)
     if broker.broker_id is None:
@@ -244,7 +244,7 @@ def _register_broker(command: RemotingCommand, circumstances: Circumstances) -> 
     if broker.cluster_name is None or broker.broker_name is None or broker.broker_addr is None:
         return None
     return RegisterBroker(
-        actor=circumstances.actor,
+        actor=context.actor,
         cluster_name=check_key("clusterName", broker.cluster_name),
         broker_name=check_broker_name(broker.broker_name),
         broker_addr=check_key("brokerAddr", broker.broker_addr),
@@ -258,19 +258,19 @@ def _register_broker(command: RemotingCommand, circumstances: Circumstances) -> 
         heartbeat_timeout_millis=header.heartbeat_timeout_millis,
         enable_acting_master=header.enable_acting_master,
         zone_name=None if header.zone_name is None else check_name(ZONE_NAME, header.zone_name),
-        delete_absent_topics=circumstances.delete_absent_topics,
-        channel=circumstances.channel,
+        delete_absent_topics=context.delete_absent_topics,
+        channel=context.channel,
     )
 
 
-def _unregister_broker(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _unregister_broker(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """104, DefaultRequestProcessor.unregisterBroker."""
     broker = read_broker_header(command)
     names = _existing_names(broker)
     if names is None:
         return None
     return UnregisterBroker(
-        actor=circumstances.actor,
+        actor=context.actor,
         cluster_name=names[0],
         broker_name=names[1],
         broker_addr=names[2],
@@ -278,7 +278,7 @@ def _unregister_broker(command: RemotingCommand, circumstances: Circumstances) -
     )
 
 
-def _broker_heartbeat(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _broker_heartbeat(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """904 and 322, DefaultRequestProcessor.brokerHeartbeat and queryBrokerTopicConfig."""
     broker = read_broker_header(command)
     if command.code == RequestCode.QUERY_DATA_VERSION:
@@ -288,7 +288,7 @@ def _broker_heartbeat(command: RemotingCommand, circumstances: Circumstances) ->
     names = _existing_names(broker)
     if names is None:
         return None
-    return BrokerHeartbeat(actor=circumstances.actor, cluster_name=names[0], broker_name=names[1], broker_addr=names[2])
+    return BrokerHeartbeat(actor=context.actor, cluster_name=names[0], broker_name=names[1], broker_addr=names[2])
 
 
 def _existing(check: Callable[[str], str], name: str | None) -> str | None:
@@ -315,26 +315,26 @@ def _existing_names(broker: BrokerHeader) -> tuple[str, str, str] | None:
     return cluster_name, broker_name, broker_addr
 
 
-def _delete_topic(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _delete_topic(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """216, DefaultRequestProcessor.deleteTopicInNamesrv; an empty clusterName is none."""
     topic = _existing(_name, command.ext("topic"))
     given_cluster = command.ext("clusterName") or None
     cluster_name = _existing(_key, given_cluster)
     if topic is None or cluster_name != given_cluster:
         return None
-    return DeleteTopic(actor=circumstances.actor, topic=topic, cluster_name=cluster_name)
+    return DeleteTopic(actor=context.actor, topic=topic, cluster_name=cluster_name)
 
 
-def _wipe_write_perm(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _wipe_write_perm(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """205, DefaultRequestProcessor.wipeWritePermOfBroker."""
     broker_name = _existing(check_broker_name, command.ext("brokerName"))
-    return None if broker_name is None else WipeWritePerm(actor=circumstances.actor, broker_name=broker_name)
+    return None if broker_name is None else WipeWritePerm(actor=context.actor, broker_name=broker_name)
 
 
-def _add_write_perm(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _add_write_perm(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """327, DefaultRequestProcessor.addWritePermOfBroker."""
     broker_name = _existing(check_broker_name, command.ext("brokerName"))
-    return None if broker_name is None else AddWritePerm(actor=circumstances.actor, broker_name=broker_name)
+    return None if broker_name is None else AddWritePerm(actor=context.actor, broker_name=broker_name)
 
 
 def _check_open(namespace: str) -> None:
@@ -344,7 +344,7 @@ def _check_open(namespace: str) -> None:
         )
 
 
-def _put_kv_config(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _put_kv_config(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """100, DefaultRequestProcessor.putKVConfig."""
     namespace, key = command.ext("namespace"), command.ext("key")
     if namespace is None or key is None:
@@ -355,23 +355,23 @@ def _put_kv_config(command: RemotingCommand, circumstances: Circumstances) -> An
     if size > MAX_KV_VALUE_BYTES:
         raise RefusedError(f"a KV value of {size} bytes: at most {MAX_KV_VALUE_BYTES} are accepted")
     return PutKvConfig(
-        actor=circumstances.actor,
+        actor=context.actor,
         namespace=check_name("namespace", namespace),
         key=check_name("key", key),
         value=value,
     )
 
 
-def _delete_kv_config(command: RemotingCommand, circumstances: Circumstances) -> AnyEvent | None:
+def _delete_kv_config(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:
     """102, DefaultRequestProcessor.deleteKVConfig."""
     namespace, key = _existing(_name, command.ext("namespace")), _existing(_name, command.ext("key"))
     if namespace is None or key is None:
         return None
     _check_open(namespace)
-    return DeleteKvConfig(actor=circumstances.actor, namespace=namespace, key=key)
+    return DeleteKvConfig(actor=context.actor, namespace=namespace, key=key)
 
 
-_BUILDERS: Final[dict[int, Callable[[RemotingCommand, Circumstances], AnyEvent | None]]] = {
+_BUILDERS: Final[dict[int, Callable[[RemotingCommand, RequestContext], AnyEvent | None]]] = {
     RequestCode.PUT_KV_CONFIG: _put_kv_config,
     RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
     RequestCode.REGISTER_BROKER: _register_broker,

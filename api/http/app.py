@@ -36,8 +36,8 @@ from api.http.body import BodyBudget
 from api.http.context import HttpContext
 from api.http.etag import WAITED
 from api.http.fast_path import FastRoutes
+from api.http.history_pool import HistoryPool
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
-from api.http.past import Past
 from api.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
@@ -144,7 +144,7 @@ def create_app(
     context = HttpContext(
         gateway=gateway,
         registrations=registrations,
-        past=Past(
+        history=HistoryPool(
             history,
             threads=settings.history_threads,
             queue=settings.history_queue,
@@ -197,9 +197,9 @@ def create_app(
 
 
 def close_app(app: HttpApp) -> None:
-    """Answer long polls, and take no more questions about the past: before the server drains."""
+    """Answer long polls, and refuse reads of history: before the server drains."""
     app.context.watch.close()
-    app.context.past.close()
+    app.context.history.close()
 
 
 async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa: ANN401 (FastAPI's type)

@@ -4,8 +4,8 @@
 The number of connections is bounded, and so are the bytes that lie here because of a peer: heads that are not complete,
 bodies that nobody has read yet, pipelined requests that wait, answers that are not fetched. Whoever crosses a bound is
 let in; of the address that holds most for longest, the connection that holds most for longest goes
-(`remoting.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, questions about
-the past in `api.http.past`: each has its own bound and the same rule.
+(`remoting.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, reads of
+history in `api.http.history_pool`: each has its own bound and the same rule.
 """
 
 from __future__ import annotations

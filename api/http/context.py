@@ -10,7 +10,7 @@ from fastapi import Request
 from api.gateway import Gateway
 from api.http.auth import Guard
 from api.http.body import BodyBudget
-from api.http.past import Past
+from api.http.history_pool import HistoryPool
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
@@ -21,11 +21,11 @@ from remoting.refusals import Refusals
 
 @dataclass(frozen=True, slots=True)
 class HttpContext:
-    """The parts. ``past`` answers questions about earlier commits."""
+    """The parts. ``history`` reads earlier commits."""
 
     gateway: Gateway
     registrations: Registrations
-    past: Past
+    history: HistoryPool
     settings: HttpSettings
     guard: Guard
     answers: RouteAnswers

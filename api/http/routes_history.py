@@ -76,7 +76,7 @@ async def get_changes(
     """
     context = await begin(request, query)
     position = now(context)
-    page = await context.past.ask(
+    page = await context.history.read(
         lambda history: history.changes(
             topic,
             limit=query.limit,
@@ -115,7 +115,7 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
     """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
     context = await begin(request, query)
     position = now(context)
-    commits = await context.past.ask(
+    commits = await context.history.read(
         lambda history: history.epochs(query.limit, query.before), (address(request), "epochs")
     )
     found: dict[str, Any] = {"epochs": [_epoch(commit) for commit in commits]}

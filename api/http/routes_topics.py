@@ -231,7 +231,7 @@ async def _past_route(request: Request, context: HttpContext, topic: str, as_of:
         return past.body, ReadPosition.of(past.commit)
 
     try:
-        body, position = await context.past.ask(ask, (address(request), "route"))
+        body, position = await context.history.read(ask, (address(request), "route"))
     except NotFoundError as error:
         check_name(topic_problem(topic), "topic")
         raise Problem(

@@ -365,7 +365,7 @@ class NameServerHandler:
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
-        return commands.to_event(command, commands.Circumstances(self._actor(connection)))
+        return commands.to_event(command, commands.RequestContext(self._actor(connection)))
 
     def _channel(self, connection: Connection) -> Channel:
         return Channel(self._gateway.settings.gateway_id, connection.id)
@@ -383,7 +383,7 @@ def effective(receipt: Receipt) -> Receipt:
     if receipt.outcome is not None and receipt.outcome.reason == KV_TABLE_FULL:
         raise commands.RefusedError(KV_FULL)
     if receipt.is_quarantined:
-        raise commands.RefusedError(f"put aside by the fold, see offset {receipt.offset} in quarantineTable")
+        raise commands.RefusedError(f"quarantined by the fold, see offset {receipt.offset} in quarantineTable")
     return receipt
 
 

@@ -141,10 +141,10 @@ def register_all(links: Sequence[Link], fleet: Sequence[FleetBroker]) -> None:
             raise RuntimeError(f"a registration was refused: {answer.code} {answer.remark}")
     for link, broker in zip(links, fleet, strict=True):
         link.keep_alive(broker)
-    settle(links[0])
+    wait_visible(links[0])
 
 
-def settle(link: Link, timeout_s: float = 300.0) -> None:
+def wait_visible(link: Link, timeout_s: float = 300.0) -> None:
     """Wait until what was sent so far is visible: a KV entry that is sent after it is seen after it.
 
     A registration is answered after a bounded wait as durable, visible or not.
@@ -152,8 +152,8 @@ def settle(link: Link, timeout_s: float = 300.0) -> None:
     Raises:
         TimeoutError: it takes too long.
     """
-    mark = {"namespace": "routelake-bench", "key": "mark"}
+    probe = {"namespace": "routelake-bench", "key": "probe"}
     value = str(time.time_ns())
-    link.call(RemotingCommand(RequestCode.PUT_KV_CONFIG, {**mark, "value": value}))
-    asked = RemotingCommand(RequestCode.GET_KV_CONFIG, mark)
+    link.call(RemotingCommand(RequestCode.PUT_KV_CONFIG, {**probe, "value": value}))
+    asked = RemotingCommand(RequestCode.GET_KV_CONFIG, probe)
     wait_until(lambda: link.call(asked).ext("value") == value, timeout_s, "the registrations to be visible")

@@ -18,7 +18,7 @@ import pytest
 from api import large_registrations as module
 from api.large_registrations import LargeRegistrations, is_large
 from peers.java import wait_until
-from remoting.commands import Circumstances, RefusedError, to_event
+from remoting.commands import RefusedError, RequestContext, to_event
 from remoting.frame import RemotingCommand
 from runtime.procfs import is_alive
 from schemas.codes import RequestCode
@@ -30,7 +30,7 @@ from tests.model import codes
 from tests.support.local import LocalLake
 
 MANY = 1_500
-SAID = Circumstances(Actor("g", "remoting", "10.0.0.1:5"), Channel("g", "x-1"), 77)
+SAID = RequestContext(Actor("g", "remoting", "10.0.0.1:5"), Channel("g", "x-1"), 77)
 
 
 def large(queues: int = 4, counter: int = 1) -> Send:

@@ -14,7 +14,7 @@ import pytest
 from api.metrics import Metrics
 from api.registrations import Registered, Registrations
 from peers.java import wait_until
-from remoting.commands import Circumstances, to_event
+from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode
 from schemas.events import Actor, Channel, RegisterBroker, decode
@@ -47,7 +47,7 @@ class Shared:
         return self._begin(asked)
 
     def http(self, send: Send) -> Future[Registered]:
-        event = to_event(command(send), Circumstances(HTTP))
+        event = to_event(command(send), RequestContext(HTTP))
         assert isinstance(event, RegisterBroker)
         return self._begin(self.registrations.register(msgspec.structs.replace(event, channel=None), 1))
 
@@ -91,9 +91,9 @@ def test_both_are_told_of_master_and_order_configuration(shared: Shared) -> None
     shared.remoting(ONE).result(30)
     slave = register(A, ADDR2, 1)
     for ask in (shared.remoting, shared.http):
-        told = ask(slave).result(30)
-        assert told.master.master_addr == ADDR1
-        assert existing(told.order_topic_config) == {T1: f"{A}:4"}
+        result = ask(slave).result(30)
+        assert result.master.master_addr == ADDR1
+        assert existing(result.order_topic_config) == {T1: f"{A}:4"}
 
 
 def test_a_request_that_was_overtaken_is_not_the_last_one(shared: Shared) -> None:

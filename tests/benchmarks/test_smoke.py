@@ -12,7 +12,7 @@ from benchmarks.harness.comparison import Shape, route_frames, same_answers, sam
 from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.loadgen import Load
 from benchmarks.harness.peers import routelake
-from benchmarks.harness.settle import readiness
+from benchmarks.harness.view_state import readiness
 from peers.java import wait_until
 
 TOPICS = 5

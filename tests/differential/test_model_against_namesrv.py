@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model and Apache RocketMQ's own NameServer 5.5.0 answer alike, whatever is asked of them.
 
-This is what entitles the model to judge the product. One real NameServer serves all examples; see `duel`.
+This is what entitles the model to judge the product. One real NameServer serves all examples; see `comparison`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.differential.duel import Disagreement, Duel, SharedDuel, TooSlow
+from tests.differential.comparison import Comparison, Disagreement, SharedComparison, TooSlow
 from tests.examples.all import EXAMPLES
 from tests.histories import strategies
 from tests.histories.malformed import generators_with_malformed
@@ -58,21 +58,21 @@ class Arena:
     def __init__(self) -> None:
         self._server = ExitStack()
         self.steps_agreed = 0
-        self.duel = self._fresh()
+        self.comparison = self._fresh()
 
-    def _fresh(self) -> Duel:
+    def _fresh(self) -> Comparison:
         server = self._server.enter_context(StockNameServer({"scanNotActiveBrokerInterval": str(SCAN_INTERVAL_MS)}))
-        return Duel(server.host, server.port, NameServerModel(started_ms=time.monotonic_ns() // 1_000_000))
+        return Comparison(server.host, server.port, NameServerModel(started_ms=time.monotonic_ns() // 1_000_000))
 
     def play(self, history: list[Step], settings: Settings) -> None:
         """Play one history; after a disagreement the next one finds a new server, so that shrinking makes sense."""
         try:
-            self.duel.play(history, settings)
+            self.comparison.play(history, settings)
         except TooSlow:
             return
         except Exception:
             self.close()
-            self.duel = self._fresh()
+            self.comparison = self._fresh()
             raise
         self.steps_agreed += len(history)
 
@@ -86,7 +86,7 @@ class Arena:
 
     def close(self) -> None:
         """Stop the server."""
-        self.duel.close()
+        self.comparison.close()
         self._server.close()
 
 
@@ -193,18 +193,20 @@ def test_histories_at_the_same_time(request: pytest.FixtureRequest) -> None:
         @given(st.lists(strategies.histories(FIXED_SETTINGS_CODES), min_size=at_once, max_size=at_once))
         def agree(histories: list[list[Step]]) -> None:
             nonlocal steps
-            duels = [
-                SharedDuel(server.host, server.port, NameServerModel(settings), examples=numbers) for _ in histories
+            comparisons = [
+                SharedComparison(server.host, server.port, NameServerModel(settings), examples=numbers)
+                for _ in histories
             ]
             with ThreadPoolExecutor(at_once) as pool:
                 playing = [
-                    pool.submit(duel.play, history, settings) for duel, history in zip(duels, histories, strict=True)
+                    pool.submit(comparison.play, history, settings)
+                    for comparison, history in zip(comparisons, histories, strict=True)
                 ]
-            for duel in duels:
-                duel.close()
+            for comparison in comparisons:
+                comparison.close()
             for played in playing:
                 played.result()
-            steps += sum(duel.steps_compared for duel in duels)
+            steps += sum(comparison.steps_compared for comparison in comparisons)
 
         agree()
     print(f"{steps} steps agreed")

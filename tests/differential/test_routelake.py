@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """routelake and the model of the NameServer answer alike, over the wire.
 
-The model agrees with Apache RocketMQ's own NameServer 5.5.0 (test_model_against_namesrv.py), so by the same duel it
+The model agrees with Apache RocketMQ's own NameServer 5.5.0 (test_model_against_namesrv.py), so by the same comparison it
 judges routelake: gateway, event log, the real fold and the real Delta writer. Only Spark is left out here, for speed
 (`MiniFold`); tests/e2e drives the whole.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.duel import SharedDuel, TooSlow
+from tests.differential.comparison import SharedComparison, TooSlow
 from tests.histories.audit import audit_requests
 from tests.histories.seeded import random_histories
 from tests.model import codes
@@ -46,7 +46,7 @@ class ModelWithConnections(DeliberateModel):
         return False
 
 
-class RoutelakeDuel(SharedDuel):
+class RoutelakeComparison(SharedComparison):
     """Reads back everything but what differs on purpose."""
 
     def _fresh_model(self, settings: Settings | None) -> NameServerModel:
@@ -79,20 +79,20 @@ def _play_many(port: int, request: pytest.FixtureRequest, few: int, many: int, *
     steps = reads = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while steps < wanted:
-            duels = [
-                RoutelakeDuel("127.0.0.1", port, NameServerModel(), examples=EXAMPLES, unregisters_at_once=True)
+            comparisons = [
+                RoutelakeComparison("127.0.0.1", port, NameServerModel(), examples=EXAMPLES, unregisters_at_once=True)
                 for _ in range(AT_ONCE)
             ]
-            playing = [pool.submit(duel.play, next(histories)[1]) for duel in duels]
-            for duel, played in zip(duels, playing, strict=True):
+            playing = [pool.submit(comparison.play, next(histories)[1]) for comparison in comparisons]
+            for comparison, played in zip(comparisons, playing, strict=True):
                 try:
                     played.result()
                 except TooSlow:
                     continue
                 finally:
-                    duel.close()
-                steps += duel.steps_compared
-                reads += duel.reads_compared
+                    comparison.close()
+                steps += comparison.steps_compared
+                reads += comparison.reads_compared
     print(f"{steps} steps agreed, and {reads} reads after them")
 
 

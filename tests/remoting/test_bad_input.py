@@ -15,7 +15,7 @@ import zlib
 
 import pytest
 
-from remoting.commands import Circumstances, to_event
+from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand, encode_frame
 from remoting.reply import response
 from remoting.server import Connection, RemotingSettings
@@ -39,7 +39,7 @@ class Registry(Handler):
         if command.code not in {100, 103}:
             return await super().handle(command, connection)
         event = to_event(
-            command, Circumstances(Actor("g", "remoting", connection.peer), inflated_limit_bytes=1_000_000)
+            command, RequestContext(Actor("g", "remoting", connection.peer), inflated_limit_bytes=1_000_000)
         )
         if event is not None:
             self.events.append(event)

@@ -13,8 +13,8 @@ from remoting.answers import encode_data_version, encode_kv_table, encode_topic_
 from remoting.commands import (
     EVENT_CODES,
     BrokerHeader,
-    Circumstances,
     RefusedError,
+    RequestContext,
     read_bool,
     read_broker_header,
     read_int,
@@ -60,7 +60,7 @@ BODY = json.dumps(
 
 
 def event(code: int, ext: dict[str, str] | None = None, body: bytes = b"", version: int = 513) -> AnyEvent | None:
-    return to_event(RemotingCommand(code, ext, body, version=version), Circumstances(ACTOR, CHANNEL))
+    return to_event(RemotingCommand(code, ext, body, version=version), RequestContext(ACTOR, CHANNEL))
 
 
 def without(name: str) -> dict[str, str]:
@@ -111,7 +111,7 @@ def test_a_registration_with_nothing_but_its_names() -> None:
 
 
 def test_a_data_version_without_timestamp_is_of_now() -> None:
-    found = to_event(RemotingCommand(103, BROKER, b"{}"), Circumstances(ACTOR, now_ms=77))
+    found = to_event(RemotingCommand(103, BROKER, b"{}"), RequestContext(ACTOR, now_ms=77))
     assert isinstance(found, RegisterBroker)
     assert found.data_version == DataVersion(0, 77, 0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting.commands import EVENT_CODES, Circumstances, to_event
+from remoting.commands import EVENT_CODES, RequestContext, to_event
 from remoting.connection import RemotingConnection
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.reply import encode_reply
@@ -55,7 +55,7 @@ def test_a_recorded_request_is_written_byte_by_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in EXCHANGES if int(name.split("-")[0]) in EVENT_CODES])
 def test_a_recorded_write_becomes_an_event(name: str) -> None:
-    event = to_event(decode_frame(REQUESTS[name]), Circumstances(Actor("g", "remoting")))
+    event = to_event(decode_frame(REQUESTS[name]), RequestContext(Actor("g", "remoting")))
     assert event is not None
     if isinstance(event, RegisterBroker):
         assert event.topic_config_table

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from remoting.commands import Circumstances, RefusedError, read_topic_registration, to_event
+from remoting.commands import RefusedError, RequestContext, read_topic_registration, to_event
 from remoting.frame import RemotingCommand
 from schemas import limits
 from schemas.codes import V5_5_0, RequestCode
@@ -22,7 +22,7 @@ BROKER = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName
 
 def event(code: int, fields: dict[str, str], body: bytes = b"") -> AnyEvent | None:
     command = RemotingCommand(code, fields, version=V5_5_0, body=body)
-    return to_event(command, Circumstances(Actor("g", "remoting", "192.0.2.1:5")))
+    return to_event(command, RequestContext(Actor("g", "remoting", "192.0.2.1:5")))
 
 
 def register(wrapper: dict[str, Any], **more: Any) -> RegisterBroker:

@@ -124,9 +124,9 @@ FIELDS: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "field"), FIELDS, ids=[f"{path}={value!r:.20}" for path, value, _ in FIELDS])
-def test_a_field_that_breaks_a_rule_is_named(still: HttpApi, path: str, value: Any, field: str) -> None:
-    with nothing_lands(still):
-        found = problem(still.register(changed(path, value)), 422, "bad-body")
+def test_a_field_that_breaks_a_rule_is_named(unfolded: HttpApi, path: str, value: Any, field: str) -> None:
+    with nothing_lands(unfolded):
+        found = problem(unfolded.register(changed(path, value)), 422, "bad-body")
     if len(field) > 200:
         field = field[:40]
         assert found["errors"][0]["field"].startswith(field)
@@ -136,10 +136,10 @@ def test_a_field_that_breaks_a_rule_is_named(still: HttpApi, path: str, value: A
     assert found["code"] == 1
 
 
-def test_every_broken_rule_is_listed(still: HttpApi) -> None:
+def test_every_broken_rule_is_listed(unfolded: HttpApi) -> None:
     said = changed("brokerId", -1) | {"brokerAddr": "x", "nonsense": 1}
-    with nothing_lands(still):
-        found = problem(still.register(said), 422, "bad-body")
+    with nothing_lands(unfolded):
+        found = problem(unfolded.register(said), 422, "bad-body")
     assert {error["field"] for error in found["errors"]} == {"brokerId", "brokerAddr", "nonsense"}
 
 
@@ -147,13 +147,13 @@ def test_every_broken_rule_is_listed(still: HttpApi) -> None:
     "addr",
     ["10.0.0.1:1", "[::1]:65535", "[fe80::1:2]:10911", "broker-0.brokers.mq.svc.cluster.local:10911", "my_host:10911"],
 )
-def test_good_addresses(still: HttpApi, addr: str) -> None:
-    assert still.register(changed("brokerAddr", addr)).status_code == 202
+def test_good_addresses(unfolded: HttpApi, addr: str) -> None:
+    assert unfolded.register(changed("brokerAddr", addr)).status_code == 202
 
 
 @pytest.mark.parametrize("topic", ["a" * 127, "%RETRY%" + "g" * 248, "%DLQ%x", "A-z_0|9%", "TBW102"])
-def test_good_topics(still: HttpApi, topic: str) -> None:
-    assert still.register(changed(f"{TABLE}.{topic}", {})).status_code == 202
+def test_good_topics(unfolded: HttpApi, topic: str) -> None:
+    assert unfolded.register(changed(f"{TABLE}.{topic}", {})).status_code == 202
 
 
 GOOD = json.dumps(broker()).encode()
@@ -182,22 +182,22 @@ TEXTS: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("data", "says"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
-def test_what_is_no_json(still: HttpApi, data: bytes, says: str) -> None:
-    with nothing_lands(still):
-        found = problem(still.send("POST", REGISTER, content=data, headers=JSON), 400, "bad-request")
+def test_what_is_no_json(unfolded: HttpApi, data: bytes, says: str) -> None:
+    with nothing_lands(unfolded):
+        found = problem(unfolded.send("POST", REGISTER, content=data, headers=JSON), 400, "bad-request")
     assert says in found["detail"]
 
 
-def test_a_float_that_overflows_is_no_integer(still: HttpApi) -> None:
+def test_a_float_that_overflows_is_no_integer(unfolded: HttpApi) -> None:
     data = GOOD.replace(b'"brokerId": 0', b'"brokerId": 1e999')
-    with nothing_lands(still):
-        problem(still.send("POST", REGISTER, content=data, headers=JSON), 422, "bad-body")
+    with nothing_lands(unfolded):
+        problem(unfolded.send("POST", REGISTER, content=data, headers=JSON), 422, "bad-body")
 
 
 @pytest.mark.parametrize("value", [[], "text", 1, None, True])
-def test_a_body_that_is_no_object(still: HttpApi, value: Any) -> None:
-    with nothing_lands(still):
-        problem(still.send("POST", REGISTER, content=json.dumps(value).encode(), headers=JSON), 422, "bad-body")
+def test_a_body_that_is_no_object(unfolded: HttpApi, value: Any) -> None:
+    with nothing_lands(unfolded):
+        problem(unfolded.send("POST", REGISTER, content=json.dumps(value).encode(), headers=JSON), 422, "bad-body")
 
 
 @pytest.mark.parametrize(
@@ -211,17 +211,17 @@ def test_a_body_that_is_no_object(still: HttpApi, value: Any) -> None:
         None,
     ],
 )
-def test_other_content_types(still: HttpApi, kind: str | None) -> None:  # [31]
+def test_other_content_types(unfolded: HttpApi, kind: str | None) -> None:  # [31]
     headers = {} if kind is None else {"content-type": kind}
-    with nothing_lands(still):
-        problem(still.send("POST", REGISTER, content=GOOD, headers=headers), 415, "unsupported-media-type")
+    with nothing_lands(unfolded):
+        problem(unfolded.send("POST", REGISTER, content=GOOD, headers=headers), 415, "unsupported-media-type")
 
 
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON;charset=UTF-8", 'application/json;charset="utf-8"']
 )
-def test_good_content_types(still: HttpApi, kind: str) -> None:
-    assert still.send("POST", REGISTER, content=GOOD, headers={"content-type": kind}).status_code == 202
+def test_good_content_types(unfolded: HttpApi, kind: str) -> None:
+    assert unfolded.send("POST", REGISTER, content=GOOD, headers={"content-type": kind}).status_code == 202
 
 
 def compressed(api: HttpApi, data: bytes, encoding: str = "gzip") -> Any:
@@ -243,15 +243,15 @@ def test_gzip_bombs_end_at_the_limit(make_api: Any) -> None:  # [30]
     [gzip.compress(GOOD)[:-9], b"nonsense", gzip.compress(GOOD) + b"x", zlib.compress(GOOD), b""],
     ids=["cut short", "no gzip", "trailing", "zlib", "empty"],
 )
-def test_broken_gzip(still: HttpApi, data: bytes) -> None:
-    with nothing_lands(still):
-        problem(compressed(still, data), 400, "bad-request")
+def test_broken_gzip(unfolded: HttpApi, data: bytes) -> None:
+    with nothing_lands(unfolded):
+        problem(compressed(unfolded, data), 400, "bad-request")
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "zstd", "gzip, gzip"])
-def test_other_encodings(still: HttpApi, encoding: str) -> None:
-    with nothing_lands(still):
-        answer = compressed(still, gzip.compress(GOOD), encoding)
+def test_other_encodings(unfolded: HttpApi, encoding: str) -> None:
+    with nothing_lands(unfolded):
+        answer = compressed(unfolded, gzip.compress(GOOD), encoding)
     problem(answer, 415, "unsupported-media-type")
     assert answer.headers["accept-encoding"] == "gzip"
 
@@ -272,42 +272,42 @@ async def _each(parts: Any) -> Any:
         yield part
 
 
-def test_too_many_values(still: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_values(unfolded: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.http.validation.MAX_JSON_VALUES", 1000)
     monkeypatch.setattr("api.http.validation._LARGE", 100)
-    with nothing_lands(still):
+    with nothing_lands(unfolded):
         data = b"[" + b"[]," * 2000 + b"[]]"
-        problem(still.send("POST", REGISTER, content=data, headers=JSON), 413, "too-large")
+        problem(unfolded.send("POST", REGISTER, content=data, headers=JSON), 413, "too-large")
 
 
 TOPICS = ["..%2Fx", "%20", "a" * 128, "a%00b", "%E2%80%AErevo", "%FF", "a%09b", "a%2Fb", "a.b"]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_topics_in_paths(still: HttpApi, topic: str) -> None:  # [28]
-    with nothing_lands(still):
-        for answer in (still.get(f"/v1/topics/{topic}/route"), still.delete(f"/v1/topics/{topic}")):
+def test_topics_in_paths(unfolded: HttpApi, topic: str) -> None:  # [28]
+    with nothing_lands(unfolded):
+        for answer in (unfolded.get(f"/v1/topics/{topic}/route"), unfolded.delete(f"/v1/topics/{topic}")):
             found = problem(answer, 400, "bad-parameter")
             assert found["errors"][0]["field"] == "topic"
 
 
-def test_an_empty_topic_in_a_path(still: HttpApi) -> None:
-    problem(still.get("/v1/topics//route"), 400, "bad-parameter")
-    problem(still.delete("/v1/topics/"), 400, "bad-parameter")
+def test_an_empty_topic_in_a_path(unfolded: HttpApi) -> None:
+    problem(unfolded.get("/v1/topics//route"), 400, "bad-parameter")
+    problem(unfolded.delete("/v1/topics/"), 400, "bad-parameter")
 
 
-def test_names_in_admin_paths(still: HttpApi) -> None:
-    with nothing_lands(still):
-        problem(still.post("/v1/brokers/a%20b/wipe-write-perm"), 400, "bad-parameter")
-        problem(still.post("/v1/brokers/a%00/add-write-perm"), 400, "bad-parameter")
-        problem(still.put("/v1/kv/ns/a%00b", {"value": "1"}), 400, "bad-parameter")
-        problem(still.put(f"/v1/kv/ns/{'k' * 1025}", {"value": "1"}), 400, "bad-parameter")
-        problem(still.put("/v1/kv/%20/k", {"value": "1"}), 400, "bad-parameter")
-        problem(still.put("/v1/kv/ns/k", {"value": 1}), 422, "bad-body")
-        problem(still.put("/v1/kv/ns/k", {"value": "v" * (256 * 1024 + 1)}), 422, "bad-body")
-        problem(still.put("/v1/kv/ns/k", {}), 422, "bad-body")
-        problem(still.delete("/v1/topics/orders?cluster="), 400, "bad-parameter")
-        problem(still.delete("/v1/topics/orders?clusterName=c1"), 400, "bad-parameter")
+def test_names_in_admin_paths(unfolded: HttpApi) -> None:
+    with nothing_lands(unfolded):
+        problem(unfolded.post("/v1/brokers/a%20b/wipe-write-perm"), 400, "bad-parameter")
+        problem(unfolded.post("/v1/brokers/a%00/add-write-perm"), 400, "bad-parameter")
+        problem(unfolded.put("/v1/kv/ns/a%00b", {"value": "1"}), 400, "bad-parameter")
+        problem(unfolded.put(f"/v1/kv/ns/{'k' * 1025}", {"value": "1"}), 400, "bad-parameter")
+        problem(unfolded.put("/v1/kv/%20/k", {"value": "1"}), 400, "bad-parameter")
+        problem(unfolded.put("/v1/kv/ns/k", {"value": 1}), 422, "bad-body")
+        problem(unfolded.put("/v1/kv/ns/k", {"value": "v" * (256 * 1024 + 1)}), 422, "bad-body")
+        problem(unfolded.put("/v1/kv/ns/k", {}), 422, "bad-body")
+        problem(unfolded.delete("/v1/topics/orders?cluster="), 400, "bad-parameter")
+        problem(unfolded.delete("/v1/topics/orders?clusterName=c1"), 400, "bad-parameter")
 
 
 PARAMETERS = [
@@ -321,16 +321,16 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("query", PARAMETERS)
-def test_parameters_of_a_route(still: HttpApi, query: str) -> None:
-    problem(still.get(f"/v1/topics/orders/route?{query}"), 400, "bad-parameter")
+def test_parameters_of_a_route(unfolded: HttpApi, query: str) -> None:
+    problem(unfolded.get(f"/v1/topics/orders/route?{query}"), 400, "bad-parameter")
 
 
 @pytest.mark.parametrize(
     "query",
     ["limit=0", "limit=10001", "limit=ten", "cursor=%00", "cursor=!!", "cluster=a%20b", "cluster=", "x=1"],
 )
-def test_parameters_of_the_topic_list(still: HttpApi, query: str) -> None:
-    problem(still.get(f"/v1/topics?{query}"), 400, "bad-parameter")
+def test_parameters_of_the_topic_list(unfolded: HttpApi, query: str) -> None:
+    problem(unfolded.get(f"/v1/topics?{query}"), 400, "bad-parameter")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_garbage_in_if_none_match_is_ignored(api: HttpApi, header: str) -> None:
         assert answer.status_code == 200
 
 
-def test_a_spoofed_host_may_neither_write_nor_read_here_and_is_not_believed(still: HttpApi) -> None:  # [36]
+def test_a_spoofed_host_may_neither_write_nor_read_here_and_is_not_believed(unfolded: HttpApi) -> None:  # [36]
     for host in (
         "evil.example",
         "evil.example:8080",
@@ -354,23 +354,23 @@ def test_a_spoofed_host_may_neither_write_nor_read_here_and_is_not_believed(stil
         "a b",
         "127.0.0.1, evil",
     ):
-        with nothing_lands(still):
-            problem(still.register(broker(), headers={"host": host}), 403, "unknown-host")
-            problem(still.delete("/v1/topics/orders", headers={"host": host}), 403, "unknown-host")
-            problem(still.get("/v1/topics/orders/route", headers={"host": host}), 403, "unknown-host")
-        answer = still.get("/", headers={"host": host}, peer=("192.0.2.7", 4711))
+        with nothing_lands(unfolded):
+            problem(unfolded.register(broker(), headers={"host": host}), 403, "unknown-host")
+            problem(unfolded.delete("/v1/topics/orders", headers={"host": host}), 403, "unknown-host")
+            problem(unfolded.get("/v1/topics/orders/route", headers={"host": host}), 403, "unknown-host")
+        answer = unfolded.get("/", headers={"host": host}, peer=("192.0.2.7", 4711))
         assert answer.headers["location"] == "/docs"
-        moved = still.get("/v1/clusters/", headers={"host": host}, peer=("192.0.2.7", 4711))
+        moved = unfolded.get("/v1/clusters/", headers={"host": host}, peer=("192.0.2.7", 4711))
         assert moved.status_code == 404
         assert "location" not in moved.headers
     for host in ("127.0.0.1", "localhost:1", "[::1]:8080", "LOCALHOST", "10.1.2.3:8080"):
-        assert still.register(broker(), headers={"host": host}).status_code == 202
+        assert unfolded.register(broker(), headers={"host": host}).status_code == 202
 
 
-def test_unknown_paths_and_methods(still: HttpApi) -> None:
-    assert problem(still.get("/v2"), 404, "no-such-endpoint")["code"] == 3
-    problem(still.get("/v1/topics/orders"), 405, "method-not-allowed")
-    answer = still.send("PUT", "/v1/topics/orders/route")
+def test_unknown_paths_and_methods(unfolded: HttpApi) -> None:
+    assert problem(unfolded.get("/v2"), 404, "no-such-endpoint")["code"] == 3
+    problem(unfolded.get("/v1/topics/orders"), 405, "method-not-allowed")
+    answer = unfolded.send("PUT", "/v1/topics/orders/route")
     problem(answer, 405, "method-not-allowed")
     assert answer.headers["allow"]
-    problem(still.send("GET", REGISTER.replace("register", "register/")), 404, "no-such-endpoint")
+    problem(unfolded.send("GET", REGISTER.replace("register", "register/")), 404, "no-such-endpoint")

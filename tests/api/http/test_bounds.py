@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from api.http.bounds import ConnectionBounds
-from api.http.past import Past
+from api.http.history_pool import HistoryPool
 from api.http.problems import Problem
 from api.http.settings import HttpSettings
 from tests.api.http.test_server import Server, everything, first_answer, kind
@@ -165,22 +165,22 @@ def test_long_polls_of_one_address_give_way_and_say_when_to_come_again(
     assert evicted(server, "evicted-long-poll") == 3
 
 
-# --- the past ---
+# --- history ---
 
 
 def test_askers_take_turns_and_whoever_has_most_waiting_is_sent_away() -> None:
     loop, gate, order = Loop(), threading.Event(), []
 
     async def scene() -> list[object]:
-        past = Past(object(), threads=1, queue=4, on_refused=lambda asker: order.append(f"-{asker}"))  # type: ignore[arg-type]
+        pool = HistoryPool(object(), threads=1, queue=4, on_refused=lambda asker: order.append(f"-{asker}"))  # type: ignore[arg-type]
 
         def ask(asker: str) -> asyncio.Task[Any]:
-            def question(_: object) -> str:
+            def query(_: object) -> str:
                 assert gate.wait(30)
                 order.append(asker)
                 return asker
 
-            return asyncio.create_task(past.ask(question, asker))
+            return asyncio.create_task(pool.read(query, asker))
 
         tasks = [ask("many") for _ in range(8)]
         await asyncio.sleep(0)
@@ -190,7 +190,7 @@ def test_askers_take_turns_and_whoever_has_most_waiting_is_sent_away() -> None:
         await asyncio.sleep(0)
         gate.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        past.close()
+        pool.close()
         return found
 
     found = loop.run(scene())
@@ -200,7 +200,7 @@ def test_askers_take_turns_and_whoever_has_most_waiting_is_sent_away() -> None:
     assert order == ["-many"] * 5 + ["many", "many", "one", "other", "many"]
 
 
-def test_150_questions_of_one_address_refuse_nobody_elses(make_api: Any) -> None:
+def test_150_reads_of_history_by_one_address_refuse_nobody_elses(make_api: Any) -> None:
     api: HttpApi = make_api(http=HttpSettings(history_queue=8))
     api.register(broker())
     api.settled()
@@ -210,18 +210,18 @@ def test_150_questions_of_one_address_refuse_nobody_elses(make_api: Any) -> None
         async def ask(peer: str, path: str) -> Any:
             return await api.client((peer, 50000)).get(path, timeout=60)
 
-        past, gate = api.app.context.past, threading.Event()
-        slow = [asyncio.create_task(past.ask(lambda _: gate.wait(60), (ATTACKER, "route"))) for _ in range(2)]
+        pool, gate = api.app.context.history, threading.Event()
+        slow = [asyncio.create_task(pool.read(lambda _: gate.wait(60), (ATTACKER, "route"))) for _ in range(2)]
         many = [asyncio.create_task(ask(ATTACKER, f"/v1/topics/t{n}/route?as_of={newest}")) for n in range(150)]
         async with asyncio.timeout(30):
             while sum(task.done() for task in many) < 150 - 8:
                 await asyncio.sleep(0.01)
         paths = [f"/v1/topics/orders/route?as_of={newest}", "/v1/topics/orders/changes", "/v1/epochs"]
-        # The same address for changes, too: what one kind of question takes, another kind does not miss.
+        # The same address for changes, too: what one kind of read takes, another kind does not miss.
         few = [asyncio.create_task(ask(peer, path)) for peer in ("10.0.0.1", "10.0.0.2") for path in paths]
         few += [asyncio.create_task(ask(ATTACKER, "/v1/topics/orders/changes"))]
         async with asyncio.timeout(30):
-            while past.waiting - sum(not task.done() for task in many) < len(few):
+            while pool.waiting - sum(not task.done() for task in many) < len(few):
                 await asyncio.sleep(0.01)
         gate.set()
         await asyncio.gather(*slow)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.api.http.wire import PATH, get, tag, told, wires
+from tests.api.http.wire import PATH, exchange, get, tag, wires
 from tests.support.http_api import HttpApi
 
 FAST: dict[str, bytes] = {
@@ -81,8 +81,8 @@ much of it comes is a matter of time, so nothing can be said of these without wa
 def test_what_is_answered_fast(quiet: HttpApi, name: str) -> None:
     fast, plain = wires(quiet)
     said = [FAST[name]] * 3
-    found = told(quiet, fast, said)
-    assert found == told(quiet, plain, said)
+    found = exchange(quiet, fast, said)
+    assert found == exchange(quiet, plain, said)
     assert found[0] == found[1] == found[2]
     assert found[0].startswith((b"HTTP/1.1 200 OK\r\ndate: ", b"HTTP/1.1 304 Not Modified\r\ndate: "))
     assert (fast.fast.hits, plain.fast.hits) == (3, 0)
@@ -93,18 +93,18 @@ def test_what_is_answered_fast(quiet: HttpApi, name: str) -> None:
 def test_what_is_left_to_the_application(quiet: HttpApi, name: str) -> None:
     fast, plain = wires(quiet)
     said = [SLOW[name], SLOW[name], get()]
-    assert told(quiet, fast, said) == told(quiet, plain, said)
+    assert exchange(quiet, fast, said) == exchange(quiet, plain, said)
     hits = fast.fast.hits
     assert hits <= 1
-    told(quiet, fast, [SLOW[name]])
+    exchange(quiet, fast, [SLOW[name]])
     assert fast.fast.hits == hits
 
 
 def test_a_fresh_copy_is_not_sent_again(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     said = [get(PATH, b"If-None-Match: " + tag(quiet))] * 3
-    found = told(quiet, fast, said)
-    assert found == told(quiet, plain, said)
+    found = exchange(quiet, fast, said)
+    assert found == exchange(quiet, plain, said)
     assert found[2].startswith(b"HTTP/1.1 304 Not Modified\r\n")
     assert fast.fast.hits == 3
 
@@ -113,14 +113,14 @@ def test_of_those_that_come_together_the_first_is_answered_at_once(quiet: HttpAp
     """The others wait in line with other connections: whoever sends thousands at a time keeps nobody waiting."""
     fast, plain = wires(quiet)
     said = [get(), get() * 20, get() + b"GET /v1", b"/topics HTTP/1.1\r\n\r\n", get()]
-    assert told(quiet, fast, said) == told(quiet, plain, said)
+    assert exchange(quiet, fast, said) == exchange(quiet, plain, said)
     assert fast.fast.hits == 4
 
 
 def test_behind_a_request_under_way_it_waits(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     said = [get(b"/v1/topics"), get()]
-    assert told(quiet, fast, said, waiting=False) == told(quiet, plain, said, waiting=False)
+    assert exchange(quiet, fast, said, waiting=False) == exchange(quiet, plain, said, waiting=False)
     assert fast.fast.hits == 0
 
 
@@ -140,14 +140,14 @@ def test_what_reads_like_a_request_inside_another_one_is_none(quiet: HttpApi) ->
         fast, plain = wires(quiet)
         said = [get(), around, get(), get(), get()]
         for _ in range(2):
-            assert told(quiet, fast, said) == told(quiet, plain, said), around
+            assert exchange(quiet, fast, said) == exchange(quiet, plain, said), around
 
 
 def test_cut_anywhere(quiet: HttpApi) -> None:
     fast, plain = wires(quiet)
     for place in range(1, len(get())):
         said = [get(), get()[:place], get()[place:], get()]
-        assert told(quiet, fast, said) == told(quiet, plain, said)
+        assert exchange(quiet, fast, said) == exchange(quiet, plain, said)
     assert fast.fast.hits == 3 * (len(get()) - 1)
 
 
@@ -175,7 +175,7 @@ def conversations(draw: st.DrawFn, *, without: frozenset[str] = frozenset()) -> 
 def test_any_conversation(quiet: HttpApi, talk: list[list[bytes]]) -> None:
     fast, plain = wires(quiet)
     for said in talk:
-        assert told(quiet, fast, said) == told(quiet, plain, said)
+        assert exchange(quiet, fast, said) == exchange(quiet, plain, said)
 
 
 @settings(deadline=None, max_examples=min(150, 3 * settings().max_examples // 2))
@@ -183,4 +183,4 @@ def test_any_conversation(quiet: HttpApi, talk: list[list[bytes]]) -> None:
 def test_any_conversation_that_does_not_wait_for_answers(quiet: HttpApi, talk: list[list[bytes]]) -> None:
     fast, plain = wires(quiet)
     for said in talk:
-        assert told(quiet, fast, said, waiting=False) == told(quiet, plain, said, waiting=False)
+        assert exchange(quiet, fast, said, waiting=False) == exchange(quiet, plain, said, waiting=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.events import Actor, Clock
-from tests.api.http.wire import PATH, get, tag, told, wires
+from tests.api.http.wire import PATH, exchange, get, tag, wires
 from tests.support.http_api import HttpApi, broker
 
 # --- the view moves ---
@@ -30,8 +30,8 @@ def test_a_changed_route_is_never_answered_from_before(make_api: Any) -> None:
         api.settled()
         conditional = get(PATH, b"If-None-Match: " + tag(api)) if step != 4 else get(PATH, b"If-None-Match: *")
         said = [get(), conditional, get(), conditional, get()]
-        found = told(api, fast, said)
-        assert found == told(api, plain, said)
+        found = exchange(api, fast, said)
+        assert found == exchange(api, plain, said)
         assert found[0].startswith(b"HTTP/1.1 404" if step == 4 else b"HTTP/1.1 200")
         assert found[0] not in seen
         seen.add(found[0])
@@ -43,27 +43,27 @@ def test_the_position_moves_without_the_route(make_api: Any) -> None:
     assert api.register(broker()).json()["visible"]
     api.settled()
     fast, plain = wires(api)
-    first = told(api, fast, [get()] * 2)
+    first = exchange(api, fast, [get()] * 2)
     assert api.put("/v1/kv/ns/key", {"value": "1"}).json()["visible"]
     api.settled()
-    second = told(api, fast, [get()] * 2)
-    assert second == told(api, plain, [get()] * 2)
+    second = exchange(api, fast, [get()] * 2)
+    assert second == exchange(api, plain, [get()] * 2)
     assert second[0] == second[1] != first[1]
     serial = api.gateway.view.serial
     api.loop.run(api.gateway.append(Clock(actor=Actor("gw", "http"))))
     api.settled()
     assert api.gateway.view.serial == serial  # no epoch: only the offset is another
-    third = told(api, fast, [get()])
-    assert third == told(api, plain, [get()])
+    third = exchange(api, fast, [get()])
+    assert third == exchange(api, plain, [get()])
     assert third[0] != second[0]
     assert fast.fast.hits == 5
 
 
 def test_the_date_moves(quiet: HttpApi) -> None:
     fast, _ = wires(quiet)
-    first = told(quiet, fast, [get()] * 2)
+    first = exchange(quiet, fast, [get()] * 2)
     fast.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 13:00:01 GMT")]
-    then = told(quiet, fast, [get()])
+    then = exchange(quiet, fast, [get()])
     assert then[0] == first[1].replace(b"13:00:00", b"13:00:01") != first[1]
     assert fast.fast.hits == 3
 
@@ -72,12 +72,12 @@ def test_nothing_is_kept_of_a_request(quiet: HttpApi) -> None:
     """However a path is spelt, and whatever else a request says."""
     fast, _ = wires(quiet)
     answers = fast.app.context.answers
-    first = told(quiet, fast, [get()])
+    first = exchange(quiet, fast, [get()])
     kept_bytes = answers.held_bytes
     for number in range(64):
         letters = (f"%{ord(letter):02x}" if number >> bit & 1 else letter for bit, letter in enumerate("orders"))
         path = f"/v1/topics/{''.join(letters)}/route".encode()
-        assert told(quiet, fast, [get(path, b"X-Request-Id: %d" % number)]) == first
+        assert exchange(quiet, fast, [get(path, b"X-Request-Id: %d" % number)]) == first
     assert fast.fast.hits == 65
     assert answers.held_bytes == kept_bytes
 
@@ -89,8 +89,8 @@ def test_protected_reads_are_left_to_the_application(quiet: HttpApi) -> None:
     fast, plain = wires(quiet, tokens={"alice": "secret"}, protect_reads=True)
     right, wrong = get(PATH, b"Authorization: Bearer secret"), get(PATH, b"Authorization: Bearer wrong")
     said = [right, right, wrong, get(), right, wrong]
-    found = told(quiet, fast, said)
-    assert found == told(quiet, plain, said)
+    found = exchange(quiet, fast, said)
+    assert found == exchange(quiet, plain, said)
     assert [answer[9:12] for answer in found[:6]] == [b"200", b"200", b"401", b"401", b"200", b"401"]
     assert fast.fast.hits == 0
 
@@ -100,8 +100,8 @@ def test_they_are_counted(quiet: HttpApi) -> None:
     said = [get(), get(), get(PATH, b"If-None-Match: *"), get(PATH, b"If-None-Match: *"), get(b"/v1/topics/no/route")]
     counted = []
     for wire in (fast, plain):
-        told(quiet, wire, said)
-        text = b"".join(told(quiet, wire, [get(b"/metrics")])).decode()
+        exchange(quiet, wire, said)
+        text = b"".join(exchange(quiet, wire, [get(b"/metrics")])).decode()
         names = ("rocketmq_namesrv_requests_total", "rocketmq_namesrv_route_request_latency_count")
         counted.append([line for line in text.splitlines() if line.startswith(names)])
     assert counted[0] == counted[1]
@@ -116,7 +116,7 @@ def test_a_defect_is_the_application_s_to_answer(quiet: HttpApi, monkeypatch: py
         raise ZeroDivisionError
 
     monkeypatch.setattr(fast.app.context.answers, "route", fail)
-    assert told(quiet, fast, [get()])[0].startswith(b"HTTP/1.1 500 ")
+    assert exchange(quiet, fast, [get()])[0].startswith(b"HTTP/1.1 500 ")
 
 
 # --- the connection ---

@@ -78,9 +78,11 @@ def registrations(draw: st.DrawFn) -> Any:
 
 @given(said=registrations())
 @FUZZ
-def test_registrations(still: HttpApi, said: Any) -> None:
-    before = still.log.end()
-    check(still, still.send("POST", "/v1/brokers/register", content=json.dumps(said).encode(), headers=JSON), before)
+def test_registrations(unfolded: HttpApi, said: Any) -> None:
+    before = unfolded.log.end()
+    check(
+        unfolded, unfolded.send("POST", "/v1/brokers/register", content=json.dumps(said).encode(), headers=JSON), before
+    )
 
 
 @given(
@@ -98,10 +100,10 @@ def test_registrations(still: HttpApi, said: Any) -> None:
     encoding=st.sampled_from([None, None, "gzip", "identity", "x"]),
 )
 @FUZZ
-def test_bodies(still: HttpApi, target: tuple[str, str], data: bytes, encoding: str | None) -> None:
-    before = still.log.end()
+def test_bodies(unfolded: HttpApi, target: tuple[str, str], data: bytes, encoding: str | None) -> None:
+    before = unfolded.log.end()
     headers = JSON if encoding is None else {**JSON, "content-encoding": encoding}
-    check(still, still.send(*target, content=data, headers=headers), before)
+    check(unfolded, unfolded.send(*target, content=data, headers=headers), before)
 
 
 segments = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20).map(lambda text: quote(text, safe="")) | (
@@ -140,7 +142,7 @@ queries = st.lists(
 @FUZZ
 def test_paths_queries_and_tags(
     api: HttpApi,
-    still: HttpApi,
+    unfolded: HttpApi,
     method: str,
     shape: str,
     names: tuple[str, str],
@@ -151,8 +153,8 @@ def test_paths_queries_and_tags(
     headers = {} if tag is None else {"if-none-match": tag}
     if ("wait_for", "1") in query or any(name == "wait" for name, _ in query):
         url += "&wait_timeout=1"  # twice is refused, too
-    before = still.log.end()
-    check(still, still.send(method, url, headers=headers), before)
+    before = unfolded.log.end()
+    check(unfolded, unfolded.send(method, url, headers=headers), before)
     if method == "GET":
         answer = api.get(url, headers=headers)
         assert answer.status_code < 500 or answer.status_code == 503, answer.text

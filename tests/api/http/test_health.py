@@ -32,10 +32,10 @@ def reasons(found: ReadyShape) -> dict[str, str | None]:
     return {name: check.reason for name, check in found.checks.items() if not check.ok}
 
 
-def test_alive(still: HttpApi) -> None:
-    found = HealthShape.model_validate(still.get("/healthz").json())
+def test_alive(unfolded: HttpApi) -> None:
+    found = HealthShape.model_validate(unfolded.get("/healthz").json())
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert found.version == still.get("/openapi.json").json()["info"]["version"] == project["version"]
+    assert found.version == unfolded.get("/openapi.json").json()["info"]["version"] == project["version"]
 
 
 def test_ready_when_everything_is_there(make_api: Any) -> None:
@@ -46,8 +46,8 @@ def test_ready_when_everything_is_there(make_api: Any) -> None:
     assert ready(api, 200).epoch >= 1
 
 
-def test_not_ready_before_the_fold_ever_ran(still: HttpApi) -> None:
-    found = ready(still, 503)
+def test_not_ready_before_the_fold_ever_ran(unfolded: HttpApi) -> None:
+    found = ready(unfolded, 503)
     assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
     assert (found.epoch, found.offset) == (0, -1)
 

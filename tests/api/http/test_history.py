@@ -154,14 +154,14 @@ def test_history_of_a_read_waits_for_its_write(past: HttpApi) -> None:
     assert page["changes"][0]["offset"] == receipt["offset"]
 
 
-def test_nothing_committed_yet(still: HttpApi) -> None:
-    problem(still.get("/v1/topics/orders/route?as_of=1"), 503, "system-busy")
-    problem(still.get("/v1/epochs"), 503, "system-busy")
+def test_nothing_committed_yet(unfolded: HttpApi) -> None:
+    problem(unfolded.get("/v1/topics/orders/route?as_of=1"), 503, "system-busy")
+    problem(unfolded.get("/v1/epochs"), 503, "system-busy")
 
 
-def test_too_many_questions_at_once(past: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past.app.context.past, "_free", 0)
-    monkeypatch.setattr(past.app.context.past, "_max_waiting", 0)
+def test_too_many_reads_at_once(past: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past.app.context.history, "_free", 0)
+    monkeypatch.setattr(past.app.context.history, "_max_waiting", 0)
     answer = past.get("/v1/epochs")
     problem(answer, 503, "system-busy")
     assert answer.headers["retry-after"] == "1"

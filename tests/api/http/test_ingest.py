@@ -218,8 +218,8 @@ def test_a_log_that_cannot_be_written_is_503(make_api: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["register", "heartbeat", "unregister"])
-def test_a_null_is_absent_where_a_field_may_be(still: HttpApi, path: str) -> None:
+def test_a_null_is_absent_where_a_field_may_be(unfolded: HttpApi, path: str) -> None:
     said = {**identity("nulls", 30), "brokerId": 0} if path == "unregister" else identity("nulls", 30)
     if path == "register":
         said |= {"brokerId": 0, "haServerAddr": None, "filterServerList": None, "topicConfigSerializeWrapper": None}
-    assert still.post(f"/v1/brokers/{path}", said).status_code in (200, 202)
+    assert unfolded.post(f"/v1/brokers/{path}", said).status_code in (200, 202)

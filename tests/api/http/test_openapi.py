@@ -24,8 +24,8 @@ OPERATIONS = {
 
 
 @pytest.fixture(scope="module")
-def document(still: HttpApi) -> dict[str, Any]:
-    found: dict[str, Any] = still.get("/openapi.json").json()
+def document(unfolded: HttpApi) -> dict[str, Any]:
+    found: dict[str, Any] = unfolded.get("/openapi.json").json()
     return found
 
 
@@ -112,8 +112,8 @@ class _Links(HTMLParser):
         self.text.append(data)
 
 
-def test_docs_is_one_page_for_a_person(still: HttpApi, document: dict[str, Any]) -> None:
-    answer = still.get("/docs")
+def test_docs_is_one_page_for_a_person(unfolded: HttpApi, document: dict[str, Any]) -> None:
+    answer = unfolded.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     page = _Links()
@@ -125,4 +125,4 @@ def test_docs_is_one_page_for_a_person(still: HttpApi, document: dict[str, Any])
         assert found["summary"] in text
     for kind in KINDS:
         assert kind.type in text
-    assert still.get("/").headers["location"] == "/docs"
+    assert unfolded.get("/").headers["location"] == "/docs"

@@ -189,12 +189,12 @@ def test_a_missing_topic_is_17(api: HttpApi) -> None:
     assert answer.headers["x-routelake-epoch"]
 
 
-def test_an_empty_lake_is_served(still: HttpApi) -> None:
-    answer = still.get("/v1/clusters")
+def test_an_empty_lake_is_served(unfolded: HttpApi) -> None:
+    answer = unfolded.get("/v1/clusters")
     assert answer.json() == {"brokerAddrTable": {}, "clusterAddrTable": {}}
     assert answer.headers["x-routelake-epoch"] == "0"
-    problem(still.get("/v1/topics/orders/route"), 404, "topic-not-exist")
-    assert still.get("/v1/topics").json() == {"topicList": [], "total": 0}
+    problem(unfolded.get("/v1/topics/orders/route"), 404, "topic-not-exist")
+    assert unfolded.get("/v1/topics").json() == {"topicList": [], "total": 0}
 
 
 def test_switches_show_in_routes(make_api: Any) -> None:
@@ -239,19 +239,19 @@ def test_reads_are_counted(make_api: Any) -> None:
     assert "broker-a" not in text
 
 
-def test_a_defect_is_a_problem_too(still: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_a_problem_too(unfolded: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr("api.http.routes_clusters._group_json", fail)
     monkeypatch.setattr("api.http.routes_clusters.sorted", fail, raising=False)
-    transport = httpx.ASGITransport(still.app, raise_app_exceptions=False)
+    transport = httpx.ASGITransport(unfolded.app, raise_app_exceptions=False)
 
     async def get() -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get("/v1/clusters")
 
-    answer = still.loop.run(get())
+    answer = unfolded.loop.run(get())
     found = problem(answer, 500, "internal-error")
     assert "secret" not in answer.text
     assert found["code"] == 1

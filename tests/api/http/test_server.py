@@ -328,11 +328,11 @@ def test_too_many_connections(make_api: Any) -> None:
         server.close()
 
 
-def test_a_port_in_use_names_the_option(still: HttpApi) -> None:
+def test_a_port_in_use_names_the_option(unfolded: HttpApi) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SetupError, match=f"--http 127.0.0.1:{port} is in use"):
-            still.loop.run(serve_http(still.app, "127.0.0.1", port, stop=asyncio.Event()))
+            unfolded.loop.run(serve_http(unfolded.app, "127.0.0.1", port, stop=asyncio.Event()))
     with pytest.raises(SetupError, match=r"--http no\.such\.host\.invalid:80"):
         listen("no.such.host.invalid", 80)
     with pytest.raises(SetupError, match="no address of this machine"):

@@ -70,34 +70,34 @@ def send(api: HttpApi, method: str, path: str, headers: dict[str, str], **more: 
     return api.send(method, path, headers=headers, **more)
 
 
-def test_no_endpoint_takes_a_write_from_another_site(still: HttpApi) -> None:
-    found = endpoints(still)
+def test_no_endpoint_takes_a_write_from_another_site(unfolded: HttpApi) -> None:
+    found = endpoints(unfolded)
     writing = [(method, path) for method, path in found if method not in SAFE_METHODS]
     assert len(writing) >= 8, found
-    before = still.log.end()
+    before = unfolded.log.end()
     for headers in CROSS_SITE.values():
         for method, path in writing:
-            assert problem(send(still, method, path, headers), 403, "cross-site")["code"] == 16
+            assert problem(send(unfolded, method, path, headers), 403, "cross-site")["code"] == 16
     for method in ("PATCH", "PROPFIND", "post", "X"):  # nor what nobody has thought of yet
-        problem(still.send(method, "/v1/not-yet", headers=CROSS_SITE["cross-site"]), 403, "cross-site")
-    assert still.written_since(before) == []
+        problem(unfolded.send(method, "/v1/not-yet", headers=CROSS_SITE["cross-site"]), 403, "cross-site")
+    assert unfolded.written_since(before) == []
     for method, path in writing:
-        answer = send(still, method, path, {})
+        answer = send(unfolded, method, path, {})
         assert answer.is_success, (method, path, answer.text)
-    assert len(still.written_since(before)) == len(writing)
+    assert len(unfolded.written_since(before)) == len(writing)
 
 
-def test_no_safe_method_writes(still: HttpApi) -> None:
-    before = still.log.end()
-    for method, path in endpoints(still):
+def test_no_safe_method_writes(unfolded: HttpApi) -> None:
+    before = unfolded.log.end()
+    for method, path in endpoints(unfolded):
         if method in SAFE_METHODS:
-            send(still, method, path, CROSS_SITE["cross-site"])
-    assert still.written_since(before) == []
+            send(unfolded, method, path, CROSS_SITE["cross-site"])
+    assert unfolded.written_since(before) == []
 
 
 @pytest.mark.parametrize("headers", PASSING.values(), ids=list(PASSING))
-def test_what_no_other_site_sends_passes(still: HttpApi, headers: dict[str, str]) -> None:
-    assert still.post("/v1/brokers/sites/wipe-write-perm", headers=headers).status_code == 202
+def test_what_no_other_site_sends_passes(unfolded: HttpApi, headers: dict[str, str]) -> None:
+    assert unfolded.post("/v1/brokers/sites/wipe-write-perm", headers=headers).status_code == 202
 
 
 def test_it_comes_before_tokens_and_bodies_and_is_counted(make_api: Any) -> None:
@@ -131,9 +131,9 @@ def test_a_name_bent_to_this_machine_neither_reads_nor_writes(make_api: Any) -> 
 @pytest.mark.parametrize(
     "host", ["localhost", "Localhost.:8080", "a.localhost", "127.0.0.1:8080", "[::1]", "10.1.2.3", socket.gethostname()]
 )
-def test_names_of_this_machine_may_read_and_write(still: HttpApi, host: str) -> None:
-    assert still.get("/v1/topics", headers={"host": host}).status_code == 200
-    assert still.post("/v1/brokers/sites/wipe-write-perm", headers={"host": host}).status_code == 202
+def test_names_of_this_machine_may_read_and_write(unfolded: HttpApi, host: str) -> None:
+    assert unfolded.get("/v1/topics", headers={"host": host}).status_code == 200
+    assert unfolded.post("/v1/brokers/sites/wipe-write-perm", headers={"host": host}).status_code == 202
 
 
 def test_the_name_with_its_domain_is_the_machines_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ class NoRoutes(CountingRoutes):
 
 
 class Transport:
-    """Keeps what is written; closing is told to the protocol on the next turn of the loop, as uvloop does."""
+    """Keeps what is written; the protocol learns of a close on the next turn of the loop, as uvloop does."""
 
     def __init__(self, protocol: GuardedProtocol) -> None:
         self.written = bytearray()
@@ -83,7 +83,7 @@ class Transport:
 
 
 class Wire:
-    """A server in memory; `connect` as often as wanted. Use it on the gateway's loop: see `told`."""
+    """A server in memory; `connect` as often as wanted. Use it on the gateway's loop: see `exchange`."""
 
     def __init__(self, app: HttpApp, routes: type[CountingRoutes] = CountingRoutes) -> None:
         self.app, context = app, app.context
@@ -131,10 +131,10 @@ class Connection:
         await self.idle()
 
 
-def told(api: HttpApi, wire: Wire, segments: Sequence[bytes], *, waiting: bool = True) -> list[bytes]:
+def exchange(api: HttpApi, wire: Wire, segments: Sequence[bytes], *, waiting: bool = True) -> list[bytes]:
     """What a connection says after each segment, waiting for its answers or not, and at its end."""
 
-    async def tell() -> list[bytes]:
+    async def talk() -> list[bytes]:
         connection, found = wire.connect(), []
         for segment in segments:
             while not (connection.transport.reading or connection.transport.closed):
@@ -149,7 +149,7 @@ def told(api: HttpApi, wire: Wire, segments: Sequence[bytes], *, waiting: bool =
         await connection.end()
         return found
 
-    return api.loop.run(tell())
+    return api.loop.run(talk())
 
 
 def get(path: bytes = PATH, *headers: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:

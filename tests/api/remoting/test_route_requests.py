@@ -47,7 +47,7 @@ def received(header: bytes, known: RouteRequests) -> tuple[RouteQuery, bytes]:
     return receive(frame(header), known)
 
 
-def told(query: RouteQuery, digits: bytes) -> tuple[str | None, bool, str | None, int]:
+def asked_for(query: RouteQuery, digits: bytes) -> tuple[str | None, bool, str | None, int]:
     return query.topic, query.numeric_keys, query.zone, int(digits)
 
 
@@ -89,7 +89,7 @@ def test_what_is_found_is_what_decoding_finds(opaque: object) -> None:
         with pytest.raises(ProtocolError):
             RemotingConnection(inline=known).receive_data(data)
     else:
-        assert told(*receive(data, known)) == expected
+        assert asked_for(*receive(data, known)) == expected
 
 
 @given(st.lists(st.sampled_from(["a", "b", "echo"]), max_size=12), st.lists(st.integers(0, 2_000), max_size=9))
@@ -116,7 +116,7 @@ def test_requests_are_recognised_however_they_are_cut(topics: list[str], cuts: l
 def test_an_unusual_opaque_takes_the_long_way_to_the_same_answer(opaque: int) -> None:
     known = requests()
     received(stock(1), known)
-    assert told(*received(stock(opaque), known)) == decoded(frame(stock(opaque)))
+    assert asked_for(*received(stock(opaque), known)) == decoded(frame(stock(opaque)))
 
 
 @pytest.mark.parametrize("opaque", ["1_0", "0x1", "", "-", "1 2", "2147483648", "01", "+1"])
@@ -148,7 +148,7 @@ def test_a_header_that_only_looks_alike_is_never_remembered(header: bytes) -> No
     except ProtocolError:
         pass
     else:
-        assert told(query, digits) == decoded(frame(header))
+        assert asked_for(query, digits) == decoded(frame(header))
     assert len(known) == 0
 
 
@@ -161,7 +161,7 @@ def test_a_long_header_is_not_remembered() -> None:
 def test_a_request_with_a_body_is_not_remembered() -> None:
     known = requests()
     for _ in range(2):
-        assert told(*receive(frame(stock(1), b"body"), known)) == ("orders", False, None, 1)
+        assert asked_for(*receive(frame(stock(1), b"body"), known)) == ("orders", False, None, 1)
     assert len(known) == 0
 
 
@@ -230,7 +230,7 @@ def test_a_binary_header_is_recognised_by_all_but_its_opaque() -> None:
     for opaque in (0, 1, -1, 2_147_483_647, -2_147_483_648, 0x22222222):
         command = RemotingCommand(105, {"topic": "a"}, opaque=opaque, serialize_type=SerializeType.ROCKETMQ)
         query, digits = receive(encode_frame(command), known)
-        assert told(query, digits) == ("a", False, None, opaque)
+        assert asked_for(query, digits) == ("a", False, None, opaque)
         seen.add(id(query))
     assert len(seen) == len(known) == 1
 
@@ -281,4 +281,4 @@ def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tupl
             with pytest.raises(ProtocolError):
                 RemotingConnection(inline=known).receive_data(data)
             continue
-        assert told(*receive(data, known)) == expected
+        assert asked_for(*receive(data, known)) == expected

@@ -385,7 +385,7 @@ def change(
 
 
 @pytest.fixture
-def told(writer: LakeWriter) -> History:
+def night_history(writer: LakeWriter) -> History:
     """A night: registered, a slave came and went, wiped, expired, refused, deleted; and things that do not matter."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
     writer.commit(
@@ -449,8 +449,8 @@ def short(changes: list[Change]) -> list[tuple[str, int, int]]:
     return [(found.command, found.offset, found.seq) for found in changes]
 
 
-def test_who_did_that_to_my_topic(told: History) -> None:
-    page = told.changes("orders")
+def test_who_did_that_to_my_topic(night_history: History) -> None:
+    page = night_history.changes("orders")
     assert short(page.changes) == NIGHT
     assert page.before is None
     wiped = page.changes[4]
@@ -466,13 +466,13 @@ def test_who_did_that_to_my_topic(told: History) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 2, 256])
-def test_paging_back_and_forth(told: History, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paging_back_and_forth(night_history: History, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changelog, "_FIRST_WINDOW", window)
     for limit in (1, 3, 7):
         collected: list[Change] = []
         before: str | None = None
         while True:
-            page = told.changes("orders", limit=limit, before=before)
+            page = night_history.changes("orders", limit=limit, before=before)
             collected += page.changes
             before = page.before
             if before is None:
@@ -480,35 +480,37 @@ def test_paging_back_and_forth(told: History, window: int, monkeypatch: pytest.M
         assert short(collected) == NIGHT
         oldest = collected[-1].cursor
         newer: list[Change] = []
-        page = told.changes("orders", limit=limit, after=oldest)
+        page = night_history.changes("orders", limit=limit, after=oldest)
         while page.changes:
             assert page.before is not None
             newer = page.changes + newer
-            page = told.changes("orders", limit=limit, after=page.after)
+            page = night_history.changes("orders", limit=limit, after=page.after)
         assert short(newer) == NIGHT[:-1]
         assert page.after == newer[0].cursor  # keep asking from here
 
 
 @pytest.mark.parametrize("room_bytes", [1, 300, 1_000])
-def test_a_page_ends_where_its_bytes_end(told: History, room_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_ends_where_its_bytes_end(
+    night_history: History, room_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def size(found: Change) -> int:
         return sum(len(json.dumps(part)) for part in (found.actor, found.key, found.before, found.after) if part)
 
     monkeypatch.setattr(changelog, "MAX_PAGE_BYTES", room_bytes)
     older: list[Change] = []
-    page = told.changes("orders")
+    page = night_history.changes("orders")
     while True:
         assert len(page.changes) == 1 or sum(map(size, page.changes)) <= room_bytes * 1.1  # blanks of json.dumps
         older += page.changes
         if page.before is None:
             break
-        page = told.changes("orders", before=page.before)
+        page = night_history.changes("orders", before=page.before)
     assert short(older) == NIGHT
     newer: list[Change] = []
-    page = told.changes("orders", after=older[-1].cursor)
+    page = night_history.changes("orders", after=older[-1].cursor)
     while page.changes:
         newer = page.changes + newer
-        page = told.changes("orders", after=page.after)
+        page = night_history.changes("orders", after=page.after)
     assert short(newer) == NIGHT[:-1]
 
 
@@ -528,14 +530,14 @@ def test_large_values_make_short_pages(writer: LakeWriter) -> None:
     assert history.changes("orders", before=page.before).changes[0].offset == 29 - len(found)
 
 
-def test_since_and_until(told: History) -> None:
-    assert short(told.changes("orders", since=at(5), until=at(120)).changes) == NIGHT[3:5]
-    assert short(told.changes("orders", since=at(120)).changes) == NIGHT[:3]
-    assert told.changes("orders", since=at(1000)).changes == []
+def test_since_and_until(night_history: History) -> None:
+    assert short(night_history.changes("orders", since=at(5), until=at(120)).changes) == NIGHT[3:5]
+    assert short(night_history.changes("orders", since=at(120)).changes) == NIGHT[:3]
+    assert night_history.changes("orders", since=at(1000)).changes == []
 
 
-def test_changes_of_nothing(told: History) -> None:
-    page = told.changes("unknown'; DROP TABLE t; --")
+def test_changes_of_nothing(night_history: History) -> None:
+    page = night_history.changes("unknown'; DROP TABLE t; --")
     assert page == ChangePage([], None, None)
 
 
@@ -546,15 +548,15 @@ def test_changes_of_nothing(told: History) -> None:
         *({"since": "yesterday"}, {"until": "2026-01-01T00:00:00"}),
     ],
 )
-def test_bad_questions(told: History, arguments: dict[str, Any]) -> None:
+def test_bad_questions(night_history: History, arguments: dict[str, Any]) -> None:
     with pytest.raises(BadRequestError):
-        told.changes("orders", **arguments)
+        night_history.changes("orders", **arguments)
 
 
-def test_new_changes_show_after_the_next_epoch(told: History, writer: LakeWriter) -> None:
-    newest = told.changes("orders", limit=1)
+def test_new_changes_show_after_the_next_epoch(night_history: History, writer: LakeWriter) -> None:
+    newest = night_history.changes("orders", limit=1)
     writer.commit({}, history=[change("REGISTER_BROKER", offset=140, after=queue())])
-    page = told.changes("orders", after=newest.after)
+    page = night_history.changes("orders", after=newest.after)
     assert short(page.changes) == [("REGISTER_BROKER", 140, 0), ("DELETE_TOPIC_IN_NAMESRV", 131, -1)]
 
 

@@ -17,8 +17,8 @@ from pipelines.fold.state import At, Outcome, RouteState, replace
 from pipelines.fold.step import apply, apply_expiries, expire_due, step
 from remoting.commands import (
     EVENT_CODES,
-    Circumstances,
     RefusedError,
+    RequestContext,
     read_topic_registration,
     rows_to_register,
     to_event,
@@ -78,7 +78,7 @@ class FoldNameServer:
         command = RemotingCommand(request.code, request.ext, request.body, version=request.version)
         connection = Channel(gateway="g1", connection=f"{channel}#{self._connections[channel]}")
         try:
-            event = to_event(command, Circumstances(ACTOR, connection, now_ms=now_ms))
+            event = to_event(command, RequestContext(ACTOR, connection, now_ms=now_ms))
         except RefusedError as error:
             return Response(error.code, error.ext_fields, remark=str(error))
         assert event is not None, "the strategies leave no name out"

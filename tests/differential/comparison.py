@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One server and the model, side by side: the same steps to both, every answer compared.
 
-The server is reached over the wire only, so the same duel judges the stock NameServer and routelake. It may serve
+The server is reached over the wire only, so the same comparison judges the stock NameServer and routelake. It may serve
 thousands of histories: each gets names of its own (`histories.renamed`), and `clean` takes the brokers of a finished
 history away so that the tables stay small. What never shrinks in RocketMQ (the mapping table, KV namespaces, stale live
 rows) stays.
 
-`Duel` has the server to itself: its model lives as long as the server, and answers are compared whole. `SharedDuel` is
+`Comparison` has the server to itself: its model lives as long as the server, and answers are compared whole. `SharedComparison` is
 one of many that play at the same time, as a slow server needs: each history has a model of its own, and of the answers
 that show everything (cluster info, topic lists, order configuration) only the history's own names are compared.
 """
@@ -38,7 +38,7 @@ class TooSlow(Exception):
     """The machine was so slow that a timeout passed unintended; the history says nothing."""
 
 
-class Duel:
+class Comparison:
     """A connection to one server, and the model of it."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Duel:
             host: Of the server.
             port: Of the server.
             model: In the state the server is in, with the same settings.
-            examples: Where the numbers of histories come from; duels that share a server share them.
+            examples: Where the numbers of histories come from; comparisons that share a server share them.
             unregisters_at_once: Whether 104 is done when it is answered. RocketMQ only queues it.
             settle_timeout_s: How long a queued effect may take.
         """
@@ -280,8 +280,8 @@ class Duel:
         return time.monotonic_ns() // 1_000_000
 
 
-class SharedDuel(Duel):
-    """A duel on a server that plays other histories at the same time.
+class SharedComparison(Comparison):
+    """A comparison on a server that plays other histories at the same time.
 
     Its histories must not change settings (318) nor depend on those of others.
     """
