@@ -16,7 +16,7 @@ from api.http.settings import HttpSettings
 from api.log_worker import LogWorker
 from api.wiring import GatewayParts
 from pipelines.log.open import open_reader
-from remoting.server import RemotingSettings
+from remoting.settings import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_free_pages, give_back_large_blocks

@@ -17,7 +17,8 @@ from api.remoting.metering import RemotingMeter
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from pipelines.log.base import LogReader
-from remoting.server import RemotingServer, RemotingSettings
+from remoting.server import RemotingServer
+from remoting.settings import RemotingSettings
 
 
 class GatewayParts:

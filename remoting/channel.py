@@ -16,7 +16,7 @@ sends faster than is handled           `max_in_flight` requests or their bytes, 
 announces a frame and lets it starve   `frame_deadline_s`, plus what a slow but steady upload needs; dropped sooner
                                        if all of them together hold `max_received_bytes`
 says nothing                           `idle_timeout_s`; sooner if it is among `max_connections`
-sends large frames, as many do         takes turns with the others (`Turns`)
+sends large frames, as many do         takes turns with the others (`FairQueue`)
 sends TLS, HTTP, noise                 closed at the first length field; HTTP is told where it belongs
 =====================================  =====================================================================
 
@@ -29,25 +29,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, Protocol, cast
-
-import msgspec
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, cast
 
 from remoting.bounds import Holding, address_of
 from remoting.connection import Received, RemotingConnection
 from remoting.fair_queue import LARGE_BYTES
-from remoting.frame import (
-    DEFAULT_FRAME_LIMIT_BYTES,
-    HTTP_IS_ELSEWHERE,
-    RemotingCommand,
-    encode_frame,
-)
+from remoting.frame import HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame
+from remoting.inline import Inline
+from remoting.memory import ConnectionMemory
+from remoting.refusals import Refusals
 from remoting.reply import EncodedReply, encode_reply_apart
+from remoting.settings import RemotingSettings
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from remoting.server import RemotingServer
 
 SHARED_BYTES: Final = 64 * 1024
 """Bodies from here on are sent without a copy: every peer that waits for this answer waits for the same bytes."""
@@ -59,40 +55,6 @@ _HTTP_REFUSAL: Final = (
 
 CLOSE_GRACE_S: Final = 5.0
 """How long a closed connection may take to flush before it is dropped."""
-
-
-class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the server. The defaults are for production; tests shorten the times."""
-
-    frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES
-    max_connections: int = 10_000
-    max_in_flight: int = 64
-    """Requests of one connection that are handled at a time."""
-    max_in_flight_bytes: int = 64 * 1024 * 1024
-    """Their bodies; one is always let through."""
-    max_received_bytes: int = 128 * 1024 * 1024
-    """Of unfinished frames and of requests being handled, all connections together. From half of it on, large frames
-    are read one after the other."""
-    give_way_after_s: float = 2.0
-    """How long a connection holds something before it gives way, while they are not far above that."""
-    write_high_bytes: int = 256 * 1024
-    """Unsent answers of one connection above which it is not read."""
-    max_unread_bytes: int = 64 * 1024 * 1024
-    """Unsent answers of all connections above that."""
-    idle_timeout_s: float = 120.0
-    """Nothing received for so long: closed (serverChannelMaxIdleTimeSeconds)."""
-    frame_deadline_s: float = 60.0
-    """A frame that has begun must be complete after this ..."""
-    frame_min_bytes_per_s: int = 64 * 1024
-    """... or keep arriving at this rate: 64 MiB over a line of 0.5 Mbit/s take 17 minutes and are let through."""
-    reuse_port: bool = False
-    """SO_REUSEPORT: several gateway processes on one port."""
-    backlog: int = 1024
-
-    @property
-    def tick_s(self) -> float:
-        """How often times are looked at; they are kept to within one tick."""
-        return min(5.0, max(0.02, min(self.idle_timeout_s, self.frame_deadline_s) / 4))
 
 
 class Handler(Protocol):
@@ -112,6 +74,37 @@ class Handler(Protocol):
         """A connection is gone, whoever ended it; `close_reason` says why."""
 
 
+class Server(Protocol):
+    """What a connection asks of the server that has accepted it. Its attributes are explained at `RemotingServer`."""
+
+    settings: RemotingSettings
+    handler: Handler
+    inline: Inline | None
+    memory: ConnectionMemory[Connection]
+    refusals: Refusals
+    answered_inline: defaultdict[int, int]
+    now: float
+    is_closing: bool
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a connection in and give it an id; False if it has to go."""
+
+    def release(self, connection: Connection) -> None:
+        """Count it out."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a request; the server keeps the task alive."""
+
+    def failure(self, error: Exception, connection: Connection) -> RemotingCommand:
+        """The answer to a request whose handling raised; the unexpected is logged."""
+
+    def count(self, request_code: int, response_code: int) -> None:
+        """Count an answer."""
+
+    def guard(self, callback: Callable[[Connection], None], connection: Connection) -> None:
+        """Call back; what it raises must not take the connection down."""
+
+
 class Connection(asyncio.Protocol):
     """One connection, as handlers see it.
 
@@ -125,7 +118,7 @@ class Connection(asyncio.Protocol):
         close_reason: Why it was closed; None while it is open.
     """
 
-    def __init__(self, server: RemotingServer) -> None:
+    def __init__(self, server: Server) -> None:
         """Made by `RemotingServer` for each accepted socket."""
         settings = server.settings
         self.id = ""
@@ -137,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._settings = settings
         self._handler = server.handler
+        self._memory = server.memory
         self._incoming = RemotingConnection(settings.frame_limit_bytes, server.inline)
         self._transport: asyncio.Transport | None = None
         self._backlog: list[Received] = []
@@ -172,7 +166,7 @@ class Connection(asyncio.Protocol):
         if self.close_reason is None and self._transport is not None:
             self.close_reason = reason
             self._closing_since = self._server.now
-            self._let_all_go()
+            self._release_all()
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -180,7 +174,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             if self.close_reason is None:
                 self.close_reason = reason
-            self._let_all_go()
+            self._release_all()
             self._transport.abort()
 
     def let_go(self, command: RemotingCommand) -> None:
@@ -212,7 +206,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         if self.close_reason is None:
             self.close_reason = f"connection lost: {exc}" if exc else "closed by peer"
-        self._let_all_go()
+        self._release_all()
         self._server.release(self)
         self._server.guard(self._handler.on_close, self)
 
@@ -230,7 +224,7 @@ class Connection(asyncio.Protocol):
         if received:
             self.has_spoken = True
             if self._backlog:
-                self._keep(self._backlog + received)
+                self._set_backlog(self._backlog + received)
             else:
                 self._process(received)
         if incoming.error is not None:
@@ -245,14 +239,14 @@ class Connection(asyncio.Protocol):
         self._not_writing_since = self._server.now
         self._unread_since_s = time.monotonic()
         self._pause_reading()
-        self._server.has_unread(self)
+        self._memory.stopped_reading(self)
 
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._writing = True
         self._shared_bytes = 0
         self._may_answer.set()
-        self._server.has_read(self)
+        self._memory.reads_again(self)
         self.go_on()
 
     # --- requests ---
@@ -303,7 +297,7 @@ class Connection(asyncio.Protocol):
             self._in_flight >= settings.max_in_flight or self._in_flight_bytes + size > settings.max_in_flight_bytes
         ):
             return False
-        if size >= LARGE_BYTES and not self._server.may_start(size, self):
+        if size >= LARGE_BYTES and not self._memory.may_start(size, self):
             return False
         self._in_flight += 1
         self._account_in_flight(size)
@@ -351,26 +345,26 @@ class Connection(asyncio.Protocol):
     # --- bounds ---
 
     def _postpone(self, rest: list[Received]) -> None:
-        self._keep(rest)
+        self._set_backlog(rest)
         if rest:
             self._pause_reading()
 
-    def _keep(self, backlog: list[Received]) -> None:
+    def _set_backlog(self, backlog: list[Received]) -> None:
         """Have these wait, instead of those that have waited."""
         size = sum(size_of(request) for request in backlog if not isinstance(request, tuple))
         if size and not self._backlog_bytes and not self._unfinished_bytes:
             self._holding_since_s = time.monotonic()
         self._backlog = backlog
-        self._server.backlog_bytes += size - self._backlog_bytes
+        self._memory.backlog_bytes += size - self._backlog_bytes
         self._backlog_bytes = size
 
-    def _let_all_go(self) -> None:
+    def _release_all(self) -> None:
         """Nothing more is read or answered."""
-        self._keep([])
+        self._set_backlog([])
         self._incoming.drop_unfinished()
         self._account(0)
-        self._server.turns.leave(self)
-        self._server.has_read(self)
+        self._memory.fair_queue.leave(self)
+        self._memory.reads_again(self)
         self._may_answer.set()
 
     @property
@@ -401,7 +395,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def read_later(self) -> None:
-        """Others have their turn."""
+        """Nothing more of it may come, for now: others have their turn."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -415,7 +409,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing() or not self._writing:
             return
         backlog = self._backlog
-        self._keep([])
+        self._set_backlog([])
         self._process(backlog)
         if not self._reading and self._may_read():
             self._reading = True
@@ -436,24 +430,23 @@ class Connection(asyncio.Protocol):
             self._holding_since_s = time.monotonic()
         self._account(size)
         if size > before:
-            self._server.has_unfinished()
+            self._memory.unfinished_grew()
         announced = self._incoming.announced_bytes
-        if announced >= LARGE_BYTES and self._server.takes_turns(size):
+        if announced >= LARGE_BYTES and self._memory.must_queue(size):
             self.read_later()
-            self._server.turns.wait(self)
+            self._memory.fair_queue.wait(self)
         else:
-            self._server.turns.leave(self)
+            self._memory.fair_queue.leave(self)
 
     def _account(self, size: int) -> None:
-        self._server.unfinished_bytes += size - self._unfinished_bytes
+        self._memory.unfinished_bytes += size - self._unfinished_bytes
         self._unfinished_bytes = size
 
     def _account_in_flight(self, size: int) -> None:
         self._in_flight_bytes += size
-        self._server.account_in_flight(size)
+        self._memory.account_in_flight(size)
 
     def _refuse(self, error: ProtocolError) -> None:
-        self._server.refused += 1
         self._server.refusals.note("protocol-error", self.peer, str(error))
         if error.fields.get("protocol") == "HTTP" and self._transport is not None:
             self._transport.write(_HTTP_REFUSAL)

@@ -66,7 +66,7 @@ class Memory(Protocol):
         ...
 
 
-class Turns:
+class FairQueue:
     """A queue of peers who are not read at the moment. Lives on one event loop."""
 
     def __init__(self, memory: Memory | None = None) -> None:

@@ -12,31 +12,25 @@ import asyncio
 import errno
 import logging
 import secrets
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from remoting.accepting import Acceptor
 from remoting.answers import failure
-from remoting.bounds import is_far_over, over_limit, to_give_way
-from remoting.channel import CLOSE_GRACE_S, Connection, Handler, RemotingSettings
-from remoting.fair_queue import LARGE_BYTES, Turns
+from remoting.channel import CLOSE_GRACE_S, Connection, Handler
 from remoting.frame import RemotingCommand
 from remoting.inline import Inline
+from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
+from remoting.settings import RemotingSettings
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
-
-__all__ = ["Connection", "Handler", "RemotingServer", "RemotingSettings"]
 
 log = logging.getLogger("routelake.remoting")
 
 _IDLEST: Final = 64
 """Connections looked up at once that give way to newcomers."""
-
-_LOOK_S: Final = 0.25
-"""Until the next look for somebody who gives way, where there was nobody."""
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))
 
@@ -48,16 +42,11 @@ class RemotingServer:
         connections: The open ones by id.
         accepted: Connections so far.
         rejected: Connections over the limit so far for which nobody gave way.
-        refused: Connections closed for what they sent, so far.
         failed: Requests whose handling raised something unexpected, so far.
         answered_inline: Recognised requests answered, by response code, so far.
         answered: The others answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
-        unfinished_bytes: Held of frames that have begun but not ended.
-        in_flight_bytes: Held of requests that are being handled.
-        backlog_bytes: Held of requests that wait to be handled.
-        unread_bytes: Held of answers that peers do not read, when they stopped.
+        memory: What all connections hold together.
         refusals: What was refused or ended for protection, by reason.
-        turns: Of the connections in the middle of a large frame.
         now: The event loop's time at the last tick.
     """
 
@@ -75,21 +64,15 @@ class RemotingServer:
         self.inline = inline
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
-        self.accepted = self.rejected = self.refused = self.failed = 0
+        self.accepted = self.rejected = self.failed = 0
         self.answered_inline: defaultdict[int, int] = defaultdict(int)
         self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
-        self.unfinished_bytes = self.in_flight_bytes = self.backlog_bytes = self.unread_bytes = 0
         self.refusals = Refusals("remoting")
-        self.turns = Turns(self)
+        self.memory = ConnectionMemory(self.settings, self.connections, self._evict)
         self.now = 0.0
         self.is_closing = False
         self._run_id = secrets.token_hex(6)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._postponed: dict[Connection, None] = {}
-        """Those with a large request that waits for memory, in order."""
-        self._unread: dict[Connection, int] = {}
-        """Those that do not read their answers, and how much that was when they stopped."""
-        self._next_look_s = 0.0
         self._idlest: deque[tuple[Connection, float]] = deque()
         self._all_gone = asyncio.Event()
         self._acceptor = Acceptor(lambda: Connection(self), self._accept_refused)
@@ -150,7 +133,7 @@ class RemotingServer:
         for task in list(self._tasks):
             task.cancel()
 
-    # --- for Connection ---
+    # --- for connections: channel.Server ---
 
     def admit(self, connection: Connection) -> bool:
         """Count a connection in. When there are too many, an idle one of the address that has most gives way."""
@@ -206,86 +189,9 @@ class RemotingServer:
     def release(self, connection: Connection) -> None:
         """Count it out."""
         self.connections.pop(connection.id, None)
-        self._postponed.pop(connection, None)
+        self.memory.forget(connection)
         if not self.connections:
             self._all_gone.set()
-
-    # --- memory, for Connection and Turns ---
-
-    @property
-    def received_bytes(self) -> int:
-        """Held of what peers have sent."""
-        return self.unfinished_bytes + self.in_flight_bytes + self.backlog_bytes
-
-    def is_short(self) -> bool:
-        """Whether large frames have to become whole one after the other."""
-        return self.received_bytes > self.settings.max_received_bytes // 2
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether so much more may be received."""
-        return self.received_bytes + size_bytes <= self.settings.max_received_bytes
-
-    def is_idle(self) -> bool:
-        """Whether no large request is being handled, whose end would make room."""
-        return self.in_flight_bytes < LARGE_BYTES
-
-    def takes_turns(self, unfinished_bytes: int) -> bool:
-        """Whether the sender of a large frame, of which so much is here, has to wait before it goes on."""
-        return unfinished_bytes >= LARGE_BYTES or self.is_short()
-
-    def has_unfinished(self) -> None:
-        """More of an unfinished frame has come."""
-        limit = self.settings.max_received_bytes
-        if self.received_bytes <= limit:
-            return
-        now_s = time.monotonic()
-        if now_s < self._next_look_s and not is_far_over(self.received_bytes, limit):
-            return
-        holdings = [held for held in (each.held for each in self.connections.values()) if held.size_bytes]
-        chosen = over_limit(holdings, self.received_bytes, limit, now_s, self.settings.give_way_after_s)
-        if not chosen:
-            self._next_look_s = now_s + _LOOK_S
-        for connection in chosen:
-            detail = f"{connection.held.size_bytes} bytes of {self.received_bytes} that wait"
-            self._evict(connection, "evicted-unfinished", detail)
-
-    def has_unread(self, connection: Connection) -> None:
-        """A connection does not read its answers."""
-        self.has_read(connection)
-        size = self._unread[connection] = connection.unread.size_bytes
-        self.unread_bytes += size
-        limit = self.settings.max_unread_bytes
-        if self.unread_bytes > limit:
-            holdings = [each.unread for each in self._unread]
-            excess = sum(holding.size_bytes for holding in holdings) - limit * 3 // 4
-            for other in to_give_way(holdings, excess, time.monotonic()):
-                self._evict(other, "evicted-unread", f"{other.unread.size_bytes} bytes of {self.unread_bytes}")
-
-    def has_read(self, connection: Connection) -> None:
-        """It does again, or is gone."""
-        self.unread_bytes -= self._unread.pop(connection, 0)
-
-    def may_start(self, size_bytes: int, connection: Connection) -> bool:
-        """Whether a large request may be handled now; if not, the connection is called when it may."""
-        if not self.in_flight_bytes or self.in_flight_bytes + size_bytes <= self.settings.max_received_bytes // 2:
-            return True
-        self._postponed[connection] = None
-        return False
-
-    def account_in_flight(self, size_bytes: int) -> None:
-        """So much more is being handled, or less."""
-        self.in_flight_bytes += size_bytes
-        if size_bytes <= -LARGE_BYTES:
-            self.turns.go_on()
-            if self._postponed:
-                asyncio.get_running_loop().call_soon(self._go_on_with_postponed)
-
-    def _go_on_with_postponed(self) -> None:
-        for connection in list(self._postponed):
-            if self.in_flight_bytes > self.settings.max_received_bytes // 2:
-                break
-            del self._postponed[connection]
-            connection.go_on()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a request; the server keeps the task alive."""

@@ -40,6 +40,8 @@ def test_no_package_is_left_out_of_a_check() -> None:
     assert there == sorted(PACKAGES)
     assert there == sorted(PROJECT["tool"]["mypy"]["files"])
     assert there == sorted(name for layer in layers for name in layer.split(" | "))
+    (acyclic,) = (contract["ancestors"] for contract in contracts if contract["type"] == "acyclic_siblings")
+    assert there == sorted([*acyclic, "tests"])
 
 
 def test_what_coverage_measures_is_there() -> None:

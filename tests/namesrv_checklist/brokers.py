@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from peers.java import wait_until
-from remoting.server import RemotingSettings
+from remoting.settings import RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request, Response, parse_fastjson

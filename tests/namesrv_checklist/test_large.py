@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from peers.java import wait_until
-from remoting.server import RemotingSettings
+from remoting.settings import RemotingSettings
 from tests.model import codes
 from tests.model.client import ConnectionClosed, RemotingClient
 from tests.model.wire import Request

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from remoting.server import RemotingSettings
+from remoting.settings import RemotingSettings
 from schemas.events import ChannelClosed, decode
 from tests.model import codes
 from tests.model.wire import Request

@@ -12,11 +12,13 @@ from typing import Any, TypeVar, cast
 import uvloop
 
 from remoting.answers import not_supported
+from remoting.channel import Connection
 from remoting.commands import RefusedError
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.inline import Recognised
 from remoting.reply import EncodedReply, response
-from remoting.server import Connection, RemotingServer, RemotingSettings
+from remoting.server import RemotingServer
+from remoting.settings import RemotingSettings
 from schemas.errors import UnavailableError
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

@@ -15,10 +15,11 @@ import zlib
 
 import pytest
 
+from remoting.channel import Connection
 from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand, encode_frame
 from remoting.reply import response
-from remoting.server import Connection, RemotingSettings
+from remoting.settings import RemotingSettings
 from schemas.events import Actor, AnyEvent
 from tests.remoting.shell import ECHO, Client, Handler, connected, run, serving
 from tests.remoting.test_frame import frame
@@ -250,11 +251,11 @@ def test_a_thousand_announced_frames_take_no_memory() -> None:
                 _, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 writer.write(announced)
                 writers.append(writer)
-            await eventually(lambda: server.unfinished_bytes == 200 * len(announced))
+            await eventually(lambda: server.memory.unfinished_bytes == 200 * len(announced))
             for writer in writers:
                 writer.close()
             await eventually(lambda: not server.connections)
-            assert server.unfinished_bytes == 0
+            assert server.memory.unfinished_bytes == 0
 
     tracemalloc.start()
     try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from remoting.channel import Connection
-from remoting.fair_queue import LARGE_BYTES, Turns
+from remoting.fair_queue import LARGE_BYTES, FairQueue
 from remoting.frame import RemotingCommand, encode_frame
 from remoting.server import RemotingServer
 
@@ -112,10 +112,10 @@ class Reader:
 
 def test_the_first_who_waits_is_the_first_who_reads() -> None:
     async def main() -> None:
-        turns, order = Turns(), list[Reader]()
+        queue, order = FairQueue(), list[Reader]()
         readers = [Reader(order) for _ in range(30)]
         for reader in readers:
-            turns.wait(reader)
+            queue.wait(reader)
         while len(order) < 30:
             await asyncio.sleep(0)
         assert order == readers

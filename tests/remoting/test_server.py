@@ -15,9 +15,11 @@ from typing import cast
 
 import pytest
 
+from remoting.channel import Connection
 from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
 from remoting.reply import EncodedReply, response
-from remoting.server import Connection, RemotingServer, RemotingSettings
+from remoting.server import RemotingServer
+from remoting.settings import RemotingSettings
 from schemas.codes import SerializeType
 from schemas.errors import SetupError
 from tests.remoting.shell import (
@@ -598,13 +600,15 @@ def test_of_unfinished_frames_the_one_that_holds_most_for_longest_goes_first() -
             whole = encode_frame(RemotingCommand(103, None, bytes(700_000)))
             async with connected(server) as hoarder, connected(server) as honest:
                 hoarder.writer.write(whole[:600_000])
-                await eventually(lambda: server.unfinished_bytes == 600_000)
+                await eventually(lambda: server.memory.unfinished_bytes == 600_000)
                 honest.writer.write(whole[:500_000])
                 assert await hoarder.rest() == b""
-                await eventually(lambda: server.unfinished_bytes == 500_000)
+                await eventually(lambda: server.memory.unfinished_bytes == 500_000)
                 honest.writer.write(whole[500_000:])
                 assert (await honest.receive()).code == 3
-                assert server.unfinished_bytes == server.backlog_bytes == server.in_flight_bytes == 0
+                assert (
+                    server.memory.unfinished_bytes == server.memory.backlog_bytes == server.memory.in_flight_bytes == 0
+                )
                 assert server.refusals.counts == {"evicted-unfinished": 1}
 
     run(main)
@@ -625,13 +629,13 @@ def test_while_memory_is_short_large_frames_become_whole_one_after_the_other() -
                     for at in range(0, len(whole), 50_000):
                         client.writer.write(whole[at : at + 50_000])
                         await client.writer.drain()
-                        most = max(most, server.received_bytes)
+                        most = max(most, server.memory.received_bytes)
                     assert (await client.receive()).code == 3
 
             await asyncio.gather(*(upload() for _ in range(40)))
             assert not server.refusals.counts
             assert most <= 12 * MIB
-            assert server.received_bytes == 0
+            assert server.memory.received_bytes == 0
 
     run(main)
 
@@ -645,7 +649,7 @@ def test_a_starving_frame_holds_up_nobody_while_memory_is_short() -> None:
                 for _ in range(12):
                     starving = await stack.enter_async_context(connected(server))
                     starving.writer.write(whole[:200_000])
-                await eventually(server.is_short)
+                await eventually(server.memory.is_short)
                 honest = await stack.enter_async_context(connected(server))
                 began = asyncio.get_running_loop().time()
                 for at in range(0, len(whole), 50_000):
@@ -695,7 +699,7 @@ def test_of_those_who_do_not_read_the_one_that_holds_most_is_dropped() -> None:
             for client, size in ((large, 20 * MIB), (small, 16 * MIB)):
                 client.stop_reading()
                 client.send(*(route(str(size), number) for number in range(3)))
-                await eventually(lambda: len(server._unread) == 1)
+                await eventually(lambda: len(server.memory._unread) == 1)
             await eventually(lambda: bool(handler.closed))
             assert server.refusals.counts == {"evicted-unread": 1}
             small.read_on()
@@ -754,7 +758,7 @@ def test_a_bad_frame_closes_after_the_answers_to_what_came_before(loop: str) -> 
             assert await client.rest() == b""
             await eventually(lambda: bool(handler.closed))
             assert handler.reasons[0].startswith("protocol error: frame length -1")
-            assert server.refused == 1
+            assert server.refusals.counts["protocol-error"] == 1
 
     run(main, loop)
 
@@ -766,10 +770,10 @@ def test_half_a_frame_and_then_the_end_is_nobody_s_request(loop: str) -> None:
         async with serving(handler) as server:
             async with connected(server) as client:
                 client.writer.write(encode_frame(RemotingCommand(ECHO, None, bytes(100)))[:-1])
-                await eventually(lambda: server.unfinished_bytes > 0)
+                await eventually(lambda: server.memory.unfinished_bytes > 0)
             await eventually(lambda: bool(handler.closed))
             assert handler.handled == []
-            assert server.unfinished_bytes == 0
+            assert server.memory.unfinished_bytes == 0
 
     run(main, loop)
 

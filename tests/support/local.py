@@ -29,7 +29,7 @@ from api.wiring import GatewayParts
 from pipelines.log.base import EventLog
 from pipelines.log.memory import MemoryLog
 from pipelines.log.open import open_log
-from remoting.server import RemotingSettings
+from remoting.settings import RemotingSettings
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
