@@ -48,6 +48,8 @@ STILL_COMMITS: Final = "a commit of the query that has ended does not end"
 _HOPELESS: Final = (CLOCK_WENT_BACK, STILL_COMMITS, "java.lang.OutOfMemoryError", "Py4JNetworkError")
 """What another query in this JVM would meet, too."""
 _SETUP_ERROR: Final = f"{SetupError.__module__}.{SetupError.__name__}: "
+"""How a Python traceback begins the line of a SetupError. The log is read by processes that Spark starts; what they
+raise reaches this one through the JVM, as text: the name in the traceback is all that is left of its type."""
 
 
 def run_fold(settings: FoldSettings) -> int:

@@ -40,7 +40,7 @@ from remoting.frame import HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame
 from remoting.inline import Inline
 from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
-from remoting.reply import EncodedReply, encode_reply_apart
+from remoting.reply import EncodedReply, encode_reply
 from remoting.settings import RemotingSettings
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
@@ -331,10 +331,10 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         try:
-            head, body = encode_reply_apart(command, reply)
+            head, body = encode_reply(command, reply)
         except (ProtocolError, UnicodeError) as error:
             reply = self._server.failure(error, self)
-            head, body = encode_reply_apart(command, reply)
+            head, body = encode_reply(command, reply)
         if len(body) < SHARED_BYTES:
             if head:
                 self._transport.write(head + body)

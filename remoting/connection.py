@@ -46,7 +46,6 @@ class RemotingConnection:
 
     Attributes:
         error: Set once the bytes made no sense; what came before was returned, nothing after it is read.
-        dropped_responses: Frames with the response bit: nobody here asked, so they go unread, as in RocketMQ.
     """
 
     __slots__ = (
@@ -57,7 +56,6 @@ class RemotingConnection:
         "_keep_responses",
         "_may_have_preamble",
         "_needed",
-        "dropped_responses",
         "error",
     )
 
@@ -83,7 +81,6 @@ class RemotingConnection:
         self._announced = 0
         self._may_have_preamble = True
         self.error: ProtocolError | None = None
-        self.dropped_responses = 0
 
     @property
     def buffered_bytes(self) -> int:
@@ -174,9 +171,8 @@ class RemotingConnection:
             header = data[at + 8 : body_at]
             command = decode_header(mark >> 24, header, data[body_at:end])
             at = end
-            if command.flag & FLAG_RESPONSE and not self._keep_responses:
-                self.dropped_responses += 1
-            else:
+            # A server has not asked: it drops answers, as RocketMQ's does one with an opaque that it does not know.
+            if self._keep_responses or not command.flag & FLAG_RESPONSE:
                 recognised = None if inline is None else inline.learn(header, command)
                 received.append(command if recognised is None else recognised)
         self._needed = 8

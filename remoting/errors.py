@@ -61,6 +61,8 @@ class AnswerError(ClientError):
 
 
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
+"""As OSError prints its errno. A name with several addresses fails as one OSError that has no errno and no cause, only
+the texts of all of them ("Multiple exceptions: ..."): asyncio before 3.12 and uvloop keep nothing else."""
 
 
 def why_not_connected(error: BaseException) -> str:

@@ -36,18 +36,11 @@ def response(
     return RemotingCommand(code, ext_fields, body, remark, FLAG_RESPONSE)
 
 
-def encode_reply(request: RemotingCommand, reply: RemotingCommand) -> bytes:
-    """The reply's frame with the request's opaque; b"" when the request was oneway.
+def encode_reply(request: RemotingCommand, reply: RemotingCommand) -> tuple[bytes, bytes]:
+    """The reply's frame with the request's opaque; nothing when the request was oneway.
 
-    Raises:
-        ProtocolError: It does not fit into a frame.
-    """
-    head, body = encode_reply_apart(request, reply)
-    return head + body
-
-
-def encode_reply_apart(request: RemotingCommand, reply: RemotingCommand) -> tuple[bytes, bytes]:
-    """`encode_reply` in two pieces, of which the second is the reply's own body: a large one need not be copied.
+    Returns:
+        Everything before the body, and the reply's own body: a large one need not be copied.
 
     Raises:
         ProtocolError: It does not fit into a frame.

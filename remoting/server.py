@@ -41,7 +41,6 @@ class RemotingServer:
     Attributes:
         connections: The open ones by id.
         accepted: Connections so far.
-        rejected: Connections over the limit so far for which nobody gave way.
         failed: Requests whose handling raised something unexpected, so far.
         answered_inline: Recognised requests answered, by response code, so far.
         answered: The others answered, by (RequestCode, response code), so far; -1 for codes nobody knows.
@@ -64,7 +63,7 @@ class RemotingServer:
         self.inline = inline
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
-        self.accepted = self.rejected = self.failed = 0
+        self.accepted = self.failed = 0
         self.answered_inline: defaultdict[int, int] = defaultdict(int)
         self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.refusals = Refusals("remoting")
@@ -138,10 +137,8 @@ class RemotingServer:
     def admit(self, connection: Connection) -> bool:
         """Count a connection in. When there are too many, an idle one of the address that has most gives way."""
         if self.is_closing:
-            self.rejected += 1
             return False
         if len(self.connections) >= self.settings.max_connections and not self._make_room(connection):
-            self.rejected += 1
             self.refusals.note("too-many-connections", connection.peer, f"{len(self.connections)} are open")
             return False
         self.accepted += 1

@@ -90,21 +90,8 @@ class _WireList(msgspec.Struct, rename="camel"):
 
 _table = msgspec.json.Decoder(_WireTable, strict=False)
 _list = msgspec.json.Decoder(_WireList, strict=False)
-_config = msgspec.json.Decoder(_Wire, strict=False)
 encode_topic_config: Final = msgspec.json.Encoder().encode
 """TopicConfig to its JSON, without spaces and in fastjson's order."""
-
-
-def decode_topic_config(data: bytes) -> TopicConfig:
-    """One topic, such as the answer to GET_TOPIC_CONFIG.
-
-    Raises:
-        BadRequestError: The data holds no topic.
-    """
-    try:
-        return decode(data, _config).config()
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"no TopicConfig: {error}") from error
 
 
 def decode_topic_table(data: bytes) -> TopicTable:

@@ -89,7 +89,6 @@ class SqliteLog:
     def __init__(self, path: Path, *, clock: Clock = now_ms, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._path = path
         self._clock = clock
-        self._busy_timeout_s = busy_timeout_s
         self._closed = False
         self._write_lock = threading.Lock()
         self._read_lock = threading.Lock()

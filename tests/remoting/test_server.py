@@ -304,7 +304,7 @@ def test_connections_over_the_limit_are_turned_away_while_nobody_is_idle(loop: s
                 await eventually(lambda: handler.running == 2)
                 async with connected(server) as third:
                     assert await third.rest() == b""
-                assert (server.accepted, server.rejected) == (2, 1)
+                assert (server.accepted, server.refusals.counts["too-many-connections"]) == (2, 1)
                 handler.gate.set()
                 for client in (first, second):
                     await client.receive()
