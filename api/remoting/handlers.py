@@ -24,7 +24,7 @@ from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.notifier import Notifier
-from api.remoting.route_requests import RouteQuery, RouteRequests
+from api.remoting.route_requests import RouteRequest, RouteRequests
 from api.repeats import Heartbeats
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
@@ -111,7 +111,7 @@ class NameServerHandler:
 
     # --- what the server calls ---
 
-    def _route_reply(self, query: RouteQuery) -> EncodedReply:
+    def _route_reply(self, query: RouteRequest) -> EncodedReply:
         if not self._gateway.is_ready_for_service:
             return EncodedReply(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
         if query.topic is not None:
@@ -250,7 +250,7 @@ class NameServerHandler:
     # --- topics ---
 
     async def _get_route(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        return self._route_reply(RouteQuery(command, self._route_reply)).command
+        return self._route_reply(RouteRequest(command, self._route_reply)).command
 
     async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_all_topic_list:

@@ -43,7 +43,7 @@ _JSON: Final = int(SerializeType.JSON)
 _PROBES: Final = (b"908172635", b"716253849")
 
 
-class RouteQuery:
+class RouteRequest:
     """What a route request asks for (`remoting.commands.read_route_query`).
 
     Attributes:
@@ -56,7 +56,7 @@ class RouteQuery:
 
     __slots__ = ("_answer", "is_used", "numeric_keys", "reply", "topic", "zone")
 
-    def __init__(self, command: RemotingCommand, answer: Callable[[RouteQuery], EncodedReply]) -> None:
+    def __init__(self, command: RemotingCommand, answer: Callable[[RouteRequest], EncodedReply]) -> None:
         """Read a request.
 
         Args:
@@ -85,7 +85,7 @@ class RouteRequests:
 
     code: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
-    def __init__(self, answer: Callable[[RouteQuery], EncodedReply], max_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(self, answer: Callable[[RouteRequest], EncodedReply], max_bytes: int = 32 * 1024 * 1024) -> None:
         """Remember nothing yet.
 
         Args:
@@ -93,14 +93,14 @@ class RouteRequests:
             max_bytes: Of what is remembered.
         """
         self._answer = answer
-        self._known: BoundedCache[tuple[bytes, bytes] | bytes, RouteQuery] = BoundedCache(max_bytes)
+        self._known: BoundedCache[tuple[bytes, bytes] | bytes, RouteRequest] = BoundedCache(max_bytes)
         self._peek = self._known.peek
 
     def __len__(self) -> int:
         """How many headers are remembered."""
         return len(self._known)
 
-    def find(self, serialize_type: int, header: bytes) -> tuple[RouteQuery, bytes] | None:
+    def find(self, serialize_type: int, header: bytes) -> tuple[RouteRequest, bytes] | None:
         """See `remoting.inline.Inline.find`."""
         if serialize_type == _JSON:
             before, _, rest = header.partition(_OPAQUE)
@@ -122,11 +122,11 @@ class RouteRequests:
         query.is_used = True
         return query, digits
 
-    def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteQuery, bytes] | None:
+    def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteRequest, bytes] | None:
         """See `remoting.inline.Inline.learn`."""
         if command.code != self.code or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY):
             return None
-        query = RouteQuery(command, self._answer)
+        query = RouteRequest(command, self._answer)
         if len(header) <= _MAX_HEADER_BYTES and not command.body:
             key = _key(header, command)
             if key is not None and self._peek(key) is None:
@@ -139,7 +139,7 @@ class RouteRequests:
             query.reply = None
 
 
-def _was_not_asked(query: RouteQuery) -> bool:
+def _was_not_asked(query: RouteRequest) -> bool:
     """Whether nobody asked it since this was last looked at."""
     was_used, query.is_used = query.is_used, False
     return not was_used

@@ -42,6 +42,7 @@ from api.view import pickup
 from api.view.advance import Groups
 from api.view.rows import RouteBroker, Row, TopicMapping, TopicQueues
 from api.view.snapshot import RouteView
+from remoting.answers import encode_topic_list
 from remoting.reply import EncodedReply, response
 from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encode_mapping, encode_topic_route
 
@@ -265,13 +266,6 @@ class RouteAnswers:
         )
         assert route is not None
         return encode_topic_route(pickup.filter_by_zone(route, zone), numeric_keys=True)
-
-
-def encode_topic_list(topics: list[str], broker_addr: str | None = None) -> bytes:
-    """TopicList.encode. ``brokerAddr`` is there only for GET_SYSTEM_TOPIC_LIST_FROM_NS."""
-    listed = _encode(topics)
-    addr = b"" if broker_addr is None else b'"brokerAddr":' + _encode(broker_addr) + b","
-    return b"{" + addr + b'"topicList":' + listed + b"}"
 
 
 def _encode_route(

@@ -352,7 +352,7 @@ def test_a_broker_header() -> None:
 
 
 def test_small_bodies() -> None:
-    assert encode_topic_list(["a", "b"]) == b'{"topicList":["a","b"]}'
+    assert encode_topic_list(["a", 'q"']) == b'{"topicList":["a","q\\""]}'
     assert encode_topic_list([], "10.0.0.1:1") == b'{"brokerAddr":"10.0.0.1:1","topicList":[]}'
     assert encode_kv_table({"b": "2", "a": "é", "c": None}) == '{"table":{"a":"é","b":"2"}}'.encode()
     assert encode_kv_table({}) == b'{"table":{}}'

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.route_requests import RouteQuery, RouteRequests
+from api.remoting.route_requests import RouteRequest, RouteRequests
 from remoting.commands import read_route_query
 from remoting.connection import RemotingConnection
 from remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
@@ -26,7 +26,7 @@ def frame(header: bytes, body: bytes = b"") -> bytes:
     return struct.pack(">iI", 4 + len(header) + len(body), len(header)) + header + body
 
 
-def no_reply(query: RouteQuery) -> EncodedReply:
+def no_reply(query: RouteRequest) -> EncodedReply:
     raise AssertionError(query.topic)
 
 
@@ -34,20 +34,20 @@ def requests(max_bytes: int = 1_000_000) -> RouteRequests:
     return RouteRequests(no_reply, max_bytes)
 
 
-def receive(data: bytes, known: RouteRequests) -> tuple[RouteQuery, bytes]:
+def receive(data: bytes, known: RouteRequests) -> tuple[RouteRequest, bytes]:
     """What one connection more makes of one route request."""
     (request,) = RemotingConnection(inline=known).receive_data(data)
     assert isinstance(request, tuple)
     query, digits = request
-    assert isinstance(query, RouteQuery)
+    assert isinstance(query, RouteRequest)
     return query, digits
 
 
-def received(header: bytes, known: RouteRequests) -> tuple[RouteQuery, bytes]:
+def received(header: bytes, known: RouteRequests) -> tuple[RouteRequest, bytes]:
     return receive(frame(header), known)
 
 
-def asked_for(query: RouteQuery, digits: bytes) -> tuple[str | None, bool, str | None, int]:
+def asked_for(query: RouteRequest, digits: bytes) -> tuple[str | None, bool, str | None, int]:
     return query.topic, query.numeric_keys, query.zone, int(digits)
 
 
@@ -105,7 +105,7 @@ def test_requests_are_recognised_however_they_are_cut(topics: list[str], cuts: l
         for request in connection.receive_data(data[start:end]):
             if isinstance(request, tuple):
                 query, digits = request
-                assert isinstance(query, RouteQuery)
+                assert isinstance(query, RouteRequest)
                 found.append((query.topic, int(digits)))
             else:
                 found.append(("echo", request.opaque))
@@ -177,7 +177,7 @@ def test_nobody_drives_out_what_another_uses(kind: SerializeType) -> None:
     """Any number of headers, of topics that exist or not, leaves the kinds in use the very same objects."""
     known = requests(100_000)
 
-    def ask(topic: str, opaque: int) -> RouteQuery:
+    def ask(topic: str, opaque: int) -> RouteRequest:
         return receive(encode_frame(RemotingCommand(105, {"topic": topic}, opaque=opaque), kind), known)[0]
 
     used = [ask(f"used-{number}", number) for number in range(10)]

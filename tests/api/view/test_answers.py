@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.view.answers import RouteAnswers, encode_topic_list
+from api.view.answers import RouteAnswers
 from api.view.pickup import cluster_info, filter_by_zone, pick_up_topic_route
 from api.view.snapshot import RouteView
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
@@ -337,11 +337,6 @@ def test_digest_and_reply_are_of_the_body() -> None:
     assert answer.digest == hashlib.blake2b(STANDARD, digest_size=8).hexdigest()
     assert answer.reply.encode(b"7").endswith(b"}" + STANDARD)
     assert answer.reply is answer.reply
-
-
-def test_topic_lists() -> None:
-    assert encode_topic_list(["a", 'q"']) == b'{"topicList":["a","q\\""]}'
-    assert encode_topic_list([], "x:1") == b'{"brokerAddr":"x:1","topicList":[]}'
 
 
 def test_the_zone_name_is_compared_without_case() -> None:
