@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from cli import backup, kv_import, preflight, spark_sql, usage
+from cli import backup, developer, kv_import, preflight, spark_sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
@@ -48,7 +48,6 @@ from runtime.logs import configure
 from runtime.machine import guard_data
 from runtime.process import run_to_end
 from runtime.secrets import drop_secrets
-from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from runtime.supervisor import Child
@@ -230,68 +229,6 @@ def fold(
     raise typer.Exit(run_fold(settings))
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def test(context: typer.Context) -> None:
-    """Run the tests. Options go to pytest; --deep adds the long ones, --fast leaves out JVMs, processes and waits."""
-    from deploy.developer import run_tests
-
-    raise typer.Exit(run_tests(context.args))
-
-
-@app.command()
-def check() -> None:
-    """Check style, types and import contracts."""
-    from deploy.developer import run_checks
-
-    raise typer.Exit(run_checks())
-
-
-@app.command()
-def fix() -> None:
-    """Repair style and format, and write the generated pages again."""
-    from deploy.developer import run_fixes
-
-    raise typer.Exit(run_fixes())
-
-
-@app.command()
-def coverage() -> None:
-    """Check how much of fold, codec and lake the fast tests reach, by branches."""
-    from deploy.developer import run_coverage
-
-    raise typer.Exit(run_coverage())
-
-
-@app.command()
-def bench(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Which of them; all without a name.")
-    ] = None,
-    rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="How often each side of a comparison is measured.")
-    ] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Age of the lake that growth makes.")] = 100_000,
-    serve: Annotated[str, typer.Option("--serve", help="More options of routelake, such as '--workers 2'.")] = "",
-    results: Annotated[Path | None, typer.Option("--results", help="Folder of the results.")] = None,
-) -> None:
-    """Measure routelake, side by side with Apache RocketMQ's NameServer; see docs/performance.md."""
-    import shlex
-
-    from benchmarks.harness.run import run_benches
-
-    if results is not None:
-        preflight.check_folder(results, "--results")
-    try:
-        options = shlex.split(serve)
-        usage.check_options(app, "serve", options)
-    except ValueError as error:
-        raise SetupError(f"--serve {serve!r} cannot be read: {error}.") from error
-    raise typer.Exit(
-        run_benches(names or [], rounds=rounds, quick=quick, epochs=epochs, serve_options=options, results=results)
-    )
-
-
 def default_gateway_id(remoting: Listen) -> str:
     """Host name and port: different for every gateway of a log."""
     return f"{socket.gethostname()}:{remoting.port}"
@@ -383,6 +320,7 @@ def _make(data_dir: Path, data_mode: str) -> None:
     guard_data(data_dir, data_mode)
 
 
+developer.register(app)
 backup.register(app)
 broker_cli.register(app)
 kv_import.register(app)

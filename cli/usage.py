@@ -104,13 +104,13 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
     return int(code or 0)
 
 
-def check_options(app: typer.Typer, name: str, options: list[str]) -> None:
-    """Whether a command would take these options. Raises UsageError."""
-    group = typer.main.get_group(app)
-    with group.make_context(PROGRAM, [name]) as context:
-        command = group.get_command(context, name)
-        assert command is not None
-        command.make_context(name, options, parent=context).close()
+def check_options(context: Context, name: str, options: list[str]) -> None:
+    """Whether a command of the program that runs would take these options. Raises UsageError."""
+    root = context.find_root()
+    assert isinstance(root.command, Commands)
+    command = root.command.get_command(root, name)
+    assert command is not None
+    command.make_context(name, options, parent=root).close()
 
 
 def _refuse(message: str, code: int) -> int:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake test`, `check`, `fix`, `coverage` and `bench`: what is done in a clone, not on a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import usage
+from cli.preflight import check_folder
+from schemas.errors import SetupError
+
+
+def test(context: typer.Context) -> None:
+    """Run the tests. Options go to pytest; --deep adds the long ones, --fast leaves out JVMs, processes and waits."""
+    from deploy.developer import run_tests
+
+    raise typer.Exit(run_tests(context.args))
+
+
+def check() -> None:
+    """Check style, types and import contracts."""
+    from deploy.developer import run_checks
+
+    raise typer.Exit(run_checks())
+
+
+def fix() -> None:
+    """Repair style and format, and write the generated pages again."""
+    from deploy.developer import run_fixes
+
+    raise typer.Exit(run_fixes())
+
+
+def coverage() -> None:
+    """Check how much of fold, codec and lake the fast tests reach, by branches."""
+    from deploy.developer import run_coverage
+
+    raise typer.Exit(run_coverage())
+
+
+def bench(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Which of them; all without a name.")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How often each side of a comparison is measured.")
+    ] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that it runs, not how fast.")] = False,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Age of the lake that growth makes.")] = 100_000,
+    serve: Annotated[str, typer.Option("--serve", help="More options of routelake, such as '--workers 2'.")] = "",
+    results: Annotated[Path | None, typer.Option("--results", help="Folder of the results.")] = None,
+) -> None:
+    """Measure routelake, side by side with Apache RocketMQ's NameServer; see docs/performance.md."""
+    import shlex
+
+    from benchmarks.harness.run import run_benches
+
+    if results is not None:
+        check_folder(results, "--results")
+    try:
+        options = shlex.split(serve)
+        usage.check_options(context, "serve", options)
+    except ValueError as error:
+        raise SetupError(f"--serve {serve!r} cannot be read: {error}.") from error
+    raise typer.Exit(
+        run_benches(names or [], rounds=rounds, quick=quick, epochs=epochs, serve_options=options, results=results)
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(test)
+    for command in (check, fix, coverage, bench):
+        app.command()(command)
