@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How routelake reaches a machine: the pinned JVM jars, the supervisor, and the servers that tests run beside it."""
+"""How routelake reaches a machine and a checkout: pinned JVM jars, version, changelog, and what a developer runs."""

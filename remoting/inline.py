@@ -9,8 +9,8 @@ from remoting.frame import RemotingCommand
 from remoting.reply import EncodedReply
 
 
-class Asked(Protocol):
-    """What requests that differ in their opaque alone ask.
+class InlineRequest(Protocol):
+    """What all requests have in common that differ in their opaque alone.
 
     Attributes:
         reply: The reply of the moment, if it is known already.
@@ -22,7 +22,7 @@ class Asked(Protocol):
         """The reply of the moment; what this raises becomes one."""
 
 
-Recognised = tuple[Asked, bytes]
+Recognised = tuple[InlineRequest, bytes]
 """What a request asks, and the digits of its opaque."""
 
 

@@ -18,13 +18,13 @@ _NAMES: Final = {int(code): code.name for code in RequestCode}
 
 
 class RemotingMeter:
-    """Tells one server's counts. Lives on its event loop."""
+    """Reports one server's counts. Lives on its event loop."""
 
     def __init__(self, server: RemotingServer, metrics: Metrics) -> None:
         """From now on every scrape brings them."""
         self._server = server
         self._metrics = metrics
-        self._told: Counter[tuple[str, ...]] = Counter()
+        self._reported: Counter[tuple[str, ...]] = Counter()
         metrics.connections.labels("remoting").set_function(lambda: float(len(server.connections)))
         metrics.before_scrape(self._bring)
 
@@ -44,6 +44,6 @@ class RemotingMeter:
 
     def _more(self, count: int, *what: str) -> int:
         """How many came since the last scrape."""
-        more = count - self._told[what]
-        self._told[what] = count
+        more = count - self._reported[what]
+        self._reported[what] = count
         return more

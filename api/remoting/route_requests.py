@@ -69,7 +69,7 @@ class RouteRequest:
         self._answer = answer
 
     def answer(self) -> EncodedReply:
-        """See `remoting.inline.Asked.answer`."""
+        """See `remoting.inline.InlineRequest.answer`."""
         return self._answer(self)
 
 
