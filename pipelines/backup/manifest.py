@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.ddl import check_format
-from pipelines.log.sqlite import read_log_id, sqlite_errors
+from pipelines.log.sqlite_file import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import check_extent, read_generation
 from schemas.errors import SetupError, one_line
 

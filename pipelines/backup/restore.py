@@ -38,7 +38,7 @@ from pipelines.backup.manifest import (
 )
 from pipelines.backup.marker import MARKER, read_marker, write_marker
 from pipelines.backup.take import sync_folder
-from pipelines.log.sqlite import read_log_id, sqlite_errors
+from pipelines.log.sqlite_file import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, prove
 from pipelines.log.urls import sqlite_path
 from schemas.errors import SetupError

@@ -47,7 +47,7 @@ from pipelines.backup.manifest import (
     describe,
 )
 from pipelines.log.open import open_log
-from pipelines.log.sqlite import connect_reader, read_log_id, sqlite_errors
+from pipelines.log.sqlite_file import connect_reader, read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, clear_generation, prove
 from pipelines.log.urls import sqlite_path
 from schemas.errors import SetupError, one_line

@@ -23,23 +23,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import (
-    AuthorizationError,
-    BrokerResponseError,
-    KafkaError,
-    PolicyViolationError,
-    TopicAlreadyExistsError,
-)
+from kafka.errors import AuthorizationError, KafkaError
 
 from pipelines.log.base import (
     DEFAULT_READ_BYTES,
     DEFAULT_READ_RECORDS,
-    MAX_KEY_BYTES,
-    MAX_PAYLOAD_BYTES,
     Appended,
     Entry,
     LogEnd,
@@ -47,6 +38,7 @@ from pipelines.log.base import (
     check_entries,
 )
 from pipelines.log.kafka_client import bounds, connected, log_consumer
+from pipelines.log.kafka_topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
 from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
 
 DELIVERY_TIMEOUT_S: Final = 15.0
@@ -58,17 +50,6 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 """A list of entries up to this size is one record batch: in or out as a whole."""
 
 _RECORD_OVERHEAD_BYTES: Final = 512
-MAX_MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + 2 * MAX_KEY_BYTES
-"""max.message.bytes of the topic: it bounds the record batch, which is a little larger than its one payload."""
-
-TOPIC_CONFIG: Final = {
-    "message.timestamp.type": "LogAppendTime",
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",  # only what has been folded may go, and only the fold knows what that is
-    "retention.bytes": "-1",
-    "max.message.bytes": str(MAX_MESSAGE_BYTES),
-}
-"""What a topic is made with. An existing topic must agree, except on max.message.bytes, which then is the limit."""
 
 
 class KafkaLog:
@@ -98,7 +79,7 @@ class KafkaLog:
         self._consumer: KafkaConsumer | None = None
         self._admin: KafkaAdminClient | None = None
         with self._admin_lock, self._admin_errors("open"):
-            self.log_id, self._max_message_bytes = _ensure_topic(self._open_admin(), self._bootstrap, topic)
+            self.log_id, self._max_message_bytes = ensure_topic(self._open_admin(), self._bootstrap, topic)
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `EventLog.append`."""
@@ -176,7 +157,7 @@ class KafkaLog:
         if size_bytes > limit:
             raise TooLargeError(
                 f"an event of {size_bytes} bytes is larger than the topic {self._topic} takes ({limit} bytes). Run: "
-                + _alter_command(self._bootstrap, self._topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}),
+                + alter_command(self._bootstrap, self._topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}),
                 size_bytes=size_bytes,
                 limit_bytes=limit,
             )
@@ -293,67 +274,3 @@ def record_of(message: Any) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; th
     key = b"" if message.key is None else message.key
     value = b"" if message.value is None else message.value
     return LogRecord(message.offset, message.timestamp, key.decode(errors="replace"), value)
-
-
-def _ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) -> tuple[str, int]:
-    """Make the topic, or check the one that is there.
-
-    Returns:
-        Its topic id (Kafka 2.8 and newer give one to each) and its max.message.bytes.
-
-    Raises:
-        SetupError: it is not fit to be a log.
-        KafkaError: as Kafka reports it.
-    """
-    if topic not in admin.list_topics():
-        spec = {"num_partitions": 1, "replication_factor": -1, "configs": dict(TOPIC_CONFIG)}
-        try:
-            admin.create_topics({topic: spec}, wait_for_metadata=True)
-        except TopicAlreadyExistsError:
-            admin.wait_for_topics([topic])  # another process was faster
-        except (AuthorizationError, PolicyViolationError) as error:
-            _refuse(f"Kafka does not let us make the topic {topic} ({error}). Run:", _create_command(bootstrap, topic))
-        except BrokerResponseError as error:
-            raise SetupError(f"Kafka cannot make the topic {topic}: {error}", topic=topic) from error
-    (described,) = admin.describe_topics([topic])
-    partitions = len(described["partitions"])
-    if partitions != 1:
-        _refuse(
-            f"the topic {topic} has {partitions} partitions; an event log has one. Use another name, or make it anew:",
-            _create_command(bootstrap, topic),
-        )
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-    config = {
-        name: str(entry["value"])
-        for name, entry in admin.describe_configs([resource], config_filter="all")["topic"][topic].items()
-    }
-    wrong = {
-        name: value
-        for name, value in TOPIC_CONFIG.items()
-        if name != "max.message.bytes" and config.get(name, value) != value
-    }
-    if wrong:
-        found = ", ".join(f"{name}={config[name]}" for name in wrong)
-        _refuse(
-            f"the topic {topic} is not fit to be an event log ({found}). Run:", _alter_command(bootstrap, topic, wrong)
-        )
-    return str(described["topic_id"]), int(config["max.message.bytes"])
-
-
-def _alter_command(bootstrap: Sequence[str], topic: str, config: dict[str, str]) -> str:
-    settings = ",".join(f"{name}={value}" for name, value in config.items())
-    return (
-        f"kafka-configs.sh --bootstrap-server {','.join(bootstrap)} --alter --entity-type topics"
-        f" --entity-name {topic} --add-config {settings}"
-    )
-
-
-def _create_command(bootstrap: Sequence[str], topic: str) -> str:
-    settings = " ".join(f"--config {name}={value}" for name, value in TOPIC_CONFIG.items())
-    return (
-        f"kafka-topics.sh --bootstrap-server {','.join(bootstrap)} --create --topic {topic} --partitions 1 {settings}"
-    )
-
-
-def _refuse(why: str, command: str) -> NoReturn:
-    raise SetupError(f"{why} {command}", command=command)

@@ -11,7 +11,8 @@ from typing import Final
 
 from pipelines.log.base import LogRecord
 from pipelines.log.cost import SMALL_BYTES, cost_bytes
-from pipelines.log.sqlite import connect_reader, file_identity, read_log_id, read_records, sqlite_errors
+from pipelines.log.sqlite import read_records
+from pipelines.log.sqlite_file import connect_reader, file_identity, read_log_id, sqlite_errors
 from pipelines.log.tail import Cost, LogTail, missing_records
 from schemas.events import HEAD_BYTES
 

@@ -21,7 +21,8 @@ from peers.kafka import Kafka
 from peers.routelake import ROOT
 from pipelines.log import LogRecord, kafka_client, open_log
 from pipelines.log import kafka as kafka_log
-from pipelines.log.kafka import TOPIC_CONFIG, KafkaLog
+from pipelines.log.kafka import KafkaLog
+from pipelines.log.kafka_topic import TOPIC_CONFIG
 from pipelines.log.urls import parse_url
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 
