@@ -49,7 +49,7 @@ _TICK_S: Final = 0.001
 
 
 class LogClient(Protocol):
-    """Who makes the appends, one at a time. Lives on the caller's event loop."""
+    """Makes the appends, one at a time. Lives on the caller's event loop."""
 
     async def open(self) -> LogEnd:
         """Open the log; returns where it ends.

@@ -84,7 +84,7 @@ class _Last(NamedTuple):
 
 
 class Registrations:
-    """Those that come in through one gateway. Lives on its event loop, ends with it."""
+    """The registrations of one gateway's brokers. Lives on its event loop, ends with it."""
 
     def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
         self._gateway = gateway

@@ -255,7 +255,7 @@ def _judge(
 
 
 def _judge_fold(data_dir: Path, shards: int, driver_memory: str) -> None:
-    """The same for a fold. Raises SetupError."""
+    """Refuse what a fold cannot start with. Raises SetupError."""
     preflight.check_shards(shards)
     preflight.check_driver_memory(driver_memory)
     preflight.check_localhost()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a table is made of, told from its last checkpoint and the commits since.
+"""Which files a table is made of, by its last checkpoint and the commits since.
 
 deltalake lists the whole ``_delta_log`` folder to open a table and reads all that its checkpoint has, most of which are
 files removed within the retention: 160 ms after 37,000 commits, four times in a gateway's start. The pointer

@@ -54,7 +54,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
     outcomes: tuple[CommandOutcome, ...] = ()
 
     def without_outcomes(self) -> RouteCommit:
-        """The same for those who keep many: an epoch may have 20,000 outcomes."""
+        """This commit without its outcomes, of which an epoch may have 20,000: for who keeps many commits."""
         return msgspec.structs.replace(self, outcomes=()) if self.outcomes else self
 
 

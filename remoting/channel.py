@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def let_go(self, command: RemotingCommand) -> None:
-        """The body of a request is needed no more: what it took is free for others."""
+        """Drop the body of a request that is needed no more; its bytes are free for others."""
         size = len(command.body)
         command.body = b""
         self._account_in_flight(-size)
@@ -390,12 +390,12 @@ class Connection(asyncio.Protocol):
         return 0 if self.closed else max(0, incoming.announced_bytes - incoming.buffered_bytes)
 
     def read_on(self) -> None:
-        """The next piece of a large frame may come."""
+        """Resume reading: the next piece of a large frame may come."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def read_later(self) -> None:
-        """Nothing more of it may come, for now: others have their turn."""
+        """Pause reading while others have their turn."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 

@@ -249,7 +249,7 @@ class _Link(asyncio.Protocol):
                     self._transport.write(encode_frame(msgspec.structs.replace(answer, opaque=command.opaque)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody gets an answer any more."""
+        """Every request under way fails: no answer can come any more."""
         self._transport = None
         self._fail(ConnectionLostError(self._address, f"connection lost: {exc or 'closed by the peer'}"))
         self.closed.set()

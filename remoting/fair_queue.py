@@ -34,7 +34,7 @@ SLICE_BYTES: Final = 64 * 1024
 
 
 class Peer(Protocol):
-    """Who waits."""
+    """A connection in the middle of a large frame."""
 
     @property
     def missing_bytes(self) -> int:
@@ -80,7 +80,7 @@ class FairQueue:
         self._stalled: deque[Peer] = deque()
         self._queued: set[Peer] = set()
         self._reading: dict[Peer, tuple[float, int]] = {}
-        """Those whose turn it is while memory is short: since when, and what was missing then."""
+        """Peers being read while memory is short: since when (time.monotonic), and bytes missing then."""
         self._next_is_due = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -97,12 +97,12 @@ class FairQueue:
         self.go_on()
 
     def leave(self, peer: Peer) -> None:
-        """Its frame is whole, or it is gone."""
+        """Stop queueing a peer: its frame is whole, or it is gone."""
         if self._reading.pop(peer, None) is not None:
             self.go_on()
 
     def go_on(self) -> None:
-        """Somebody waits, or memory has become free."""
+        """Schedule the next round: a peer waits, or memory has become free."""
         if not self._next_is_due and self._queued:
             self._next_is_due = True
             asyncio.get_running_loop().call_soon(self._next)

@@ -68,9 +68,9 @@ class ConnectionMemory(Generic[_C]):
         self._connections = connections
         self._evict = evict
         self._postponed: dict[_C, None] = {}
-        """Those with a large request that waits for memory, in order."""
+        """Connections with a large request that waits for memory, in order."""
         self._unread: dict[_C, int] = {}
-        """Those that do not read their answers, and how much that was when they stopped."""
+        """Connections that do not read their answers: bytes unread when each stopped."""
         self._next_look_s = 0.0
 
     @property
@@ -127,7 +127,7 @@ class ConnectionMemory(Generic[_C]):
                 self._evict(other, "evicted-unread", f"{other.unread.size_bytes} bytes of {self.unread_bytes}")
 
     def reads_again(self, connection: _C) -> None:
-        """It does read, or is gone."""
+        """A connection reads its answers again, or is gone."""
         self.unread_bytes -= self._unread.pop(connection, 0)
 
     def may_start(self, size_bytes: int, connection: _C) -> bool:
@@ -138,7 +138,7 @@ class ConnectionMemory(Generic[_C]):
         return False
 
     def account_in_flight(self, size_bytes: int) -> None:
-        """So much more is being handled, or less."""
+        """Add to the bytes being handled; a negative size takes away."""
         self.in_flight_bytes += size_bytes
         if size_bytes <= -LARGE_BYTES:
             self.fair_queue.go_on()
@@ -146,7 +146,7 @@ class ConnectionMemory(Generic[_C]):
                 asyncio.get_running_loop().call_soon(self._go_on_with_postponed)
 
     def forget(self, connection: _C) -> None:
-        """It is gone; what it held it has given back."""
+        """Drop a closed connection, which has given back what it held."""
         self._postponed.pop(connection, None)
 
     def _go_on_with_postponed(self) -> None:

@@ -163,7 +163,7 @@ class RemotingServer:
         return False
 
     def _find_idlest(self, newcomer: Connection | None) -> deque[tuple[Connection, float]]:
-        """Those who go first: who never said anything, then who has said nothing for longest.
+        """The connections to evict first: silent from the start, then idle for longest.
 
         A connection over which a broker has registered goes last, and never for one of its own address. The search
         costs milliseconds, so it is made for several newcomers at once.

@@ -146,9 +146,9 @@ class RouteAnswers:
         self._answers: BoundedCache[Hashable, RouteAnswer] = BoundedCache(max_bytes)
         self._parts: BoundedCache[Hashable, _Part] = BoundedCache(max_bytes // 4)
         self._current: dict[tuple[bool, str | None], dict[str, RouteAnswer]] = {}
-        """Those of the view ``_serial``, by dialect and zone. They are in ``_answers``, too."""
+        """Answers of the view ``_serial``, by dialect and zone. They are in ``_answers``, too."""
         self._standard: dict[str, RouteAnswer] = {}
-        """Of these the ones that nearly everybody asks for."""
+        """The part of ``_current`` that nearly every client asks for: standard JSON, no zone."""
         self._serial = self._serial_before = 0
         self._zones: tuple[Groups, frozenset[str]] = ({}, frozenset())
         self._tables: dict[str, tuple[object, bytes]] = {}
@@ -211,7 +211,7 @@ class RouteAnswers:
         self._current = {(False, None): self._standard}
 
     def _zones_of(self, view: RouteView) -> frozenset[str]:
-        """Those that a group is in, in lower case."""
+        """Zones that a broker group is in, in lower case."""
         if self._zones[0] is not view.groups:
             names = (group.row.zone_name for group in view.groups.values())
             self._zones = (view.groups, frozenset(name.lower() for name in names if name))

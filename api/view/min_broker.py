@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is to be told that the smallest brokerId of a group has changed. Pure: two views in, notifications out.
 
-RocketMQ tells once per event. A view moves by epochs, so several events may have come together: then the brokers are
+RocketMQ notifies once per event. A view moves by epochs, so several events may have come together: then the brokers are
 told once, of where it ended.
 
 Source: RouteInfoManager.registerBroker, unRegisterBroker, notifyMinBrokerIdChanged, chooseBrokerAddrsToNotify (5.5.0).

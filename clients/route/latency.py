@@ -91,7 +91,7 @@ class FaultTable:
         return names
 
     def detected(self, broker_name: str) -> None:
-        """It answered: within reach."""
+        """A broker has answered: it is reachable."""
         known = self._items.get(broker_name)
         if known is not None:
             self._items[broker_name] = msgspec.structs.replace(known, reachable=True)

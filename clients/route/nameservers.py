@@ -101,13 +101,13 @@ class NameServers:
         return max(0.0, min(self._rest_s(address, now_s) for address in self.addresses))
 
     def answered(self, address: str) -> None:
-        """It stays the chosen one."""
+        """A server has answered: it stays the chosen one."""
         self._failing.pop(address, None)
         if address in self.addresses:
             self.chosen = address
 
     def failed(self, address: str, now_s: float) -> None:
-        """Leave it alone for a while; the one after it is next."""
+        """A server has failed: leave it alone for a while; the one after it is next."""
         if address not in self.addresses:
             return
         known = self._failing.get(address)

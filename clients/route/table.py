@@ -121,7 +121,7 @@ class RouteTable:
         return RouteChange(topic, self.routes[topic], None)
 
     def forget(self, topic: str) -> None:
-        """Nobody is interested in the topic any more."""
+        """Drop a topic that nobody is interested in any more."""
         self.routes.pop(topic, None)
         self._publish.pop(topic, None)
         self._subscribe.pop(topic, None)

@@ -80,7 +80,7 @@ def is_liveness_only(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> 
 
 
 def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:
-    """Every changed row of topicQueueTable, in the order in which history tells them; None when none changed."""
+    """Every changed row of topicQueueTable, in the order in which history lists them; None when none changed."""
     if before.topics is after.topics:
         return None
     name, old, new = after.broker_name, before.topics.rows, after.topics.rows

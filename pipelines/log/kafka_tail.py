@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Following a Kafka log, and reading a range of it.
 
-Kafka tells no sizes, so the planner reads every record before the worker does; it keeps of each only what it costs.
+Kafka does not say how large records are, so the planner reads every record before the worker does; it keeps of each
+only what it costs.
 """
 
 from __future__ import annotations

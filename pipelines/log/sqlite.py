@@ -134,7 +134,7 @@ class SqliteLog:
         return self._write(insert, "append to", one_statement=len(entries) <= _AT_ONCE)
 
     def _stamp(self, last_offset: int | None, last_time_ms: int | None) -> int:
-        """Called by the INSERT, under the write lock. SQLite tells nobody what was raised here: `insert` does."""
+        """Called by the INSERT, under the write lock. SQLite does not pass on what is raised here: `insert` does."""
         try:
             self._check_file()
             self._stamped = last_offset or 0, max(self._clock(), last_time_ms or 0)

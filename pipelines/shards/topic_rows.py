@@ -167,7 +167,7 @@ class TopicPart:
         return {kind for entry, net in zip(self._entries, self._net, strict=True) if net for kind in entry.kinds}
 
     def operations(self) -> pa.Table | None:
-        """Operations on topicQueueTable; None if none is left of its changes, or another part tells them."""
+        """Operations on topicQueueTable; None if none is left of its changes, or another part has them."""
         if not any(self._net):
             return None
         part = _decoder.decode(self._read())

@@ -49,7 +49,7 @@ class ShardTopics:
         return table
 
     def met(self, rows: int) -> None:
-        """So many rows have come into memory by an event."""
+        """Count rows that have come into memory by an event."""
         self._held_rows += rows
 
     def spill(self, groups: dict[str, BrokerGroup], start: Iterable[BrokerGroup]) -> None:
