@@ -35,6 +35,17 @@ def listen_settings(text: str) -> dict[str, str]:
     return {"brokerIP1": str(listen).rpartition(":")[0], "listenPort": str(listen.port)}
 
 
+def file_settings(path: Path) -> dict[str, str]:
+    """What a broker.conf sets. Raises SetupError."""
+    from clients.broker.config import parse_properties
+
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise SetupError(f"--config {path}: cannot be read: {why}") from error
+
+
 def broker(
     namesrv: NamesrvOrHttp = "",
     config_file: Annotated[
@@ -59,20 +70,9 @@ def broker(
 ) -> None:
     """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
     from cli.run_broker import run_broker
-    from clients.broker.config import broker_config, parse_properties
+    from clients.broker.config import broker_config
 
     configure("broker")
-    settings: dict[str, str] = {"storePathRootDir": "store"}
-    source = "options"
-    if config_file is not None:
-        source = str(config_file)
-        try:
-            settings |= parse_properties(config_file.read_text(encoding="utf-8"), source)
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise SetupError(f"--config {config_file}: cannot be read: {why}") from error
-    if listen is not None:
-        settings |= listen_settings(listen)
     options = {
         "namesrvAddr": namesrv or None,
         "brokerClusterName": cluster,
@@ -81,8 +81,13 @@ def broker(
         "storePathRootDir": None if store is None else str(store),
         "autoCreateTopicEnable": None if auto_create_topic is None else str(auto_create_topic).lower(),
     }
-    settings |= {key: value for key, value in options.items() if value is not None}
-    config, ignored = broker_config(settings, source)
+    settings = {
+        "storePathRootDir": "store",
+        **({} if config_file is None else file_settings(config_file)),
+        **({} if listen is None else listen_settings(listen)),
+        **{key: value for key, value in options.items() if value is not None},
+    }
+    config, ignored = broker_config(settings, "options" if config_file is None else str(config_file))
     check_folder(Path(config.store_path_root_dir), "--store")
     namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
     raise typer.Exit(run_broker(config, namesrvs, ignored=ignored, http_token=http_token))
