@@ -25,7 +25,6 @@ from api.visibility import Visibility
 from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, LogReader, check_end
-from pipelines.tables.seed import last_resume_ms
 from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
 from schemas.events import AnyEvent, EventEncoder, PutKvConfig, routing_key
 from schemas.kv import entry_bytes, table_bytes
@@ -92,7 +91,7 @@ class Gateway:
         self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
         self._log_client = log_client
-        self._head = None if open_reader is None else Head(open_reader, self._resumed_ms, self._on_view_thread)
+        self._head = None if open_reader is None else Head(open_reader, self._on_view_thread)
         self._writer = GroupCommit(
             log_client,
             settings.gateway_id,
@@ -318,10 +317,6 @@ class Gateway:
             raise UnavailableError(message) from error
         self._view = self._follower.view
         self._follower.start()
-
-    def _resumed_ms(self, view: RouteView) -> int:
-        """Event time of the last RESUME that an epoch holds."""
-        return last_resume_ms(self.settings.lake_dir, view.commit) if view.epoch else 0
 
     def _on_epoch_thread(self, view: RouteView, _outcomes: list[CommandOutcome]) -> None:
         assert self._head is not None

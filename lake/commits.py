@@ -40,7 +40,8 @@ class RouteCommit(msgspec.Struct, frozen=True):
     """A row of routeCommitTable.
 
     ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
-    ``outcomes`` are in log order.
+    ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none;
+    ``rules_version`` is that of the fold (`pipelines.fold.version`). An older routelake wrote neither: both are None.
     """
 
     epoch: int
@@ -52,6 +53,8 @@ class RouteCommit(msgspec.Struct, frozen=True):
     versions: dict[str, int] = {}
     query_id: str = ""
     outcomes: tuple[CommandOutcome, ...] = ()
+    resume_time: datetime | None = None
+    rules_version: int | None = None
 
     def without_outcomes(self) -> RouteCommit:
         """This commit without its outcomes, of which an epoch may have 20,000: for who keeps many commits."""
@@ -258,6 +261,8 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
             versions=dict(row["versions"]),
             query_id=row["queryId"],
             outcomes=_outcomes_decoder.decode(row["outcomes"]) if row["outcomes"] else (),
+            resume_time=None if row["resumeTime"] is None else row["resumeTime"].astimezone(UTC),
+            rules_version=row["rulesVersion"],
         )
         for row in rows.select(_COLUMNS).to_pylist()
     ]

@@ -140,6 +140,7 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
             opened = DeltaTable(str(path))
         else:
             opened = _create(path, table, retention_days)
+        _add_columns(opened, table)
         _check_columns(path, opened, table)
         _keep_for(opened, retention_days)
     except (DeltaError, OSError, DamagedTableError) as error:
@@ -181,6 +182,16 @@ def _was_cut_off(path: Path) -> bool:
         and list(path.iterdir()) == [log]
         and not any(entry.is_dir() or entry.suffix in (".json", ".parquet") for entry in log.iterdir())
     )
+
+
+def _add_columns(opened: DeltaTable, table: Table) -> None:
+    """Give the table of an older routelake its new columns: those are nullable, and stand at the end."""
+    found, declared = opened.schema().fields, delta_schema(table).fields
+    new = declared[len(found) :]
+    if new and found and all(field.nullable for field in new):
+        known = [(field.name, field.type) for field in found]
+        if known == [(field.name, field.type) for field in declared[: len(found)]]:
+            opened.alter.add_columns(new)
 
 
 def _check_columns(path: Path, opened: DeltaTable, table: Table) -> None:

@@ -287,6 +287,14 @@ ROUTE_COMMIT_TABLE: Final = Table(
         Column("outcomes", "string", "JSON array: offset, outcome, reason, result of admin commands and refusals"),
         Column("queryId", "string", "checkpoint id of the streaming query", nullable=False),
         Column("batchId", "bigint", "its batch", nullable=False),
+        Column(
+            "resumeTime",
+            "timestamp",
+            "event time of the last RESUME up to logOffset; null: there was none",
+            unit="UTC",
+            trap="null in epochs that an older routelake wrote, whatever there was",
+        ),
+        Column("rulesVersion", "int", "version of the rules that folded it; null: of an older routelake"),
     ),
 )
 

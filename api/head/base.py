@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime
 
 import msgspec
 
 from api.view.rows import LiveRow
 from api.view.snapshot import RouteView
+from lake.commits import to_ms
 from pipelines.fold.state import (
     BrokerGroup,
     HeardChannel,
@@ -29,12 +29,11 @@ from schemas.broker import QueueRow
 _channels = msgspec.json.Decoder(dict[str, HeardChannel])
 
 
-def state_of(view: RouteView, resumed_ms: int, topics: Callable[[str], TopicTable]) -> RouteState:
+def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState:
     """The state that the fold had at a view whose liveness is whole (livenessOffset is its logOffset).
 
     Args:
         view: Where to begin.
-        resumed_ms: Event time of the last RESUME before it; 0 if there was none.
         topics: Gives the topics of a group, by its name.
     """
     clusters: dict[str, set[str]] = defaultdict(set)
@@ -68,7 +67,8 @@ def state_of(view: RouteView, resumed_ms: int, topics: Callable[[str], TopicTabl
             mappings=mappings.get(name, {}),
             topics=topics(name),
         )
-    return RouteState(groups, view.kv, to_ms(view.event_time), resumed_ms)
+    resumed = view.commit.resume_time
+    return RouteState(groups, view.kv, to_ms(view.event_time), 0 if resumed is None else to_ms(resumed))
 
 
 def topics_of(view: RouteView, broker_name: str) -> TopicRows:
@@ -99,8 +99,3 @@ def live_info(row: LiveRow) -> LiveInfo:
         topic_config_digest=row.topic_config_digest,
         channels=_channels.decode(row.channels) if row.channels else {},
     )
-
-
-def to_ms(moment: datetime) -> int:
-    """Milliseconds since the epoch."""
-    return round(moment.timestamp() * 1000)

@@ -40,17 +40,12 @@ class HeadFold:
         is_urgent: Whether something was taken since the last `publish` that may show in an answer.
     """
 
-    def __init__(self, view: RouteView, resumed_ms: int) -> None:
-        """Begin at a view.
-
-        Args:
-            view: At an epoch whose livenessOffset is its logOffset.
-            resumed_ms: Event time of the last RESUME up to there; 0 if there was none.
-        """
+    def __init__(self, view: RouteView) -> None:
+        """Begin at a view, of an epoch whose livenessOffset is its logOffset."""
         self.view = view
         self.offset = view.log_offset
         self.is_urgent = False
-        self._state = state_of(view, resumed_ms, self._topics)
+        self._state = state_of(view, self._topics)
         self._kv = self._state.kv
         self._loaded: dict[str, int] = {}
         """Groups whose topics were looked up and are still held, and how many."""

@@ -48,7 +48,6 @@ class Head:
 
     Args:
         open_reader: Opens the log for reading.
-        resumed_ms: Event time of the last RESUME up to an epoch.
         on_view: Called on the head's thread after each new view, with the outcomes of the records new in it.
         poll_s: How often the log is asked for what others wrote.
     """
@@ -56,13 +55,11 @@ class Head:
     def __init__(
         self,
         open_reader: Callable[[], LogReader],
-        resumed_ms: Callable[[RouteView], int],
         on_view: OnView,
         poll_s: float = 0.01,
     ) -> None:
         """Nothing is opened before `begin`."""
         self._open_reader = open_reader
-        self._resumed_ms = resumed_ms
         self._on_view = on_view
         self._poll_s = poll_s
         self._base = RouteView.empty()
@@ -91,7 +88,7 @@ class Head:
         self._base = max(base, self._base, key=lambda view: view.log_offset)
         if not is_exact(base):
             base = RouteView.empty()  # in the first moments of a lake: then the log is whole, and short
-        self._fold = HeadFold(base, self._resumed_ms(base))
+        self._fold = HeadFold(base)
         said_s = time.monotonic()
         while self._read():
             if time.monotonic() - said_s > _SAY_S:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from lake.types import arrow_schema
+from pipelines.fold.version import RULES_VERSION
 from schemas.tables import ALL_TABLES, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES, Table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,6 +129,8 @@ class LakeWriter:
             "outcomes": json.dumps(outcomes or []),
             "queryId": self.query_id,
             "batchId": epoch,
+            "resumeTime": None,
+            "rulesVersion": RULES_VERSION,
         }
         self._append(ROUTE_COMMIT_TABLE, [row])
         self.commits.append(row)

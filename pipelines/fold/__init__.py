@@ -14,4 +14,5 @@ KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, do
     codec.py        a shard's state as bytes and back
     rows.py         state to table rows and back
     replay.py       a log prefix to its state: recovery, audit, oracle
+    version.py      the version of these rules
 """

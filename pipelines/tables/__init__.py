@@ -4,4 +4,5 @@
 writer.py       one epoch: every changed table, then routeCommitTable
 maintenance.py  compaction, checkpoints, vacuum, log clean-up
 seed.py         the fold's state back from the tables
+resumes.py      when the last RESUME was
 """

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError
 
 from lake.active import active, dataset
@@ -28,11 +26,9 @@ from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LOST_LOG, EventLog
+from pipelines.tables.resumes import resumed_ms
 from schemas.errors import SetupError, one_line
-from schemas.events import Resume
-from schemas.tables import KV_CONFIG_TABLE, ROUTE_CHANGE_TABLE, STATE_TABLES, Table
-
-_RESUME = str(Resume.__struct_config__.tag)
+from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,8 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
     by_group: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     kv: list[dict[str, Any]] = []
     for table in STATE_TABLES:
-        rows = _dataset(lake_dir, table, commit).to_table().to_pylist()
+        files = active(table_uri(str(lake_dir), table), commit.versions[table.name]).files
+        rows = dataset(str(lake_dir), table, files).to_table().to_pylist()
         if table is KV_CONFIG_TABLE:
             kv = rows
             continue
@@ -83,21 +80,7 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
             by_group[row["brokerName"]][table.name].append(row)
     groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
     now_ms = to_ms(commit.event_time)
-    resumed_ms = last_resume_ms(lake_dir, commit)
-    return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=resumed_ms)
-
-
-def _dataset(lake_dir: Path, table: Table, commit: RouteCommit) -> pds.Dataset:
-    files = active(table_uri(str(lake_dir), table), commit.versions[table.name]).files
-    return dataset(str(lake_dir), table, files)
-
-
-def last_resume_ms(lake_dir: Path, commit: RouteCommit) -> int:
-    """Event time of the last RESUME; each has a row in routeChangeTable."""
-    changes = _dataset(lake_dir, ROUTE_CHANGE_TABLE, commit)
-    times = changes.to_table(columns=["eventTime"], filter=pc.field("command") == _RESUME)["eventTime"]
-    latest = pc.max(times).as_py()
-    return 0 if latest is None else to_ms(latest)
+    return RouteState(groups=groups, kv=kv_from_rows(kv), now_ms=now_ms, resumed_ms=resumed_ms(lake_dir, commit))
 
 
 def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:

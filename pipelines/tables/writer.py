@@ -46,10 +46,13 @@ from lake.commits import NO_COMMIT, RouteCommit, last_commit, to_ms
 from lake.ddl import open_lake
 from lake.staging import StagedTable, stage
 from lake.types import arrow_schema
+from pipelines.fold.version import RULES_VERSION
 from pipelines.shards.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import shard_keys
+from pipelines.tables.resumes import RESUME, resumed_ms
 from schemas.errors import SetupError, one_line
+from schemas.outcomes import APPLIED
 from schemas.tables import (
     ALL_TABLES,
     BROKER_LIVE_TABLE,
@@ -124,6 +127,7 @@ class LakeWriter:
         self._liveness_offset = commit.liveness_offset
         self._event_time_ms = to_ms(commit.event_time)
         self._watermark_ms = to_ms(commit.watermark)
+        self._resumed_ms = resumed_ms(lake_dir, commit)
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
         """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
@@ -188,6 +192,8 @@ class LakeWriter:
             "outcomes": _json.encode(list(map(_short, batch.outcomes))).decode() if batch.outcomes else None,
             "queryId": query_id,
             "batchId": batch_id,
+            "resumeTime": self._resumed_ms * 1000 if self._resumed_ms else None,
+            "rulesVersion": RULES_VERSION,
         }
         self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
         self.epoch = epoch
@@ -210,6 +216,9 @@ class LakeWriter:
             self._watermark_ms = max(self._watermark_ms, shard.watermark_ms)
             if shard.full:
                 self._full.add(shard.shard)
+        for entry in batch.outcomes:
+            if entry["command"] == RESUME and entry["outcome"] == APPLIED:
+                self._resumed_ms = max(self._resumed_ms, entry["eventTime"])
 
     def _take_live(self, batch: Batch) -> None:
         for part in batch.live:

@@ -92,7 +92,7 @@ class InstantHead(InstantGateway):
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings)
-        self._head_fold = HeadFold(RouteView.empty(), 0)
+        self._head_fold = HeadFold(RouteView.empty())
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """Fold it now, as the head does."""

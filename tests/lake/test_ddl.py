@@ -16,15 +16,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lake.active import active
+from lake.commits import CommitTail, commits_between
 from lake.ddl import check_format, lock_lake, open_lake
+from lake.deltalog import DeltaLog
 from peers.routelake import ROOT
+from pipelines.fold.version import RULES_VERSION
 from pipelines.tables.writer import rewind
 from schemas.errors import SetupError
-from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION
+from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, ROUTE_COMMIT_TABLE
 from tests.support import events as make
 from tests.support import lakes
-from tests.support.drive import drive, open_writer
+from tests.support.drive import SHARDS, DeltaLake, drive, open_writer
 from tests.support.generated_logs import written
+from tests.support.microbatches import Query
+from tests.support.older_lake import forget_new_columns
 
 
 def opened(lake_dir: Path) -> None:
@@ -114,6 +120,30 @@ def test_odd_directories(tmp_path: Path, name: str) -> None:
 def test_a_directory_that_delta_rs_cannot_find_again(tmp_path: Path) -> None:
     """It takes %20 in a path for a space."""
     refused(tmp_path / "a%20b", "%20", "--data-dir")
+
+
+def test_a_table_of_before_it_had_all_columns(tmp_path: Path) -> None:
+    """Whoever follows it reads on; so does whoever reads it whole."""
+    drive(tmp_path, [[record] for record in written([(1, make.put("n", "1")), (1, make.put("n", "2"))])])
+    forget_new_columns(tmp_path)
+    tail = CommitTail(str(tmp_path))
+    found = tail.open()
+    assert found is not None and found.newest is not None
+    assert (found.newest.epoch, found.newest.rules_version, found.newest.resume_time) == (2, None, None)
+    DeltaLog(str(tmp_path), ROUTE_COMMIT_TABLE).appended(2)
+    lake = DeltaLake(open_writer(tmp_path), query_id="q2")
+    columns = [field.name for field in DeltaTable(str(tmp_path / "routeCommitTable")).schema().fields]
+    assert columns == list(ROUTE_COMMIT_TABLE.column_names)
+    opened(tmp_path)
+    version = DeltaTable(str(tmp_path / "routeCommitTable")).version()
+    assert version == 4, "columns (and properties) are given once"
+    query = Query(SHARDS)
+    query.lake = lake
+    query.run(written([(1, make.put("n", str(number))) for number in range(3)])[2:])
+    (commit,) = tail.read(10) or []
+    assert (commit.epoch, commit.rules_version) == (3, RULES_VERSION)
+    files = active(str(tmp_path / "routeCommitTable")).files
+    assert [one.rules_version for one in commits_between(tmp_path, files)] == [None, None, RULES_VERSION]
 
 
 # --- formats ---

@@ -15,6 +15,7 @@ from api.view.snapshot import RouteView
 from lake.commits import NO_COMMIT, RouteCommit
 from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState
+from pipelines.fold.version import RULES_VERSION
 from pipelines.log.base import LogRecord
 from schemas.tables import STATE_TABLES
 from tests.api.view.feed import view_of
@@ -39,20 +40,21 @@ def full_scan(state: RouteState) -> dict[str, Rows]:
     return found
 
 
-def view_at(records: Sequence[LogRecord]) -> tuple[RouteView, int]:
-    """What a follower shows of the tables after these records, and the event time of the last RESUME."""
+def view_at(records: Sequence[LogRecord]) -> RouteView:
+    """What a follower shows of the tables after these records."""
     state = replay(RouteState(), records)
     tables: TableChanges = {name: dict(rows) for name, rows in full_scan(state).items()}
     view = view_of(tables)
     offset = records[-1].offset if records else -1
     moment = datetime.fromtimestamp(state.now_ms / 1000, UTC)
-    return view.apply(Changes(RouteCommit(1, offset, offset, moment, moment, moment, {}))), state.resumed_ms
+    resumed = datetime.fromtimestamp(state.resumed_ms / 1000, UTC) if state.resumed_ms else None
+    commit = RouteCommit(1, offset, offset, moment, moment, moment, resume_time=resumed, rules_version=RULES_VERSION)
+    return view.apply(Changes(commit))
 
 
 @given(logs, st.integers(0, 40), st.sets(st.integers(0, 40)))
 def test_the_head_is_the_fold_of_the_log(records: list[LogRecord], begin: int, published: set[int]) -> None:
-    view, resumed_ms = view_at(records[:begin]) if begin else (RouteView.empty(), 0)
-    head = HeadFold(view, resumed_ms)
+    head = HeadFold(view_at(records[:begin]) if begin else RouteView.empty())
     outcomes = []
     for record in records[begin:]:
         outcomes.append(head.take(record))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.fold.version import RULES_VERSION
 from pipelines.log.base import LogRecord
 from pipelines.shards.partition import shard_of
 from pipelines.tables.seed import read_seed
@@ -21,6 +22,7 @@ from tests.support.expected import Expected
 from tests.support.fixed_log import FixedLog
 from tests.support.generated_logs import Gap, batches, cuts, logs, written
 from tests.support.microbatches import Query
+from tests.support.older_lake import forget_new_columns
 
 
 def seed_is_the_lost_state(lake_dir: Path, records: list[LogRecord]) -> None:
@@ -36,6 +38,8 @@ def seed_is_the_lost_state(lake_dir: Path, records: list[LogRecord]) -> None:
     assert seed.state.groups == lost.groups
     assert seed.state.kv == lost.kv
     assert seed.state.resumed_ms == lost.resumed_ms
+    resumed = last["resumeTime"]
+    assert (0 if resumed is None else round(resumed.timestamp() * 1000)) == lost.resumed_ms
     assert seed.state.now_ms == folded[-1].event_time_ms
 
 
@@ -93,6 +97,21 @@ def test_a_gap_counted_before_the_checkpoint_was_lost_is_not_counted_again(tmp_p
     query.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
     query.run(records[2:])
     assert lakes.last_epoch_tables(tmp_path) == Expected(records).tables()
+
+
+def test_a_lake_from_before_epochs_said_it(tmp_path: Path) -> None:
+    """Then the history is searched, once: the next epoch says it."""
+    records = written([(0, make.register()), (0, Gap(70_000)), (1, make.put("n", "k")), (1, make.put("n", "l"))])
+    drive(tmp_path, [[record] for record in records[:3]])
+    forget_new_columns(tmp_path)
+    seed = read_seed(tmp_path, FixedLog(records[:3]))
+    assert seed.state.resumed_ms == records[1].event_time_ms
+    query = Query(SHARDS, seed=seed.state)
+    query.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
+    query.run(records[3:])
+    last = lakes.commits(tmp_path)[-1]
+    assert (last["epoch"], last["rulesVersion"]) == (4, RULES_VERSION)
+    seed_is_the_lost_state(tmp_path, records)
 
 
 def test_killed_in_the_first_epoch(tmp_path: Path) -> None:
