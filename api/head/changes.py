@@ -6,14 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from api.view.rows import BrokerRow, Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
+from api.head.shape import broker_row, live_row
+from api.view.rows import Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
 from lake.commits import RouteCommit
 from pipelines.fold.changes import topic_changes
-from pipelines.fold.state import BrokerGroup, KvTable, LiveInfo
-
-_json = msgspec.json.Encoder(order="sorted")
+from pipelines.fold.state import BrokerGroup, KvTable
 
 
 def changes_to(
@@ -32,8 +29,8 @@ def changes_to(
     topics: dict[str, list[tuple[str, Row | None]]] = {}
     for before, after in groups:
         name = after.broker_name
-        row = _broker_row(after)
-        if row != _broker_row(before):
+        row = broker_row(after)
+        if row != broker_row(before):
             changes.brokers[name] = row
         for cluster in before.clusters ^ after.clusters:
             changes.clusters[cluster, name] = cluster in after.clusters
@@ -61,33 +58,10 @@ def _deltas(topics: Mapping[str, list[tuple[str, Row | None]]]) -> Iterator[Topi
         yield topic, names.setdefault(brokers, brokers), values.setdefault(new, new)
 
 
-def _broker_row(group: BrokerGroup) -> BrokerRow | None:
-    if not group.known:
-        return None
-    addrs = dict(sorted(group.broker_addrs.items()))
-    return BrokerRow(group.cluster or "", addrs, group.zone_name, group.enable_acting_master)
-
-
 def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[LiveKey, LiveRow | None]]:
     name = after.broker_name
     for (cluster, addr), info in _differences(before.live, after.live):
-        yield (name, cluster, addr), None if info is None else _live_row(name, cluster, addr, info)
-
-
-def _live_row(name: str, cluster: str, addr: str, info: LiveInfo) -> LiveRow:
-    return LiveRow(
-        name,
-        cluster,
-        addr,
-        info.last_update_ms,
-        info.last_update_offset,
-        info.heartbeat_timeout_ms,
-        info.expire_ms,
-        info.data_version,
-        info.ha_server_addr,
-        info.topic_config_digest,
-        _json.encode(info.channels).decode(),
-    )
+        yield (name, cluster, addr), None if info is None else live_row(name, (cluster, addr), info)
 
 
 def _kv_changes(before: KvTable, after: KvTable) -> dict[tuple[str, str], tuple[str | None] | None]:

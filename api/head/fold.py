@@ -17,6 +17,7 @@ import msgspec
 
 from api.head.base import state_of, topics_of
 from api.head.changes import changes_to
+from api.head.check import Check, Comparison, Moved, noting
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, RouteCommit
 from pipelines.fold.changes import is_audited
@@ -40,13 +41,20 @@ class HeadFold:
         is_urgent: Whether something was taken since the last `publish` that may show in an answer.
     """
 
-    def __init__(self, view: RouteView) -> None:
-        """Begin at a view, of an epoch whose livenessOffset is its logOffset."""
+    def __init__(self, view: RouteView, *, everything: bool = False) -> None:
+        """Begin at a view.
+
+        Args:
+            view: Of an epoch whose livenessOffset is its logOffset.
+            everything: All that the next epoch says is compared, not only what has changed.
+        """
         self.view = view
         self.offset = view.log_offset
         self.is_urgent = False
         self._state = state_of(view, self._topics)
         self._kv = self._state.kv
+        self._event_time_ms = self._state.now_ms
+        self._check = Check(everything=everything)
         self._loaded: dict[str, int] = {}
         """Groups whose topics were looked up and are still held, and how many."""
         self._shown: dict[str, BrokerGroup] = {}
@@ -59,6 +67,7 @@ class HeadFold:
             What routeCommitTable will say of it: of every refusal and every admin command.
         """
         self.offset = record.offset
+        self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
         at = At(record.offset, record.event_time_ms)
         try:
             event = read_event(record)
@@ -72,6 +81,10 @@ class HeadFold:
             if not isinstance(change, KvChange):
                 self._shown.setdefault(change.before.broker_name, change.before)
         apply(self._state, done)
+        for change in done.changes:
+            self._check.took(change, record.offset)
+        if isinstance(event, Clock):
+            self._check.ticked(record.offset, done.at.now_ms)
         if not isinstance(event, BrokerHeartbeat | Clock) or any(_is_expiry(change) for change in done.changes):
             self.is_urgent = True
         outcome = done.outcome
@@ -87,16 +100,39 @@ class HeadFold:
             epoch: The latest one that is in it, or the one that the head began with.
             pause: Called often, between small pieces of work.
         """
-        moment = datetime.fromtimestamp(self._state.now_ms / 1000, UTC)
+        moment = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)
         commit = msgspec.structs.replace(epoch, log_offset=self.offset, liveness_offset=self.offset, event_time=moment)
         groups = self._state.groups
         touched = [(before, groups.get(name) or BrokerGroup(name)) for name, before in self._shown.items()]
-        self.view = self.view.apply(changes_to(commit, touched, (self._kv, self._state.kv)), pause)
+        changes = changes_to(commit, touched, (self._kv, self._state.kv))
+        topics: list[str] = []
+        changes.topic_rows = noting(changes.topic_rows, topics)
+        self.view = self.view.apply(changes, pause)
+        self._check.showed(topics)
         self._kv = self._state.kv
         self._unload(after for before, after in touched if after.topics is not before.topics)
         self._shown.clear()
         self.is_urgent = False
         return self.view
+
+    def moved(self, moved: Moved) -> None:
+        """The tables have taken a step, which `compare` compares."""
+        self._check.moved(moved)
+
+    def compare(self, tables: RouteView, pause: Callable[[], None] = no_pause) -> Comparison:
+        """What was folded up to an epoch's offset, against what the tables say.
+
+        After a difference the fold has to begin anew, at `with_deadlines`.
+
+        Args:
+            tables: The view of the epoch, whose offset was taken; what is urgent was published.
+            pause: Called often.
+        """
+        return self._check.compare(tables, self._state, self.view, pause)
+
+    def with_deadlines(self, tables: RouteView) -> RouteView:
+        """An epoch's view to begin with, though brokerLiveTable lacks heartbeats: their times are those folded here."""
+        return self._check.with_deadlines(tables, self._state)
 
     @property
     def is_shown(self) -> bool:

@@ -31,6 +31,7 @@ from typing import Final
 import msgspec
 
 from api.view.loader import changes_between, load_view, state_logs
+from api.view.rows import Changes
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between, last_exact_commit
 from lake.deltalog import is_local, table_uri
@@ -95,6 +96,8 @@ class Follower:
         on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
         poll_s: How often a local log is asked for its next version.
         begin_exact: Load the newest epoch first whose deadlines are exact, and step to the others from there.
+        on_changes: Told on the follower's thread, before each new view, what leads to it; None when it is loaded as a
+            whole.
         clock: Seconds since the epoch, for `status`.
     """
 
@@ -105,12 +108,14 @@ class Follower:
         poll_s: float = 0.02,
         *,
         begin_exact: bool = False,
+        on_changes: Callable[[Changes | None], None] = lambda changes: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Nothing is opened before `start`."""
         self._lake_dir = str(lake_dir)
         self._on_view = on_view
         self._begin_exact = begin_exact
+        self._on_changes = on_changes
         self._poll_s = poll_s if is_local(self._lake_dir) else max(poll_s, _REMOTE_POLL_S)
         self._clock = clock
         self._view = RouteView.empty()
@@ -252,6 +257,7 @@ class Follower:
             except BaseException as error:  # the feed is gone or cannot be read: do without it
                 self._failed(error)
         if view is None:
+            self._on_changes(None)
             view = load_view(self._lake_dir, newest, TimeSlices() if self._view.epoch else no_pause)
             self._reloads += 1
         self._view, self._connected = view, True
@@ -262,4 +268,6 @@ class Follower:
 
     def _step(self, view: RouteView, newest: RouteCommit) -> RouteView:
         pause = TimeSlices()
-        return view.apply(changes_between(self._logs, view.commit, newest, pause), pause)
+        changes = changes_between(self._logs, view.commit, newest, pause)
+        self._on_changes(changes)
+        return view.apply(changes, pause)
