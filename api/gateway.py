@@ -17,9 +17,11 @@ from typing import Final, ParamSpec, TypeVar
 
 from api.fold_status import FoldReports
 from api.group_commit import GroupCommit, LogClient
+from api.head.checks import evidence_file
 from api.head.head import Head
 from api.settings.gateway import GatewaySettings, with_stored
 from api.view.follower import Follower
+from api.view.rows import Changes
 from api.view.snapshot import RouteView
 from api.visibility import Visibility
 from lake.commits import CommandOutcome
@@ -91,7 +93,8 @@ class Gateway:
         self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
         self._log_client = log_client
-        self._head = None if open_reader is None else Head(open_reader, self._on_view_thread)
+        evidence = evidence_file(settings.lake_dir, settings.gateway_id)
+        self._head = None if open_reader is None else Head(open_reader, self._on_view_thread, evidence=evidence)
         self._writer = GroupCommit(
             log_client,
             settings.gateway_id,
@@ -103,6 +106,7 @@ class Gateway:
             self._on_view_thread if self._head is None else self._on_epoch_thread,
             settings.poll_s,
             begin_exact=self._head is not None,
+            on_changes=self._on_changes_thread,
         )
         self._view = RouteView.empty()
         self._kv_counted: tuple[object, int] = (None, 0)
@@ -185,14 +189,19 @@ class Gateway:
         return self._head is not None
 
     @property
-    def is_head_failing(self) -> bool:
-        """Whether the log cannot be followed at the moment."""
-        return self._head is not None and self._head.failing
+    def head(self) -> Head | None:
+        """For its status; None where answers are from the latest epoch alone."""
+        return self._head
+
+    @property
+    def is_at_head(self) -> bool:
+        """Whether answers are from the head at the moment; else they follow the tables alone."""
+        return self._head is not None and self._head.aside is None
 
     @property
     def folded_offset(self) -> int:
         """Every effect up to this log offset is in the view; quiet stretches without an epoch count."""
-        status = self.fold.status if self._head is None else None
+        status = None if self.is_at_head else self.fold.status
         if status is not None and self._view.epoch >= status.epoch:
             return max(self._view.log_offset, status.log_offset)
         return self._view.log_offset
@@ -318,9 +327,13 @@ class Gateway:
         self._view = self._follower.view
         self._follower.start()
 
-    def _on_epoch_thread(self, view: RouteView, _outcomes: list[CommandOutcome]) -> None:
+    def _on_epoch_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._head is not None
-        self._head.epoch_moved(view)
+        self._head.epoch_moved(view, outcomes)
+
+    def _on_changes_thread(self, changes: Changes | None) -> None:
+        if self._head is not None:
+            self._head.tables_change(changes)
 
     def _on_view_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None

@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from api.gateway import Gateway
+from api.head.head import Head
+from pipelines.fold.version import RULES_VERSION
+from schemas.tables import STATE_TABLES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -164,12 +167,43 @@ class Metrics:
             lambda: gateway.follower.status().last_step_s,
         )
         self.registry.register(_Versions(gateway))
+        if gateway.head is not None:
+            self.registry.register(_HeadChecks(gateway, gateway.head))
 
     def text(self) -> bytes:
         """The exposition format."""
         for bring in self._bring:
             bring()
         return generate_latest(self.registry)
+
+
+class _HeadChecks(Collector):
+    """Of a gateway that answers from the head: what came of comparing it with the tables, and by whose rules."""
+
+    def __init__(self, gateway: Gateway, head: Head) -> None:
+        self._gateway, self._head = gateway, head
+
+    def collect(self) -> Iterable[Metric]:
+        checks = self._head.checks
+        epochs = CounterMetricFamily(
+            "routelake_head_epochs", "Epochs that were compared with what the head had folded.", labels=("result",)
+        )
+        epochs.add_metric(("compared",), checks.compared)
+        epochs.add_metric(("unchecked",), checks.unchecked)
+        yield epochs
+        differences = CounterMetricFamily(
+            "routelake_head_differences", "Rows in which head and tables differed.", labels=("table",)
+        )
+        for table in STATE_TABLES:
+            differences.add_metric((table.name,), checks.differences[table.name])
+        yield differences
+        yield GaugeMetricFamily(
+            "routelake_head_aside", "1 while answers follow the tables alone.", float(self._head.aside is not None)
+        )
+        rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: unknown.", labels=("of",))
+        rules.add_metric(("gateway",), RULES_VERSION)
+        rules.add_metric(("tables",), self._gateway.follower.view.commit.rules_version or 0)
+        yield rules
 
 
 class _Versions(Collector):

@@ -41,12 +41,15 @@ from api.view.rows import Changes, LiveRow, TopicDelta, TopicQueues
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import RouteCommit, to_ms
 from pipelines.fold.changes import kv_changes
-from pipelines.fold.state import KvTable, RouteState
+from pipelines.fold.state import BrokerKey, KvTable, LiveInfo, RouteState
 from pipelines.fold.step import GroupChange, KvChange
+from schemas.events import BrokerHeartbeat
 from schemas.tables import KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE
 
-_MOST_GROUPS: Final = 50_000
-"""Values of groups that are kept between epochs, a kilobyte each: five seconds of 10,000 heartbeats a second."""
+_MOST_LIVE: Final = 50_000
+"""Live rows of groups, kept between epochs, half a kilobyte each: five seconds of 10,000 heartbeats a second."""
+_MOST_GROUPS: Final = 10_000
+"""Groups as they were after anything but heartbeats."""
 _MOST_ENTRIES: Final = 100_000
 """Names of changed KV entries; beyond that they are not compared."""
 _MOST_TOPICS: Final = 500_000
@@ -140,6 +143,7 @@ class Check:
         """
         self._moved = Moved()
         self._moved.everything = everything
+        self._live: Values[str, Mapping[BrokerKey, LiveInfo]] = Values(_MOST_LIVE)
         self._groups: Values[str, Shape] = Values(_MOST_GROUPS)
         self._entries: dict[tuple[str, str], int] = {}
         """KV entries, and where they last changed."""
@@ -163,7 +167,13 @@ class Check:
                 self._entries.clear()
                 self._is_whole = False
         else:
-            name = change.after.broker_name
+            name, live = change.after.broker_name, change.after.live
+            if live is not change.before.live:
+                if name not in self._live:
+                    self._live.begin(name, change.before.live)
+                self._live.note(name, offset, live)
+            if isinstance(change.event, BrokerHeartbeat):
+                return  # which moves nothing else
             if name not in self._groups:
                 self._groups.begin(name, shape_of(change.before))
             self._groups.note(name, offset, shape_of(change.after))
@@ -209,18 +219,23 @@ class Check:
             moved.add_all(tables)
             moved.entries.update(entries_of(state.kv))
             self._all_topics = True
-            for name in [*state.groups, *self._groups.keys()]:
-                for shape in (_first(self._groups, name), self._shape(name, offset, state)):
-                    if shape is not None:
-                        moved.rows.setdefault(name, set()).update(keys_between(no_shape(name), shape[1]))
+            for name in {*state.groups, *self._groups.keys()}:
+                for shape in (self._first(name, state), self._last(name, state)):
+                    moved.rows.setdefault(name, set()).update(keys_between(no_shape(name), shape))
         is_exact = tables.commit.liveness_offset == offset
+        self._heard |= self._live.keys() | moved.rows.keys()
         names = {*self._groups.keys(), *moved.rows, *(self._heard if is_exact else ())}
-        waiting = {name for name in names if not self._compare_group(name, tables, state, found, is_exact=is_exact)}
-        self._heard = waiting if is_exact else self._heard | names
+        waiting: set[str] = set()
+        for name in names:
+            pause()
+            if not self._compare_group(name, tables, state, found, is_exact=is_exact):
+                waiting.add(name)
+        if is_exact:
+            self._heard &= waiting
         for name in names - waiting:
             moved.rows.pop(name, None)
-            if name in self._groups:
-                self._groups.settle(name, offset)
+        self._groups.settle(self._groups.keys() - waiting, offset)
+        self._live.settle(self._live.keys() - waiting, offset)
         self._compare_entries(tables, state.kv, found)
         self._compare_topics(tables, state, view, found, pause)
         before = [number for number, (at, _) in enumerate(self._clocks) if at <= offset]
@@ -248,10 +263,22 @@ class Check:
 
     def _shape(self, name: str, offset: int, state: RouteState) -> tuple[int, Shape] | None:
         """A group at an offset, and since when; None where it was forgotten."""
-        if name in self._groups:
-            return self._groups.at(name, offset)
+        now = self._last(name, state)
+        group = self._groups.at(name, offset) if name in self._groups else (-1, now)
+        live = self._live.at(name, offset) if name in self._live else (-1, now.live)
+        if group is None or live is None:
+            return None
+        return max(group[0], live[0]), group[1]._replace(live=live[1])
+
+    def _first(self, name: str, state: RouteState) -> Shape:
+        """A group as it was when it was compared last."""
+        now = self._last(name, state)
+        group = self._groups.first(name) if name in self._groups else now
+        return group._replace(live=self._live.first(name) if name in self._live else now.live)
+
+    def _last(self, name: str, state: RouteState) -> Shape:
         group = state.groups.get(name)
-        return -1, no_shape(name) if group is None else shape_of(group)
+        return no_shape(name) if group is None else shape_of(group)
 
     def _compare_group(
         self, name: str, tables: RouteView, state: RouteState, found: Comparison, *, is_exact: bool
@@ -264,8 +291,7 @@ class Check:
         since, shape = known
         if self._may_expire(since, shape, tables.commit):
             return False
-        first = _first(self._groups, name)
-        rows = {*self._moved.rows.get(name, ()), *(() if first is None else keys_between(first[1], shape))}
+        rows = {*self._moved.rows.get(name, ()), *keys_between(self._first(name, state), shape)}
         if is_exact:
             rows.update((LIVE, (name, *key)) for key in shape.live)
         for row in rows:
@@ -352,10 +378,6 @@ def _are_equal(one: TopicQueues | None, other: TopicQueues | None) -> bool:
     if one is None or other is None:
         return one is other
     return one.brokers == other.brokers and one.rows == other.rows
-
-
-def _first(groups: Values[str, Shape], name: str) -> tuple[int, Shape] | None:
-    return (-1, groups.first(name)) if name in groups else None
 
 
 def _find(kv: Mapping[str, Mapping[str, str | None]], entry: tuple[str, str]) -> tuple[str | None] | None:

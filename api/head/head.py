@@ -3,8 +3,13 @@
 
 Theory of operation. `HeadFold` begins at the epoch that the follower loaded first. From there on records come two ways:
 this gateway's own appends are handed over as they become durable (`feed`), everybody else's are read from the log. Only
-the next offset is ever taken, so it does not matter which way is quicker. Epochs arrive later, and move nothing but the
-number that answers name; should the tables be ahead of the log's reader, the head begins anew from them.
+the next offset is ever taken, so it does not matter which way is quicker. Epochs arrive later (`epoch_moved`), and move
+nothing but the number that answers name: what the head had folded up to an epoch's offset is compared with what the
+tables say (`check`). Where they differ, the tables win: the head begins anew from the epoch.
+
+While the head cannot be relied on, it steps aside and answers follow the tables alone, as without it: when the epochs
+are folded by other rules than this gateway's, when the log lacks the next record or cannot be read while the tables go
+on, after a defect. It comes back with the next epoch that is folded by its rules and lacks no heartbeat.
 
 What only moves deadlines is shown a few times a second, everything else at once.
 """
@@ -16,16 +21,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import structlog
 
+from api.head.check import Moved
+from api.head.checks import Checks
 from api.head.fold import HeadFold
 from api.view.follower import TimeSlices
+from api.view.rows import Changes
 from api.view.snapshot import RouteView
-from lake.commits import CommandOutcome
-from pipelines.log.base import LogReader, LogRecord
-from schemas.errors import one_line
+from lake.commits import CommandOutcome, RouteCommit
+from pipelines.fold.version import RULES_VERSION
+from pipelines.log.base import LOST_LOG, LogReader, LogRecord
+from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_line
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -43,6 +53,12 @@ _SAY_S: Final = 5.0
 OnView = Callable[[RouteView, list[CommandOutcome]], None]
 
 
+class _Epoch(NamedTuple):
+    view: RouteView
+    outcomes: list[CommandOutcome]
+    moved: Moved
+
+
 class Head:
     """The view at the head, on a daemon thread of its own.
 
@@ -50,6 +66,12 @@ class Head:
         open_reader: Opens the log for reading.
         on_view: Called on the head's thread after each new view, with the outcomes of the records new in it.
         poll_s: How often the log is asked for what others wrote.
+        evidence: A file for differences between head and tables.
+
+    Attributes:
+        aside: Why answers follow the tables alone; None while they are from the head.
+        failing: Whether the log cannot be read at the moment.
+        checks: What came of comparing head and tables.
     """
 
     def __init__(
@@ -57,19 +79,33 @@ class Head:
         open_reader: Callable[[], LogReader],
         on_view: OnView,
         poll_s: float = 0.01,
+        evidence: Path | None = None,
     ) -> None:
         """Nothing is opened before `begin`."""
         self._open_reader = open_reader
         self._on_view = on_view
         self._poll_s = poll_s
-        self._base = RouteView.empty()
+        self._reader: LogReader | None = None
+        self._fold: HeadFold | None = None
+        self._tables = RouteView.empty()
+        self._is_compared = True
         self._fed: queue.SimpleQueue[Sequence[LogRecord]] = queue.SimpleQueue()
+        self._epochs: queue.SimpleQueue[_Epoch] = queue.SimpleQueue()
+        self._moved = Moved()
+        """For the follower's thread: what leads to the next epoch."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._outcomes: list[CommandOutcome] = []
         self._next_show_s = 0.0
+        self._said_s = 0.0
+        self._last_ms = 0
+        """The greatest event time that was read."""
+        self.aside: str | None = None
         self.failing = False
         self.errors = 0
+        self.checks = Checks(evidence)
+
+    # --- life ---
 
     def begin(self, base: RouteView) -> RouteView:
         """Fold what the log holds beyond an epoch.
@@ -78,23 +114,21 @@ class Head:
             base: Where to begin, if its liveness is whole; else at the log's beginning.
 
         Returns:
-            The view at the end of the log.
+            The view at the end of the log; ``base`` itself if its rules are others.
 
         Raises:
             UnavailableError: The log cannot be read.
-            SetupError: It is not there, or not ours.
+            SetupError: It is not there, or not ours, or lacks what it should hold.
         """
-        self._reader = self._open_reader()
-        self._base = max(base, self._base, key=lambda view: view.log_offset)
-        if not is_exact(base):
-            base = RouteView.empty()  # in the first moments of a lake: then the log is whole, and short
-        self._fold = HeadFold(base)
-        said_s = time.monotonic()
-        while self._read():
-            if time.monotonic() - said_s > _SAY_S:
-                said_s = time.monotonic()
-                log.info("reading the log beyond the tables", offset=self._fold.offset)
-        return self._publish()
+        self._tables = base
+        problem = rules_problem(base.commit)
+        if problem is not None:
+            self._step_aside(problem)
+            return base
+        if is_exact(base):
+            return self._begin(base)
+        # In the first moments of a lake: then the log is whole, and short.
+        return self._begin(RouteView.empty(), everything=True)
 
     def start(self) -> None:
         """Begin to follow."""
@@ -107,20 +141,24 @@ class Head:
         self._fed.put(())
         if self._thread is not None:
             self._thread.join(timeout_s)
+        if self._reader is not None:
             self._reader.close()
+
+    # --- told from other threads ---
 
     def feed(self, records: Sequence[LogRecord]) -> None:
         """Records of this gateway that have just become durable, in their order. From any thread."""
         self._fed.put(records)
 
-    def epoch_moved(self, view: RouteView) -> None:
-        """The tables' view is newer. From any thread."""
-        self._base = view
+    def tables_change(self, changes: Changes | None) -> None:
+        """What leads to the next `epoch_moved`; None when that is loaded as a whole. From the follower's thread."""
+        self._moved = Moved(changes)
 
-    @property
-    def offset(self) -> int:
-        """Of the last record that was folded."""
-        return self._fold.offset
+    def epoch_moved(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        """The tables' view is newer. From the follower's thread."""
+        self._epochs.put(_Epoch(view, outcomes, self._moved))
+
+    # --- the thread ---
 
     def _run(self) -> None:
         wait_s = self._poll_s
@@ -128,64 +166,170 @@ class Head:
             fed: Sequence[LogRecord] = ()
             with suppress(queue.Empty):
                 fed = self._fed.get(timeout=wait_s)
+            wait_s = self._poll_s
             try:
                 self._round(fed)
                 self.failing = False
-                wait_s = self._poll_s
-            except BaseException as error:  # nothing may end this thread
+            except UnavailableError as error:
                 if not self.failing:
                     log.error("the head of the log cannot be followed", error=one_line(error))
                 self.failing = True
                 self.errors += 1
                 wait_s = _PAUSE_S
+                if self._fold is not None and self._tables.log_offset > self._fold.offset:
+                    self._step_aside(f"the event log cannot be read: {one_line(error)}")
+            except SetupError as error:
+                self._step_aside(one_line(error))
+            except BaseException as error:  # nothing may end this thread
+                log.exception("the head of the log met a defect")
+                self.errors += 1
+                self._step_aside(f"a defect: {type(error).__name__}: {one_line(error)}")
 
     def _round(self, fed: Sequence[LogRecord]) -> None:
-        taken = 0
-        while True:
-            if not (fed and self._take_next(fed)):
-                taken += self._read()
-            else:
-                taken += len(fed)
+        self._take_epochs()
+        fold, taken = self._fold, 0
+        while fold is not None:
+            taken += len(fed) if fed and self._take_next(fold, fed) else self._read(fold)
             if taken >= _MANY or self._fed.empty():
                 break
             fed = self._fed.get()
+        if fold is None:
+            return
         now_s = time.monotonic()
-        if self._fold.is_urgent or (not self._fold.is_shown and now_s >= self._next_show_s):
-            self._publish()
-        elif self._base.log_offset > self._fold.offset and is_exact(self._base):
-            log.warning("the tables are ahead of the log's reader", at=self._fold.offset, tables=self._base.log_offset)
-            self._reader.close()
-            self.begin(self._base)
+        if fold.is_urgent or (not fold.is_shown and now_s >= self._next_show_s):
+            self._publish(fold)
+        if self._tables.log_offset <= fold.offset:
+            self._compare(fold)
+        elif not taken and is_exact(self._tables):
+            log.warning("the tables are ahead of the log's reader", at=fold.offset, tables=self._tables.log_offset)
+            self.checks.unchecked += 1
+            self._begin_anew(self._tables)
 
-    def _take_next(self, records: Sequence[LogRecord]) -> bool:
-        """Take records if they are the next ones."""
-        if records[-1].offset <= self._fold.offset:
-            return True  # read from the log before
-        if records[0].offset != self._fold.offset + 1:
+    def _take_epochs(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                epoch = self._epochs.get_nowait()
+                if epoch.view is not self._tables:  # the one that it began with
+                    self._take_epoch(epoch)
+
+    def _take_epoch(self, epoch: _Epoch) -> None:
+        self._tables = epoch.view
+        problem = rules_problem(epoch.view.commit)
+        if problem is not None and self.aside != problem:
+            self._step_aside(problem)
+        if self._fold is not None:
+            self._fold.moved(epoch.moved)
+            self._is_compared = False
+        elif problem is not None or not is_exact(epoch.view) or not self._came_back(epoch):
+            self._on_view(epoch.view, epoch.outcomes)
+
+    def _came_back(self, epoch: _Epoch) -> bool:
+        self._outcomes = [*epoch.outcomes]
+        try:
+            self._begin(epoch.view)
+        except RoutelakeError as error:
+            self._fold = None
+            log.warning("the head cannot come back yet", error=one_line(error))
             return False
-        self._take(records)
+        log.info("answers are from the head again", epoch=epoch.view.epoch, why_not=self.aside)
+        self.aside = None
         return True
 
-    def _read(self) -> int:
-        records = self._reader.read(self._fold.offset + 1)
-        self._take(records)
+    def _step_aside(self, why: str) -> None:
+        """Follow the tables alone."""
+        log.error("answers follow the tables alone", why=why)
+        self.aside, self._fold, self.failing = why, None, False
+        self._outcomes.clear()
+        with suppress(Exception):  # whoever called may be about to tell of another error
+            self._on_view(self._tables, [])
+
+    # --- records ---
+
+    def _begin(self, base: RouteView, *, everything: bool = False) -> RouteView:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self._open_reader()
+        self._fold = fold = HeadFold(base, everything=everything)
+        self._is_compared = not everything
+        self._last_ms, self._said_s = 0, time.monotonic()
+        while self._read(fold):
+            if time.monotonic() - self._said_s > _SAY_S:
+                self._said_s = time.monotonic()
+                log.info("reading the log beyond the tables", offset=fold.offset)
+        return self._publish(fold)
+
+    def _begin_anew(self, base: RouteView) -> None:
+        try:
+            self._begin(base)
+        except RoutelakeError as error:
+            self._step_aside(f"the head cannot begin anew: {one_line(error)}")
+
+    def _take_next(self, fold: HeadFold, records: Sequence[LogRecord]) -> bool:
+        """Take records if they are the next ones.
+
+        Raises:
+            SetupError: The log holds others in their place.
+        """
+        if records[-1].offset <= fold.offset:  # read from the log before
+            if records[-1].event_time_ms > self._last_ms > 0:
+                raise SetupError(f"the event log was cut before offset {records[-1].offset} and goes on. {LOST_LOG}")
+            return True
+        if records[0].offset != fold.offset + 1:
+            return False
+        self._take(fold, records)
+        return True
+
+    def _read(self, fold: HeadFold) -> int:
+        """Take the next records of the log.
+
+        Raises:
+            UnavailableError: It cannot be read.
+            SetupError: It lacks the next one.
+        """
+        assert self._reader is not None
+        first = fold.offset + 1
+        records = self._reader.read(first)
+        if records and records[0].offset > max(first, 1):
+            raise SetupError(f"the event log lacks the records from offset {first} on. {LOST_LOG}")
+        self._take(fold, records)
         return len(records)
 
-    def _take(self, records: Sequence[LogRecord]) -> None:
+    def _take(self, fold: HeadFold, records: Sequence[LogRecord]) -> None:
         for record in records:
-            outcome = self._fold.take(record)
+            outcome = fold.take(record)
+            self._last_ms = max(self._last_ms, record.event_time_ms)
             if outcome is not None:
                 self._outcomes.append(outcome)
 
-    def _publish(self) -> RouteView:
-        epoch = self._base.commit if self._base.log_offset <= self._fold.offset else self._fold.view.commit
-        view = self._fold.publish(epoch, TimeSlices())
+    # --- views ---
+
+    def _publish(self, fold: HeadFold) -> RouteView:
+        epoch = self._tables.commit if self._tables.log_offset <= fold.offset else fold.view.commit
+        view = fold.publish(epoch, TimeSlices())
         outcomes, self._outcomes = self._outcomes, []
         self._next_show_s = time.monotonic() + _SHOWN_S
         self._on_view(view, outcomes)
         return view
 
+    def _compare(self, fold: HeadFold) -> None:
+        if self._is_compared:
+            return
+        self._is_compared = True
+        tables = self._tables
+        found = fold.compare(tables, TimeSlices())
+        self.checks.count(found, tables, fold.offset)
+        if found.counts:
+            self._begin_anew(tables if is_exact(tables) else fold.with_deadlines(tables))
+
 
 def is_exact(view: RouteView) -> bool:
     """Whether the deadlines that an epoch shows are those of its log offset: most are some seconds older."""
     return view.commit.liveness_offset == view.commit.log_offset
+
+
+def rules_problem(commit: RouteCommit) -> str | None:
+    """What is wrong if an epoch was folded by other rules than this gateway's."""
+    if commit.epoch == 0 or commit.rules_version == RULES_VERSION:
+        return None
+    theirs = "an older routelake" if commit.rules_version is None else f"version {commit.rules_version} of the rules"
+    return f"the tables are folded by {theirs}, this gateway has version {RULES_VERSION}: upgrade the older one"

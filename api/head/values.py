@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import KeysView
+from collections.abc import Iterable, KeysView
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -57,16 +57,17 @@ class Values(Generic[K, V]):
         since, value = entries[bisect_right(entries, offset, key=_offset_of) - 1]
         return None if value is _FORGOTTEN else (since, value)
 
-    def settle(self, key: K, offset: int) -> None:
-        """Nobody asks for what a key was before an offset any more."""
-        entries = self._of[key]
-        index = bisect_right(entries, offset, key=_offset_of) - 1
-        if index == len(entries) - 1:
-            self._kept -= len(entries)
-            del self._of[key]
-        else:
-            self._kept -= index
-            del entries[:index]
+    def settle(self, keys: Iterable[K], offset: int) -> None:
+        """Nobody asks for what keys were before an offset any more."""
+        for key in keys:
+            entries = self._of[key]
+            index = bisect_right(entries, offset, key=_offset_of) - 1
+            if index == len(entries) - 1:
+                self._kept -= len(entries)
+                del self._of[key]
+            else:
+                self._kept -= index
+                del entries[:index]
 
     def _thin(self) -> None:
         for entries in self._of.values():

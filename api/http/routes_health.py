@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.gateway import Gateway
+from api.head.head import Head
 from api.http.context import context_of
 from api.http.describe import errors, plain
 from api.http.etag import JSON
@@ -68,7 +69,8 @@ async def ready(request: Request) -> Response:
     """200 when the tables can be read, the event log can be written, and the fold is alive and keeps up.
 
     A gateway that is not ready goes on serving the routes it last saw. One that answers from the head of the log
-    (`--reads head`) is ready without a fold.
+    (`--reads head`) is ready without a fold. Its check `head` says whether it does, and whether head and tables ever
+    differed; that alone makes no gateway unready.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -83,7 +85,9 @@ async def ready(request: Request) -> Response:
         ),
         "fold": _check(fold_problem(gateway, stale_s=stale_s, now_s=time.time())),
     }
-    needed = ("view", "log") if gateway.reads_head else checks
+    needed = ("view", "log") if gateway.is_at_head else ("view", "log", "fold")
+    if gateway.head is not None:
+        checks["head"] = _check(head_problem(gateway.head))
     is_ready = all(checks[name]["ok"] for name in needed)
     found = {
         "ready": is_ready,
@@ -117,7 +121,7 @@ async def metrics(request: Request) -> Response:
 def view_problem(gateway: Gateway) -> str | None:
     """Why the view cannot be relied on; None when it can, an empty lake included."""
     status = gateway.follower.status()
-    if gateway.is_head_failing:
+    if gateway.head is not None and gateway.head.failing:
         return "the head of the log cannot be followed (see the gateway's log); routes are as they last were"
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
@@ -125,6 +129,13 @@ def view_problem(gateway: Gateway) -> str | None:
     if fold is not None and fold.epoch - status.epoch > _MAX_EPOCHS_BEHIND:
         return f"the view is at epoch {status.epoch}, the fold at {fold.epoch}"
     return None
+
+
+def head_problem(head: Head) -> str | None:
+    """Why answers are not from the head, or what there was between head and tables since the start."""
+    if head.aside is not None:
+        return f"answers follow the tables alone: {head.aside}"
+    return None if head.checks.last is None else f"head and tables differed, and the tables won: {head.checks.last}"
 
 
 def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | None:

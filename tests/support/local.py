@@ -48,6 +48,12 @@ fold has it, and a pause of the whole process is no gap."""
 _STOP_S = 20.0
 
 
+def assert_no_difference(gateway: Gateway) -> None:
+    """Head and tables are folded by the same rules from the same log: whatever differs is a defect."""
+    head = gateway.head
+    assert head is None or not head.checks.differences, head.checks.reports
+
+
 class SharedReader:
     """Reads a log that others close."""
 
@@ -124,6 +130,7 @@ class LocalGateway:
         """Stop it in order: listeners first."""
         self.loop.start(self._end()).result(_STOP_S)
         self.loop.close()
+        assert_no_difference(self.gateway)
 
     def fail(self, error: BaseException) -> None:
         """Nothing that this gateway was asked for will be folded: whoever waits learns so now."""

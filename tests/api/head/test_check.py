@@ -83,7 +83,15 @@ def differs(head: HeadFold, tables: RouteView) -> bool:
 def is_idle(head: HeadFold) -> bool:
     """Whether nothing waits to be compared."""
     check = head._check
-    left = (check._groups.keys(), check._entries, check._topics, check._changed, check._all_topics)
+    left = (
+        check._groups.keys(),
+        check._live.keys(),
+        check._heard,
+        check._entries,
+        check._topics,
+        check._changed,
+        check._all_topics,
+    )
     moved = (check._moved.rows, check._moved.topics, check._moved.entries)
     return not any((*left, *moved))
 
@@ -324,7 +332,7 @@ def test_the_head_begins_anew_at_an_epoch_that_lacks_heartbeats() -> None:
 
 def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The epoch in between counts as unchecked, and nothing is missed."""
-    monkeypatch.setattr(check_module, "_MOST_GROUPS", 10)
+    monkeypatch.setattr(check_module, "_MOST_LIVE", 10)
     head, tables = begun()
     records = [record_of(make.register("b:1", table=make.topics("T", "U"), zone_name="z"), place(head))]
     head.take(record_of(make.register_topic("new", name="x"), place(head)))
@@ -335,7 +343,7 @@ def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPa
         head.take(records[-1])
         head.publish(NO_COMMIT)
     middle = tables.fold(records[:40])
-    assert sum(len(entries) for entries in head._check._groups._of.values()) <= 10
+    assert sum(len(entries) for entries in head._check._live._of.values()) <= 10
     assert middle is not None
     head.moved(middle.moved)
     found = head.compare(middle.view)

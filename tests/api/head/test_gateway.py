@@ -23,6 +23,7 @@ from pipelines.log.open import open_log, open_reader
 from schemas.errors import UnavailableError
 from schemas.events import encode, routing_key
 from tests.support import events as make
+from tests.support.local import assert_no_difference
 from tests.support.log_client import LocalLogClient
 from tests.support.minifold import MiniFold
 from tests.support.view_tables import as_tables
@@ -38,6 +39,7 @@ async def gateway(folder: Path, log: EventLog, name: str = "g", **settings: Any)
         yield parts
     finally:
         await parts.gateway.stop()
+        assert_no_difference(parts.gateway)
 
 
 def test_without_a_fold(tmp_path: Path) -> None:
