@@ -8,8 +8,9 @@ nothing but the number that answers name: what the head had folded up to an epoc
 tables say (`check`). Where they differ, the tables win: the head begins anew from the epoch.
 
 While the head cannot be relied on, it steps aside and answers follow the tables alone, as without it: when the epochs
-are folded by other rules than this gateway's, when the log lacks the next record or cannot be read while the tables go
-on, after a defect. It comes back with the next epoch that is folded by its rules and lacks no heartbeat.
+are folded by other rules than this gateway's or go back (a backup was restored), when the log lacks the next record or
+cannot be read while the tables go on, after a defect. It comes back with the next epoch that is folded by its rules and
+lacks no heartbeat.
 
 What only moves deadlines is shown a few times a second, everything else at once.
 """
@@ -213,10 +214,12 @@ class Head:
                     self._take_epoch(epoch)
 
     def _take_epoch(self, epoch: _Epoch) -> None:
-        self._tables = epoch.view
+        before, self._tables = self._tables, epoch.view
         problem = rules_problem(epoch.view.commit)
         if problem is not None and self.aside != problem:
             self._step_aside(problem)
+        elif self._fold is not None and epoch.view.log_offset < before.log_offset:
+            self._step_aside(f"the tables went back from offset {before.log_offset} to {epoch.view.log_offset}")
         if self._fold is not None:
             self._fold.moved(epoch.moved)
             self._is_compared = False

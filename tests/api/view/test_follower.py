@@ -50,6 +50,18 @@ def writer(tmp_path: Path) -> LakeWriter:
     return LakeWriter(tmp_path / "lake")
 
 
+def test_it_tells_what_leads_to_a_view(writer: LakeWriter) -> None:
+    """Before it is there; nothing is told of one that is loaded as a whole."""
+    told: list[Any] = []
+    follower = Follower(str(writer.path), lambda view, outcomes: told.append(view.epoch), on_changes=told.append)
+    writer.commit(row(4))
+    follower.poll()
+    assert told == [None, 1]
+    writer.commit(row(8) | {"kvConfigTable": {("n", "k"): {"value": "v"}}})
+    follower.poll()
+    assert (told[2].commit.epoch, told[2].kv, told[3]) == (2, {("n", "k"): ("v",)}, 2)
+
+
 # --- view = full scan ---
 
 MAINTENANCE: dict[str, Callable[[DeltaTable], object]] = {
