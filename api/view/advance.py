@@ -52,6 +52,12 @@ class Pool:
             found = self._rows[key] = TopicQueues(brokers, rows)
         return found
 
+    def copy(self) -> Pool:
+        """Another one with the same objects, for another line of views."""
+        copy = Pool()
+        copy._brokers, copy._rows = dict(self._brokers), dict(self._rows)
+        return copy
+
     def prune(self, topics: Topics, pause: Callable[[], None]) -> None:
         """Forget what no topic has any more, once that is most of the pool."""
         if len(self._rows) <= 2 * len(topics) + _POOL_SLACK:

@@ -317,9 +317,13 @@ def test_what_nobody_asks_for_makes_room() -> None:
     for number in range(1_000):
         answers.route(view, f"t{number}")
     assert answers.route(view, "t1999") is not answers.route(view, "t1999")
-    view = apply(apply(view, {}), {})
-    for _ in range(2):
-        view = apply(view, {})
+
+    def moved(view: RouteView, number: int) -> RouteView:
+        return apply(view, {"kvConfigTable": {("n", "k"): {"value": str(number)}}})
+
+    view = moved(moved(view, 1), 2)
+    for number in range(3, 5):
+        view = moved(view, number)
         kept = answers.route(view, "t1999")
     assert answers.route(view, "t1999") is kept
 
