@@ -14,8 +14,6 @@ from typing import Any, Final
 from schemas.tables import FOLD_FAILURE_FILE, FOLD_STATUS_FILE
 
 _POLL_S: Final = 0.5
-_AWAITED_POLL_S: Final = 0.02
-"""While somebody waits for the fold to have passed an event that changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,8 @@ class FoldReports:
         failure, status = self._failure, self._status
         return None if failure is None or (status is not None and status.time_ms > failure.time_ms) else failure
 
-    async def follow(self, moved: Callable[[], None], awaited: asyncio.Event) -> None:
-        """Read them again and again.
-
-        Args:
-            moved: Called when there is a new status.
-            awaited: Set while somebody waits for one.
-        """
+    async def follow(self, moved: Callable[[], None]) -> None:
+        """Read them again and again; call back when there is a new status."""
         while True:
             if (found := self._status_file.news()) is not None:
                 with suppress(KeyError, TypeError):
@@ -70,11 +63,7 @@ class FoldReports:
             if (found := self._failure_file.news()) is not None:
                 with suppress(KeyError, TypeError):
                     self._failure = FoldFailure(found["timeMillis"], found["error"])
-            if awaited.is_set():
-                await asyncio.sleep(_AWAITED_POLL_S)
-                continue
-            with suppress(TimeoutError):
-                await asyncio.wait_for(awaited.wait(), _POLL_S)
+            await asyncio.sleep(_POLL_S)
 
 
 class _ReportFile:

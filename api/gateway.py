@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gateway, which both listeners (remoting, HTTP) share.
 
-Writes: an event is appended to the log; what changes something is answered when its outcome is visible in this
-gateway's own view, or after a bounded wait as durable. Reads: from the view, which the follower moves.
+Writes: an event is appended to the log, and answered with what the rules made of it at the head of the log. Reads: from
+the view at the head, or from the latest epoch's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,19 +20,17 @@ from api.fold_status import FoldReports
 from api.group_commit import GroupCommit, LogClient
 from api.head.checks import evidence_file
 from api.head.head import Head
-from api.settings.gateway import GatewaySettings, with_stored
+from api.moving_view import MovingView
+from api.settings.gateway import GatewaySettings, Reads, with_stored
 from api.view.follower import Follower
-from api.view.rows import Changes
 from api.view.snapshot import RouteView
-from api.visibility import Visibility
 from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, LogReader, check_end
-from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
-from schemas.events import AnyEvent, EventEncoder, PutKvConfig, routing_key
-from schemas.kv import entry_bytes, table_bytes
+from schemas.errors import SetupError, UnavailableError, one_line
+from schemas.events import AnyEvent, EventEncoder, routing_key
 from schemas.limits import MAX_KV_BYTES
-from schemas.outcomes import ACCEPTED, APPLIED, QUARANTINED, UNCHANGED
+from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 P = ParamSpec("P")
@@ -40,78 +39,86 @@ T = TypeVar("T")
 KV_FULL: Final = f"the KV configuration would take more than {MAX_KV_BYTES} bytes: delete entries first"
 """For whoever put an entry."""
 
+_OUTCOMES_KEPT: Final = 20_000
+"""Whoever wrote an event asks for its outcome a moment after it was folded."""
+
+_ASIDE_WAIT_S: Final = 2.0
+"""While the head follows the tables alone: an epoch tells of commands, and need not come for what changes nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a write.
 
-    ``offset`` is its log offset, the token a read can wait for. ``visible`` tells whether this gateway's view holds
-    its effect; False after the bounded wait means durable, not yet folded. ``outcome`` is the fold's word on admin
-    commands and refusals, when visible. ``unchanged``: a registration that said what the view showed before.
+    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the rule's; None where the head could
+    not tell in time: then it is durable, and will be folded.
     """
 
     offset: int
     event_time_ms: int
-    visible: bool
-    outcome: CommandOutcome | None = None
-    unchanged: bool = False
+    outcome: CommandOutcome | None
+
+    @property
+    def visible(self) -> bool:
+        """Whether the head of this gateway shows it."""
+        return self.outcome is not None
+
+    @property
+    def verdict(self) -> str:
+        """Applied, unchanged, rejected; accepted where nobody knows yet."""
+        return ACCEPTED if self.outcome is None else self.outcome.outcome
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was rejected."""
+        return None if self.outcome is None else self.outcome.reason
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether a rule of the fold failed on it: quarantineTable has it, and nothing was changed."""
-        return self.outcome is not None and self.outcome.reason == QUARANTINED
-
-    def verdict(self, otherwise: str | None = None) -> str:
-        """What became of the write: the fold's word; if it is visible without one, ``otherwise``; else accepted.
-
-        Without ``otherwise`` that is applied, or unchanged.
-        """
-        if not self.visible:
-            return ACCEPTED
-        if self.outcome is not None:
-            return self.outcome.outcome
-        return otherwise or (UNCHANGED if self.unchanged else APPLIED)
+        """Whether a rule failed on it: quarantineTable has it, and nothing was changed."""
+        return self.reason == QUARANTINED
 
 
 class Gateway:
-    """Writes to the log, reads from the view. Lives on one event loop; `start` and `stop` run there."""
+    """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
 
-    def __init__(
-        self, settings: GatewaySettings, log_client: LogClient, open_reader: Callable[[], LogReader] | None = None
-    ) -> None:
+    Attributes:
+        at_head: The view at the head of the log: the latest epoch, and what the log holds beyond it.
+        committed: The latest epoch's.
+        shown: The one of them that answers where a request does not say.
+        fold: What the fold says of itself.
+    """
+
+    def __init__(self, settings: GatewaySettings, log_client: LogClient, open_reader: Callable[[], LogReader]) -> None:
         """Nothing is opened before `start`.
 
         Args:
             settings: Its own.
             log_client: Writes its events.
-            open_reader: Opens the log for reading: then answers are from its head, else from the latest epoch.
+            open_reader: Opens the log for reading.
         """
         self.settings = settings
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
-        self._view_followers: list[Callable[[RouteView, RouteView], None]] = []
         self._endings: list[Callable[[], None]] = []
         self._gate_opens_s = 0.0
+        self.at_head, self.committed = MovingView(), MovingView()
+        self.shown = self.reads(settings.reads)
         self._log_client = log_client
         evidence = evidence_file(settings.lake_dir, settings.gateway_id)
-        self._head = None if open_reader is None else Head(open_reader, self._on_view_thread, evidence=evidence)
+        self._head = Head(open_reader, self._on_head_thread, evidence=evidence)
         self._writer = GroupCommit(
-            log_client,
-            settings.gateway_id,
-            clock_interval_s=settings.clock_interval_s,
-            on_written=None if self._head is None else self._head.feed,
+            log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._head.feed
         )
         self._follower = Follower(
             str(settings.lake_dir),
-            self._on_view_thread if self._head is None else self._on_epoch_thread,
+            self._on_epoch_thread,
             settings.poll_s,
-            begin_exact=self._head is not None,
-            on_changes=self._on_changes_thread,
+            begin_exact=True,
+            on_changes=self._head.tables_change,
         )
-        self._view = RouteView.empty()
-        self._kv_counted: tuple[object, int] = (None, 0)
-        """The KV configuration of a view, and what it counts."""
-        self._visibility = Visibility()
+        self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
+        """By log offset, of the newest events."""
         self.fold = FoldReports(settings.lake_dir)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fold_task: asyncio.Task[None] | None = None
@@ -124,41 +131,40 @@ class Gateway:
     # --- life ---
 
     async def start(self) -> None:
-        """Load the view, then open the log for writing.
+        """Load the latest epoch, fold the log beyond it, then open the log for writing.
 
         Raises:
-            UnavailableError: the log cannot be written, or the tables cannot be read.
+            UnavailableError: the log cannot be used, or the tables cannot be read.
             SetupError: neither is ours, or they do not belong together.
         """
         self._loop = asyncio.get_running_loop()
-        end, failed = await asyncio.gather(
+        end, base = await asyncio.gather(
             self._log_client.open(), asyncio.to_thread(self._first_view), return_exceptions=True
         )
         try:
             if isinstance(end, BaseException):
                 raise end
-            if failed is not None:
-                raise failed
+            if isinstance(base, BaseException):
+                raise base
             check_end(end, self._follower.newest_offset)
-            if self._head is not None:
-                self._view = await asyncio.to_thread(self._head.begin, self._view)
-                self._head.start()
+            self._on_head(await asyncio.to_thread(self._head.begin, base), [])
+            self._head.start()
             self._take_settings()
-            if self.settings.need_wait_for_service and not self._view.groups:
+            if self.settings.need_wait_for_service and not self.view.groups:
                 self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
             self.started_offset = await self._writer.start()
         except BaseException:
             await asyncio.to_thread(self._follower.stop)
+            await asyncio.to_thread(self._head.stop)
             raise
-        self._fold_task = asyncio.create_task(self.fold.follow(self._fold_moved, self._visibility.awaited))
+        self._fold_task = asyncio.create_task(self.fold.follow(self._fold_moved))
 
     async def stop(self) -> None:
         """Write what is queued and stop following."""
         if self._fold_task is not None:
             self._fold_task.cancel()
         await self._writer.stop()
-        if self._head is not None:
-            await asyncio.to_thread(self._head.stop)
+        await asyncio.to_thread(self._head.stop)
         await asyncio.to_thread(self._follower.stop)
         self._offload.shutdown(wait=False, cancel_futures=True)
         for end in self._endings:
@@ -170,8 +176,12 @@ class Gateway:
 
     @property
     def view(self) -> RouteView:
-        """The newest view."""
-        return self._view
+        """The view that answers where a request does not say."""
+        return self.shown.view
+
+    def reads(self, chosen: Reads) -> MovingView:
+        """The view that a request asks for."""
+        return self.at_head if chosen is Reads.HEAD else self.committed
 
     @property
     def follower(self) -> Follower:
@@ -184,27 +194,14 @@ class Gateway:
         return self._writer.failing
 
     @property
-    def reads_head(self) -> bool:
-        """Whether answers are from the head of the log, and not from the latest epoch."""
-        return self._head is not None
-
-    @property
-    def head(self) -> Head | None:
-        """For its status; None where answers are from the latest epoch alone."""
+    def head(self) -> Head:
+        """For its status."""
         return self._head
 
     @property
     def is_at_head(self) -> bool:
-        """Whether answers are from the head at the moment; else they follow the tables alone."""
-        return self._head is not None and self._head.aside is None
-
-    @property
-    def folded_offset(self) -> int:
-        """Every effect up to this log offset is in the view; quiet stretches without an epoch count."""
-        status = None if self.is_at_head else self.fold.status
-        if status is not None and self._view.epoch >= status.epoch:
-            return max(self._view.log_offset, status.log_offset)
-        return self._view.log_offset
+        """Whether the head can be relied on at the moment; else it follows the tables alone."""
+        return self._head.aside is None
 
     # --- settings ---
 
@@ -222,12 +219,8 @@ class Gateway:
         self._followers.append(apply)
         apply(self.settings)
 
-    def follow_views(self, moved: Callable[[RouteView, RouteView], None]) -> None:
-        """Call back with the view before and after, on the event loop, whenever it has moved."""
-        self._view_followers.append(moved)
-
     def _take_settings(self) -> None:
-        self.settings = with_stored(self._started_with, self._view.namesrv_config)
+        self.settings = with_stored(self._started_with, self.at_head.view.namesrv_config)
         for apply in self._followers:
             apply(self.settings)
 
@@ -258,57 +251,30 @@ class Gateway:
         return await self._writer.submit(key, payload)
 
     async def command(self, event: AnyEvent) -> Receipt:
-        """An admin command, or an unregistration: answered when its outcome is visible.
+        """An event whose sender is told what became of it.
 
         Raises:
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
-            TooLargeError: too large for the log, or for the KV configuration.
+            TooLargeError: too large for the log.
         """
-        if isinstance(event, PutKvConfig):
-            self._check_kv_room(event)
-        return await self.visible(await self.append(event))
-
-    def _check_kv_room(self, event: PutKvConfig) -> None:
-        """Refuse what the fold would reject by what is visible; what is on its way, the fold alone knows."""
-        kv = self._view.kv
-        if self._kv_counted[0] is not kv:
-            self._kv_counted = (kv, table_bytes(kv))
-        count = entry_bytes(event.namespace, event.key, event.value)
-        entries = kv.get(event.namespace, {})
-        if event.key in entries:
-            count -= entry_bytes(event.namespace, event.key, entries[event.key])
-        if count > 0 and self._kv_counted[1] + count > MAX_KV_BYTES:
-            raise TooLargeError(KV_FULL, limit_bytes=MAX_KV_BYTES)
+        return await self.receipt(await self.append(event))
 
     async def heartbeat(self, event: AnyEvent) -> Receipt:
-        """An event without an outcome of its own: answered when durable."""
+        """An event that moves deadlines at most: answered when durable."""
         appended = await self.append(event)
-        return Receipt(appended.offset, appended.event_time_ms, visible=True)
+        return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
 
-    async def wait_for(self, offset: int, timeout_s: float) -> bool:
-        """Wait until the view holds everything up to a log offset. False when it does not in time."""
-        if self.folded_offset >= offset:
-            return True
-        self._writer.nudge()
-        return await self._visibility.wait(offset, timeout_s)
+    async def receipt(self, appended: Appended) -> Receipt:
+        """What became of an event, as soon as it is folded at the head of the log."""
+        wait_s = self.settings.head_wait_s if self.is_at_head else min(self.settings.head_wait_s, _ASIDE_WAIT_S)
+        await self.at_head.wait_for(appended.offset, wait_s)
+        return Receipt(*appended, self._outcomes.get(appended.offset))
 
-    async def visible(self, appended: Appended, shows: Callable[[RouteView], bool] | None = None) -> Receipt:
-        """Wait until an event's effect is visible, for a bounded time.
+    # --- the views move ---
 
-        Args:
-            appended: Where it is on the log.
-            shows: Of a view: whether it shows the effect already, whichever event brought it.
-        """
-        offset, time_ms = appended.offset, appended.event_time_ms
-        if self.folded_offset < offset and not await self._visibility.wait(offset, self.settings.visible_wait_s, shows):
-            return Receipt(offset, time_ms, visible=False)
-        return Receipt(offset, time_ms, visible=True, outcome=self._visibility.outcome(offset))
-
-    # --- the view moves ---
-
-    def _first_view(self) -> None:
-        """Show the last committed routes before the first connection is accepted.
+    def _first_view(self) -> RouteView:
+        """Load the last committed routes, before the first connection is accepted; returns where the head can begin.
 
         Without them every topic would be answered as one that does not exist, so a lake that is there but cannot be
         read keeps a gateway from starting. One that is not there yet is empty.
@@ -317,6 +283,9 @@ class Gateway:
         try:
             check_names(commits)  # once: the follower takes a commit that is missing for the end
             self._follower.poll()
+            base = self._follower.view
+            while self._follower.poll():  # from the newest epoch with exact deadlines to the newest
+                pass
         except SetupError:
             raise
         except DamagedTableError as error:
@@ -324,31 +293,41 @@ class Gateway:
         except BaseException as error:  # deltalake's panics are no Exception
             message = f"the tables in {self.settings.lake_dir} cannot be read: {one_line(error)}"
             raise UnavailableError(message) from error
-        self._view = self._follower.view
         self._follower.start()
+        return base
 
     def _on_epoch_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
-        assert self._head is not None
-        self._head.epoch_moved(view, outcomes)
-
-    def _on_changes_thread(self, changes: Changes | None) -> None:
-        if self._head is not None:
-            self._head.tables_change(changes)
-
-    def _on_view_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._on_view, view, outcomes)
+        self._head.epoch_moved(view, outcomes)
+        self._loop.call_soon_threadsafe(self._on_epoch, view)
 
-    def _on_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
-        previous, self._view = self._view, view
-        if view.namesrv_config != previous.namesrv_config:
-            self._take_settings()
-        self._visibility.view_moved(view, outcomes, self.folded_offset)
-        for moved in self._view_followers:
-            moved(previous, view)
+    def _on_head_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._on_head, view, outcomes)
+
+    def _on_epoch(self, view: RouteView) -> None:
+        self.committed.move(view, self._committed_offset(view))
 
     def _fold_moved(self) -> None:
-        self._visibility.folded(self.folded_offset)
+        for moving in (self.committed,) if self.is_at_head else (self.committed, self.at_head):
+            moving.reach(self._committed_offset(moving.view))
+
+    def _committed_offset(self, view: RouteView) -> int:
+        """Up to where the tables hold what came of the log: quiet stretches make no epoch."""
+        status = self.fold.status
+        if status is not None and view.epoch >= status.epoch:
+            return max(view.log_offset, status.log_offset)
+        return view.log_offset
+
+    def _on_head(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        for outcome in outcomes:
+            self._outcomes[outcome.offset] = outcome
+        while len(self._outcomes) > _OUTCOMES_KEPT:
+            self._outcomes.popitem(last=False)
+        config = self.at_head.view.namesrv_config
+        self.at_head.move(view, view.log_offset if self.is_at_head else self._committed_offset(view))
+        if view.namesrv_config != config:
+            self._take_settings()
 
 
-__all__ = ["Gateway", "GatewaySettings", "Receipt"]
+__all__ = ["Gateway", "GatewaySettings", "Reads", "Receipt"]

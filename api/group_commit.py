@@ -35,9 +35,6 @@ _REST_S: Final = (0.005, 0.1)
 _MANY: Final = 32
 """Heartbeats that wait no longer. Fewer than come at once, so that some are written while others are decoded."""
 
-_NUDGE_S: Final = 0.2
-"""Between CLOCK events that somebody asked for, however many ask."""
-
 _PAUSE_S: Final = 0.05
 """After an append that failed. The queue fills meanwhile and is refused as a group: no busy loop on a dead log."""
 
@@ -91,8 +88,8 @@ class GroupCommit:
         log_client: makes the appends; owned by the caller, who closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
-        max_queued_bytes: beyond this, `submit` refuses instead of growing.
         on_written: called with what has just become durable, before those who wait are answered.
+        max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
 
     def __init__(
@@ -101,8 +98,8 @@ class GroupCommit:
         gateway_id: str,
         *,
         clock_interval_s: float,
+        on_written: Callable[[list[LogRecord]], None],
         max_queued_bytes: int = 256 * 1024 * 1024,
-        on_written: Callable[[list[LogRecord]], None] | None = None,
     ) -> None:
         self._log_client = log_client
         self._actor = Actor(gateway=gateway_id, via="routelake")
@@ -116,7 +113,7 @@ class GroupCommit:
         self._failing = False
         self._began_s = 0.0
         self._rest_until_s = 0.0
-        self._next_clock_s = self._last_clock_s = 0.0
+        self._next_clock_s = 0.0
         self._appending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
@@ -155,11 +152,6 @@ class GroupCommit:
             self._immediate = True
         self._go_on()
         return done
-
-    def nudge(self) -> None:
-        """Write a CLOCK soon: somebody waits for what was written before, and the fold may be waiting for more."""
-        self._next_clock_s = min(self._next_clock_s, max(self._loop.time(), self._last_clock_s + _NUDGE_S))
-        self._go_on()
 
     async def stop(self, timeout_s: float = 2.0) -> None:
         """Write what is queued, then end. Who waits for an answer has had his time before (`api.main.DRAIN_S`)."""
@@ -202,7 +194,6 @@ class GroupCommit:
         group = self._take()
         self._began_s = began_s = self._loop.time()
         if self._next_clock_s < began_s + _TICK_S:
-            self._last_clock_s = began_s
             self._next_clock_s = began_s + self._clock_interval_s
             clock = Clock(actor=self._actor)
             group.append(_Waiting(routing_key(clock), encode(clock), None))
@@ -245,10 +236,9 @@ class GroupCommit:
                 log.info("event log can be written again")
             self._failing = False
             written = written[-len(group) :]
-            if self._on_written is not None:
-                pairs = zip(group, written, strict=True)
-                self._on_written([LogRecord(*appended, entry.key, entry.payload) for entry, appended in pairs])
-            for entry, appended in zip(group, written, strict=True):
+            placed = list(zip(group, written, strict=True))
+            self._on_written([LogRecord(*appended, entry.key, entry.payload) for entry, appended in placed])
+            for entry, appended in placed:
                 if entry.done is not None and not entry.done.done():
                     entry.done.set_result(appended)
 

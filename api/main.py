@@ -53,8 +53,7 @@ def run_gateway(
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
     worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
-    reader = partial(open_reader, log_url) if settings.reads_head else None
-    parts = GatewayParts(settings, worker, remoting_settings, http_settings, reader)
+    parts = GatewayParts(settings, worker, partial(open_reader, log_url), remoting_settings, http_settings)
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 

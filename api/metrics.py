@@ -148,7 +148,7 @@ class Metrics:
         gauge("rocketmq_namesrv_topics", "Topics with a route.", lambda: float(len(gateway.view.topics)))
         gauge("rocketmq_namesrv_route_freshness", "Age of the newest event that the routes show, seconds.", freshness)
         gauge("routelake_epoch", "Epoch that the routes show.", lambda: float(gateway.view.epoch))
-        gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.folded_offset))
+        gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.shown.offset))
         gauge("routelake_commit_age_seconds", "Age of the commit that the routes show.", commit_age)
         gauge("routelake_fold_status_age_seconds", "Time since the fold was heard of.", fold_age)
         gauge(
@@ -167,8 +167,7 @@ class Metrics:
             lambda: gateway.follower.status().last_step_s,
         )
         self.registry.register(_Versions(gateway))
-        if gateway.head is not None:
-            self.registry.register(_HeadChecks(gateway, gateway.head))
+        self.registry.register(_HeadChecks(gateway, gateway.head))
 
     def text(self) -> bytes:
         """The exposition format."""

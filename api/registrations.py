@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REGISTER_BROKER, for both APIs: what a registration costs, when it is answered, and with what.
+"""REGISTER_BROKER, for both APIs: what a registration costs, and what it is answered with.
 
 A broker sends its whole registration every 30 s, mostly the same bytes, and all brokers at once when a network has
 been away. In order of cost:
 
 1. The bytes of before, over whichever connection, and the view shows them: neither decoded nor encoded again.
 2. Decoded, but the view shows it, and this broker's last registration here brought the same topics: written without
-   its topics. Like 1 it is answered as soon as it is durable.
-3. Anything else: written in full, answered when it is visible, or as durable after the bounded wait.
+   its topics.
+3. Anything else: written in full.
 
-The view alone cannot tell whether topics may be left out: the parts of a split registration take turns, and what the
-fold last saw is in the view seconds later. With deleteTopicWithBrokerRegistration each one is of the third kind: it
-deletes what it leaves out, and the fold needs its topics for that.
+The view alone cannot tell whether topics may be left out: the parts of a split registration take turns. Should the
+rules need the topics all the same, because something came between, they say so, and the registration is written again
+with them. With deleteTopicWithBrokerRegistration each one is of the third kind: it deletes what it leaves out, and the
+fold needs its topics for that.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from api.large_registrations import LargeRegistrations, is_large
 from api.metrics import Metrics
 from api.repeats import kept_bytes
 from api.view.snapshot import RegistrationResult, RouteView
-from pipelines.log.base import Appended
 from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.outcomes import TOPICS_REQUIRED
 
 _KEPT_BYTES: Final = 48 * 1024 * 1024
 """Some 20,000 brokers. The broker that has not registered for longest is forgotten, and learnt again."""
@@ -108,7 +109,7 @@ class Registrations:
             BadRequestError: too large for the log.
         """
         self._metrics.registration_bytes.observe(body_bytes)
-        return await self._answer(event, *await self._append(event))
+        return self._answer(event, await self._register(event))
 
     async def register_request(
         self, command: RemotingCommand, actor: Actor, channel: Channel, let_go: Callable[[], None]
@@ -138,67 +139,86 @@ class Registrations:
         del body
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
         repeat = None if delete_absent else self._find(request, actor, channel)
-        if repeat is not None and already_visible(self._gateway.view, repeat.event):
-            appended = await self._gateway.append_encoded(repeat.key, repeat.payload)
-            return await self._answer(repeat.event, appended, unchanged=True)
+        if repeat is not None and shows(self._gateway.at_head.view, repeat.event):
+            receipt = await self._receipt(repeat.key, repeat.payload)
+            if receipt.reason != TOPICS_REQUIRED:
+                return self._answer(repeat.event, receipt)
         now_ms = time.time_ns() // 1_000_000
         context = RequestContext(actor, channel, now_ms, delete_absent)
         if large:
-            found = await self._append_large(command, context, let_go)
+            found = await self._register_large(command, context, let_go)
+            if found is None:
+                return None
+            event, receipt = found
         else:
-            event = to_event(command, context)
-            assert event is None or isinstance(event, RegisterBroker)
-            found = None if event is None else (event, *await self._append(event))
-        if found is None:
-            return None
-        registered = await self._answer(*found)
+            decoded = to_event(command, context)
+            if decoded is None:
+                return None
+            assert isinstance(decoded, RegisterBroker)
+            event, receipt = decoded, await self._register(decoded)
         # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
-        if registered.event.data_version.timestamp != now_ms:
-            self._keep(request, registered.event)
-        return registered
+        if event.data_version.timestamp != now_ms:
+            self._keep(request, event)
+        return self._answer(event, receipt)
 
-    # --- append ---
+    # --- write ---
 
-    async def _append(self, event: RegisterBroker, payload: bytes | None = None) -> tuple[Appended, bool]:
-        """Make a registration durable; returns where it is, and whether the view showed it before.
+    async def _register(self, event: RegisterBroker) -> Receipt:
+        """Write a registration, without its topics where these are known."""
+        slim = self._without_topics(event)
+        if slim is not None:
+            receipt = await self._receipt(routing_key(slim), self._encoder.encode(slim))
+            if receipt.reason != TOPICS_REQUIRED:
+                return receipt
+        if len(event.topic_config_table or ()) > _OFF_LOOP_TOPICS:
+            payload = await self._gateway.offload(encode, event)
+        else:
+            payload = self._encoder.encode(event)
+        return await self._receipt(routing_key(event), payload)
 
-        The ``payload`` is the event with its topics, encoded, if that was done before; the event may lack them then.
+    async def _register_large(
+        self, command: RemotingCommand, context: RequestContext, let_go: Callable[[], None]
+    ) -> tuple[RegisterBroker, Receipt] | None:
+        """`_register` of a request that is read beside the gateway: once durable, its bytes are not held any longer.
+
+        Returns:
+            The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
+            come with its next registration.
         """
-        assert payload is not None or event.topic_config_table is not None
+        await self._large_at_a_time.acquire()
+        try:
+            read = await self._gateway.offload(self._large.read, command, context)
+            if read is None:
+                return None
+            event, payload = read
+            del read
+            slim = self._without_topics(event)
+            if slim is not None:
+                payload = self._encoder.encode(slim)
+            appended = await self._gateway.append_encoded(routing_key(event), payload)
+            del payload
+        finally:
+            self._large_at_a_time.release()
+            let_go()
+        return event, await self._gateway.receipt(appended)
+
+    def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
+        """The event as it may be written if its topics are known; None if they are not."""
         broker, digest = _broker(event), event.topic_config_digest
         last = self._last.get(broker)
         if last is None or last.digest != digest:
             self._last.put(broker, _Last(digest), _size(broker, digest))
-        unchanged = already_visible(self._gateway.view, event)
-        if unchanged and last is not None and last.digest == digest:
-            payload = self._encoder.encode(msgspec.structs.replace(event, topic_config_table=None))
-        elif payload is None:
-            if len(event.topic_config_table or ()) > _OFF_LOOP_TOPICS:
-                payload = await self._gateway.offload(encode, event)
-            else:
-                payload = self._encoder.encode(event)
-        return await self._gateway.append_encoded(routing_key(event), payload), unchanged
+            return None
+        if not shows(self._gateway.at_head.view, event):
+            return None
+        return msgspec.structs.replace(event, topic_config_table=None)
 
-    async def _append_large(
-        self, command: RemotingCommand, context: RequestContext, let_go: Callable[[], None]
-    ) -> tuple[RegisterBroker, Appended, bool] | None:
-        """`_append` of a request that is read beside the gateway: once durable, its bytes are not held any longer."""
-        await self._large_at_a_time.acquire()
-        try:
-            read = await self._gateway.offload(self._large.read, command, context)
-            return None if read is None else (read.event, *await self._append(read.event, read.payload))
-        finally:
-            self._large_at_a_time.release()
-            let_go()
+    async def _receipt(self, key: str, payload: bytes) -> Receipt:
+        return await self._gateway.receipt(await self._gateway.append_encoded(key, payload))
 
-    async def _answer(self, event: RegisterBroker, appended: Appended, unchanged: bool) -> Registered:
-        if unchanged:
-            receipt = Receipt(appended.offset, appended.event_time_ms, visible=True, unchanged=True)
-        else:
-            # Another gateway may have brought the same registration: then no epoch of our own need come.
-            receipt = await self._gateway.visible(appended, lambda view: already_visible(view, event))
-        self._metrics.registrations.labels(event.actor.via, receipt.verdict()).inc()
-        view = self._gateway.view
+    def _answer(self, event: RegisterBroker, receipt: Receipt) -> Registered:
+        self._metrics.registrations.labels(event.actor.via, receipt.verdict).inc()
+        view = self._gateway.at_head.view
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker
         return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
@@ -230,11 +250,10 @@ class Registrations:
         return repeat
 
 
-def already_visible(view: RouteView, event: RegisterBroker) -> bool:
-    """Whether a view shows everything a registration says, so that the fold will call it unchanged.
+def shows(view: RouteView, event: RegisterBroker) -> bool:
+    """Whether a view shows everything a registration says, so that its topics need not be written again.
 
-    It may say no where the fold says unchanged (that costs a wait), never yes where something would change: the fold
-    refuses a registration without topics when it needs them, and the next one brings them.
+    It may say no where the rules will call it unchanged, never yes where something would change.
     """
     live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
     group = view.groups.get(event.broker_name)

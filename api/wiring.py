@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Final
 
-from api.gateway import Gateway, GatewaySettings
+from api.gateway import Gateway, GatewaySettings, Reads
 from api.group_commit import LogClient
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
@@ -20,6 +21,9 @@ from pipelines.log.base import LogReader
 from remoting.server import RemotingServer
 from remoting.settings import RemotingSettings
 
+_ASKED_FOR_BYTES: Final = 32 * 1024 * 1024
+"""Of encoded routes of the other view: few ask for it, over HTTP alone."""
+
 
 class GatewayParts:
     """A gateway and both its APIs, on one event loop.
@@ -30,26 +34,25 @@ class GatewayParts:
     Args:
         settings: The gateway's.
         log_client: Writes its events; the caller closes it, after the gateway has stopped.
+        open_reader: Opens the log for reading.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP listener.
-        open_reader: See `Gateway`.
     """
 
     def __init__(
         self,
         settings: GatewaySettings,
         log_client: LogClient,
+        open_reader: Callable[[], LogReader],
         remoting: RemotingSettings | None = None,
         http: HttpSettings | None = None,
-        open_reader: Callable[[], LogReader] | None = None,
     ) -> None:
         self._http = http or HttpSettings()
         self.gateway = Gateway(settings, log_client, open_reader)
-        self.answers = RouteAnswers()
-        follow_switches(self.gateway, self.answers)
+        self.answers = answers_of(self.gateway)
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)
-        self.handler = NameServerHandler(self.gateway, self.answers, self.metrics, self.registrations)
+        self.handler = NameServerHandler(self.gateway, self.answers[settings.reads], self.metrics, self.registrations)
         self.server = RemotingServer(self.handler, remoting, self.handler.inline)
         RemotingMeter(self.server, self.metrics)
 
@@ -73,6 +76,15 @@ class GatewayParts:
         """Finish what is under way over remoting; a connection that is closed from now on is no broker's loss."""
         self.handler.stop()
         await self.server.close(drain_s)
+
+
+def answers_of(gateway: Gateway) -> Mapping[Reads, RouteAnswers]:
+    """Encoded answers from each of a gateway's views."""
+    shown = gateway.settings.reads
+    found = {reads: RouteAnswers() if reads is shown else RouteAnswers(max_bytes=_ASKED_FOR_BYTES) for reads in Reads}
+    for answers in found.values():
+        follow_switches(gateway, answers)
+    return found
 
 
 def follow_switches(gateway: Gateway, answers: RouteAnswers) -> None:

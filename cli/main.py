@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
+from api.settings.gateway import Reads
 from cli import backup, developer, kv_import, preflight, spark_sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
@@ -33,7 +34,6 @@ from cli.options import (
     LivenessS,
     LogRetentionH,
     LogUrl,
-    Reads,
     ReadsFrom,
     Remoting,
     RetentionDays,
@@ -93,7 +93,7 @@ def serve(
     remoting: Remoting = _REMOTING,
     config: Config = None,
     allow_config_update: AllowConfigUpdate = False,
-    reads: Reads = ReadsFrom.COMMITTED,
+    reads: ReadsFrom = Reads.HEAD,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     trigger_ms: TriggerMs = 0,
     shards: Shards = 2,
@@ -140,7 +140,7 @@ def gateway(
     remoting: Remoting = _REMOTING,
     config: Config = None,
     allow_config_update: AllowConfigUpdate = False,
-    reads: Reads = ReadsFrom.COMMITTED,
+    reads: ReadsFrom = Reads.HEAD,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
@@ -176,7 +176,7 @@ def gateway(
         gateway_id=gateway_id or default_gateway_id(listen[1]),
         lake_dir=(data_dir / "lake").resolve(),
         allow_config_update=allow_config_update,
-        reads_head=reads is ReadsFrom.HEAD,
+        reads=reads,
     )
     raise typer.Exit(
         run_gateway(
@@ -267,7 +267,7 @@ def _gateway_options(
     frame_limit_mib: int,
     config: Path | None,
     allow_config_update: bool,
-    reads: ReadsFrom,
+    reads: Reads,
 ) -> list[str]:
     """What every gateway process of a supervisor is told alike."""
     http, remoting = listen

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.models import OptionInfo
+
+from api.settings.gateway import Reads
 
 
 def _namesrv(text: str) -> OptionInfo:
@@ -138,19 +139,12 @@ Config = Annotated[
 ]
 
 
-class ReadsFrom(StrEnum):
-    """What answers show."""
-
-    HEAD = "head"
-    COMMITTED = "committed"
-
-
-Reads = Annotated[
-    ReadsFrom,
+ReadsFrom = Annotated[
+    Reads,
     typer.Option(
         "--reads",
         envvar="ROUTELAKE_READS",
-        help="committed: answers show the latest epoch; head (a preview): what the log holds beyond it, too.",
+        help="head: answers show the latest epoch and what the log holds beyond it; committed: the latest epoch alone.",
     ),
 ]
 AllowConfigUpdate = Annotated[

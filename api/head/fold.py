@@ -20,7 +20,6 @@ from api.head.changes import changes_to
 from api.head.check import Check, Comparison, Moved, noting
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, RouteCommit
-from pipelines.fold.changes import is_audited
 from pipelines.fold.replay import Record, read_event
 from pipelines.fold.state import At, BrokerGroup, TopicRows, TopicTable, replace
 from pipelines.fold.step import GroupChange, KvChange, apply, step
@@ -48,7 +47,7 @@ class HeadFold:
             view: Of an epoch whose livenessOffset is its logOffset.
             everything: All that the next epoch says is compared, not only what has changed.
         """
-        self.view = view
+        self.view = view.apart()
         self.offset = view.log_offset
         self.is_urgent = False
         self._state = state_of(view, self._topics)
@@ -64,7 +63,7 @@ class HeadFold:
         """Fold one record; the view does not show it until `publish`.
 
         Returns:
-            What routeCommitTable will say of it: of every refusal and every admin command.
+            What the rules made of it; None of what is nobody's command: a heartbeat, CLOCK, a record that is none.
         """
         self.offset = record.offset
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
@@ -76,6 +75,7 @@ class HeadFold:
         try:
             done = step(self._state, event, at)
         except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
+            self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
         for change in done.changes:
             if not isinstance(change, KvChange):
@@ -85,11 +85,12 @@ class HeadFold:
             self._check.took(change, record.offset)
         if isinstance(event, Clock):
             self._check.ticked(record.offset, done.at.now_ms)
-        if not isinstance(event, BrokerHeartbeat | Clock) or any(_is_expiry(change) for change in done.changes):
+        is_command = not isinstance(event, BrokerHeartbeat | Clock)
+        if is_command or any(_is_expiry(change) for change in done.changes):
             self.is_urgent = True
-        outcome = done.outcome
-        if not is_audited(event, outcome.verdict):
+        if not is_command:
             return None
+        outcome = done.outcome
         result = None if outcome.result is None else dict(outcome.result)
         return CommandOutcome(record.offset, outcome.verdict, outcome.reason, result)
 

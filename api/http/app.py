@@ -9,7 +9,7 @@ below. Every error is a problem details object.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from api.gateway import Gateway
+from api.gateway import Gateway, Reads
 from api.http import (
     routes_admin,
     routes_brokers,
@@ -117,7 +117,7 @@ def create_app(
     history: History,
     *,
     settings: HttpSettings,
-    answers: RouteAnswers,
+    answers: Mapping[Reads, RouteAnswers],
     metrics: Metrics,
     registrations: Registrations,
 ) -> HttpApp:
@@ -127,7 +127,7 @@ def create_app(
         gateway: Writes and reads go through it. The application must be served on its event loop.
         history: Answers ``as_of``, ``changes`` and ``epochs``.
         settings: Who may write, limits.
-        answers: The cache of encoded routes, which the remoting listener shares.
+        answers: The caches of encoded routes, of which the remoting listener shares one.
         metrics: Likewise; they do not observe a gateway yet.
         registrations: Likewise.
 
@@ -158,7 +158,8 @@ def create_app(
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
     )
-    gateway.follow_views(lambda _, __: context.watch.view_moved())
+    for view in (gateway.at_head, gateway.committed):
+        view.follow(lambda _, __: context.watch.view_moved())
     app = HttpApp(
         title="routelake",
         version=release(),
@@ -180,7 +181,7 @@ def create_app(
     app.context = app.state.context = context
     app.state.sorted_topics = routes_topics.SortedTopics()
     app.sites = Sites(settings)
-    app.fast_routes = FastRoutes(gateway, answers, metrics, app.sites, context.guard)
+    app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for module in (
         routes_brokers,
         routes_topics,

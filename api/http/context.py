@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.gateway import Gateway
+from api.gateway import Gateway, Reads
 from api.http.auth import Guard
 from api.http.body import BodyBudget
 from api.http.history_pool import HistoryPool
@@ -21,14 +22,14 @@ from remoting.refusals import Refusals
 
 @dataclass(frozen=True, slots=True)
 class HttpContext:
-    """The parts. ``history`` reads earlier commits."""
+    """The parts. ``history`` reads earlier commits; ``answers`` are one cache for each view."""
 
     gateway: Gateway
     registrations: Registrations
     history: HistoryPool
     settings: HttpSettings
     guard: Guard
-    answers: RouteAnswers
+    answers: Mapping[Reads, RouteAnswers]
     metrics: Metrics
     watch: ViewWatch
     budget: BodyBudget

@@ -45,7 +45,7 @@ class FastRoutes:
             sites: Says which Host headers pass.
             guard: Says whether reads need a token; then nothing is answered here.
         """
-        self._gateway = gateway
+        self._shown = gateway.shown
         self._answers = answers
         self._sites = sites
         self._is_open = not guard.protects_reads
@@ -54,7 +54,7 @@ class FastRoutes:
         metrics.before_scrape(self._count)
         self._observe = metrics.route_latency.observe
         self._formatted_for: tuple[object, ...] = (None, None, None)
-        """View, fold status and default headers."""
+        """View, offset and default headers."""
         self._found = self._not_modified = b""
 
     def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> tuple[bytes, ...] | None:
@@ -87,16 +87,14 @@ class FastRoutes:
                 topic = unquote(topic, errors="strict")
         except UnicodeDecodeError:
             return None
-        gateway = self._gateway
-        view = gateway.view
+        view, offset = self._shown.view, self._shown.offset
         answer = self._answers.route(view, topic)
         if answer is None:
             return None
-        shown_view, shown_status, shown_defaults = self._formatted_for
-        status = gateway.fold.status
-        if view is not shown_view or status is not shown_status or defaults is not shown_defaults:
-            self._formatted_for = (view, status, defaults)
-            self._format(ReadPosition(view.epoch, gateway.folded_offset), defaults)
+        shown_view, shown_offset, shown_defaults = self._formatted_for
+        if view is not shown_view or offset != shown_offset or defaults is not shown_defaults:
+            self._formatted_for = (view, offset, defaults)
+            self._format(ReadPosition(view.epoch, offset), defaults)
         if is_conditional and matches(if_none_match(headers), answer.digest):
             return (self._not_modified % answer.digest.encode(),)
         return self._found % (len(answer.body), answer.digest.encode()), answer.body

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
+from api.gateway import Reads
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
-from api.view.answers import body_digest
+from api.moving_view import MovingView
+from api.view.answers import RouteAnswers, body_digest
+from api.view.snapshot import RouteView
 from remoting.bounds import address_of
 from schemas.codes import MAX_LONG
 
@@ -45,22 +49,63 @@ WaitMs = Annotated[int, *number(most=MAX_WAIT_MS)]
 
 
 class ReadQuery(BaseModel):
-    """Parameters of every read. An unknown parameter is refused: a misspelt ``as_of`` must not answer from today."""
+    """Parameters of every read. An unknown parameter is refused: a misspelt ``as_of`` must not answer from today.
+
+    A read that has no more than these is one of the tables.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     wait_for: Offset | None = Field(
-        None, description="Answer only when everything up to this log offset (the token of a write) is visible here."
+        None, description="Answer only when everything up to this log offset (the token of a write) is in the answer."
     )
     wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="How long `wait_for` may wait, in milliseconds.")
 
+    def view(self) -> Reads | None:
+        """The view that is to answer; None where the gateway's settings say."""
+        return Reads.COMMITTED
 
-def now(context: HttpContext) -> ReadPosition:
-    """The cut that the view shows."""
-    return ReadPosition(context.gateway.view.epoch, context.gateway.folded_offset)
+
+class ViewQuery(ReadQuery):
+    """Parameters of a read of today."""
+
+    reads: Reads | None = Field(
+        None,
+        description="`head`: the latest epoch and what the log holds beyond it. `committed`: the latest epoch alone. "
+        "Absent: as the gateway was started (`--reads`), which is `head` unless told otherwise.",
+    )
+
+    def view(self) -> Reads | None:
+        """As the parameter says."""
+        return self.reads
 
 
-async def begin(request: Request, query: ReadQuery) -> HttpContext:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A read that was let in.
+
+    Attributes:
+        context: What the application was made with.
+        source: Answers it.
+        answers: Routes of that view, encoded.
+    """
+
+    context: HttpContext
+    source: MovingView
+    answers: RouteAnswers
+
+    @property
+    def view(self) -> RouteView:
+        """The newest."""
+        return self.source.view
+
+    @property
+    def position(self) -> ReadPosition:
+        """The cut that it shows."""
+        return ReadPosition(self.source.view.epoch, self.source.offset)
+
+
+async def begin(request: Request, query: ReadQuery) -> Reading:
     """Let a read in, and wait for the offset it asks for.
 
     Raises:
@@ -69,12 +114,14 @@ async def begin(request: Request, query: ReadQuery) -> HttpContext:
     context = context_of(request)
     context.guard.reader(request)
     check_once(request)
+    reads = query.view() or context.gateway.settings.reads
+    source = context.gateway.reads(reads)
     offset = query.wait_for
     if offset is not None:
         request.scope[WAITED] = True
-    if offset is not None and not await context.gateway.wait_for(offset, query.wait_timeout / 1000):
+    if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000):
         raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
-    return context
+    return Reading(context, source, context.answers[reads])
 
 
 def check_once(request: Request) -> None:

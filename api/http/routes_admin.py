@@ -18,7 +18,6 @@ from api.http.shapes import AddShape, ReceiptShape, WipeShape
 from api.http.writes import receipt_answer
 from api.names import broker_name_problem, topic_problem
 from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
-from schemas.outcomes import ACCEPTED
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 
@@ -48,10 +47,10 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     context = context_of(request)
     actor = context.guard.writer(request)
     check_once(request)
-    if topic not in context.gateway.view.topics:  # whatever the wire let in can be deleted
+    if topic not in context.gateway.at_head.view.topics:  # whatever the wire let in can be deleted
         check_name(topic_problem(topic), "topic")
     receipt = await context.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
-    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED))
+    return receipt_answer(context, receipt)
 
 
 @router.post(
@@ -70,7 +69,7 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
     _check_broker(request, broker_name)
     receipt = await context.gateway.command(WipeWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "wipeTopicCount")
-    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED), wipeTopicCount=count)
+    return receipt_answer(context, receipt, wipeTopicCount=count)
 
 
 @router.post(
@@ -89,11 +88,11 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
     _check_broker(request, broker_name)
     receipt = await context.gateway.command(AddWritePerm(actor=actor, broker_name=broker_name))
     count = _result(receipt, "addTopicCount")
-    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED), addTopicCount=count)
+    return receipt_answer(context, receipt, addTopicCount=count)
 
 
 def _check_broker(request: Request, broker_name: str) -> None:
-    if broker_name not in context_of(request).gateway.view.groups:
+    if broker_name not in context_of(request).gateway.at_head.view.groups:
         check_name(broker_name_problem(broker_name), "brokerName")
 
 

@@ -16,7 +16,6 @@ from api.http.shapes import HeartbeatShape, ReceiptShape, RegistrationShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import RegisterBroker
 from schemas.kv import existing
-from schemas.outcomes import UNCHANGED
 
 router = APIRouter(prefix="/v1/brokers", tags=["ingest"])
 
@@ -93,7 +92,6 @@ async def register(request: Request) -> Response:
     return receipt_answer(
         context,
         registered.receipt,
-        registered.receipt.verdict(),
         masterAddr=registered.master.master_addr,
         haServerAddr=registered.master.ha_server_addr,
         orderTopicConf=existing(registered.order_topic_config),
@@ -110,14 +108,14 @@ async def register(request: Request) -> Response:
 async def heartbeat(request: Request) -> Response:
     """BROKER_HEARTBEAT (904): moves the broker's deadline. Has no effect for a broker that is not registered.
 
-    Answered when it is durable. `known` tells whether this gateway shows the broker as live; if not, register.
+    Answered when it is durable. `known` tells whether the broker is live; if not, register.
     """
     context = context_of(request)
     actor = context.guard.writer(request)
     event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(actor))
-    known = context.gateway.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
+    known = context.gateway.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
     receipt = await context.gateway.heartbeat(event)
-    return receipt_answer(context, receipt, receipt.verdict(UNCHANGED), known=known)
+    return receipt_answer(context, receipt, known=known)
 
 
 @router.post(
@@ -136,4 +134,4 @@ async def unregister(request: Request) -> Response:
     actor = context.guard.writer(request)
     event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(actor))
     receipt = await context.gateway.command(event)
-    return receipt_answer(context, receipt, receipt.verdict(UNCHANGED))
+    return receipt_answer(context, receipt)

@@ -15,7 +15,7 @@ from api.http.describe import read
 from api.http.etag import NOTHING, read_headers
 from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import ReadQuery, answer, begin, now
+from api.http.reads import ViewQuery, answer, begin
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
 from api.view.pickup import broker_data
 from api.view.rows import LiveRow
@@ -45,7 +45,7 @@ _LIVE: Final[dict[str, Any]] = {
 }
 
 
-class BrokersQuery(ReadQuery):
+class BrokersQuery(ViewQuery):
     """Parameters of the broker list."""
 
     cluster: Cluster = Field(None, description="Only brokers that registered into this cluster.")
@@ -60,10 +60,10 @@ class BrokersQuery(ReadQuery):
         {"brokerAddrTable": {"broker-a": _DATA}, "clusterAddrTable": {"DefaultCluster": ["broker-a"]}},
     ),
 )
-async def get_clusters(request: Request, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_clusters(request: Request, query: Annotated[ViewQuery, Query()], _: IfNoneMatch = None) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the true ones, acting masters or not."""
-    context = await begin(request, query)
-    position, view = now(context), context.gateway.view
+    reading = await begin(request, query)
+    position, view = reading.position, reading.view
     tables = {
         "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
         "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
@@ -80,11 +80,11 @@ async def get_clusters(request: Request, query: Annotated[ReadQuery, Query()], _
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
 
-    Times of heartbeats reach the tables every ten seconds, so `lastUpdateTimestamp` may be that old; expiry does not
-    depend on it.
+    At the head `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is ten seconds: so
+    often times of heartbeats reach the tables. Expiry does not depend on it.
     """
-    context = await begin(request, query)
-    position, view = now(context), context.gateway.view
+    reading = await begin(request, query)
+    position, view = reading.position, reading.view
     rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
     return answer(request, _encode({"brokers": _live_list(view, rows)}), position)
 
@@ -98,12 +98,12 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
 async def get_broker(
     request: Request,
     broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
-    query: Annotated[ReadQuery, Query()],
+    query: Annotated[ViewQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:
     """A broker group: its addresses by brokerId, how many topics it holds, and its live rows."""
-    context = await begin(request, query)
-    position, view = now(context), context.gateway.view
+    reading = await begin(request, query)
+    position, view = reading.position, reading.view
     rows = view.live_rows(broker_name)
     if broker_name not in view.groups:
         text = (

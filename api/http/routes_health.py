@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.gateway import Gateway
+from api.gateway import Gateway, Reads
 from api.head.head import Head
 from api.http.context import context_of
 from api.http.describe import errors, plain
@@ -29,7 +29,7 @@ _MAX_EPOCHS_BEHIND: Final = 50
 """A view further behind the fold than this is not fresh."""
 
 _OK: Final[dict[str, Any]] = {"ok": True}
-_READY: Final = {"ready": True, "epoch": 5, "offset": 17, "checks": {"view": _OK, "log": _OK, "fold": _OK}}
+_READY: Final = {"ready": True, "epoch": 5, "offset": 17, "checks": {"view": _OK, "log": _OK, "fold": _OK, "head": _OK}}
 _NOT_READY: Final = {
     "ready": False,
     "epoch": 0,
@@ -68,9 +68,9 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 when the tables can be read, the event log can be written, and the fold is alive and keeps up.
 
-    A gateway that is not ready goes on serving the routes it last saw. One that answers from the head of the log
-    (`--reads head`) is ready without a fold. Its check `head` says whether it does, and whether head and tables ever
-    differed; that alone makes no gateway unready.
+    A gateway that is not ready goes on serving the routes it last saw. One that answers from the head of the log is
+    ready without a fold; with `--reads committed` it is not. The check `head` says whether the head can be relied on,
+    and whether head and tables ever differed; that alone makes no gateway unready.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -85,14 +85,14 @@ async def ready(request: Request) -> Response:
         ),
         "fold": _check(fold_problem(gateway, stale_s=stale_s, now_s=time.time())),
     }
-    needed = ("view", "log") if gateway.is_at_head else ("view", "log", "fold")
-    if gateway.head is not None:
-        checks["head"] = _check(head_problem(gateway.head))
+    at_head = gateway.is_at_head and gateway.settings.reads is Reads.HEAD
+    needed = ("view", "log") if at_head else ("view", "log", "fold")
+    checks["head"] = _check(head_problem(gateway.head))
     is_ready = all(checks[name]["ok"] for name in needed)
     found = {
         "ready": is_ready,
         "epoch": gateway.view.epoch,
-        "offset": gateway.folded_offset,
+        "offset": gateway.shown.offset,
         "checks": checks,
     }
     return Response(_encode(found), 200 if is_ready else 503, _NO_STORE if is_ready else {**_NO_STORE, **RETRY}, JSON)
@@ -121,7 +121,7 @@ async def metrics(request: Request) -> Response:
 def view_problem(gateway: Gateway) -> str | None:
     """Why the view cannot be relied on; None when it can, an empty lake included."""
     status = gateway.follower.status()
-    if gateway.head is not None and gateway.head.failing:
+    if gateway.head.failing:
         return "the head of the log cannot be followed (see the gateway's log); routes are as they last were"
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
@@ -153,7 +153,7 @@ def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | Non
     age_s = now_s - status.time_ms / 1000
     if age_s > stale_s or failure is not None:
         return f"the fold was last heard of {age_s:.0f} s ago{why}"
-    behind = gateway.started_offset - gateway.folded_offset
+    behind = gateway.started_offset - gateway.committed.offset
     if behind > 0:
         return f"the fold has {behind} events to go to the start of this gateway"
     return None

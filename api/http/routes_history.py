@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.describe import read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import FUTURE_TIME, rfc3339
-from api.http.reads import ReadQuery, address, answer, begin, now, number
+from api.http.reads import ReadQuery, address, answer, begin, number
 from api.http.shapes import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
 from lake.commits import RouteCommit
@@ -74,9 +74,9 @@ async def get_changes(
     address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
     `since` must have come, and be before `until`. A page ends before `limit` where its JSON would pass 4 MiB.
     """
-    context = await begin(request, query)
-    position = now(context)
-    page = await context.history.read(
+    reading = await begin(request, query)
+    position = reading.position
+    page = await reading.context.history.read(
         lambda history: history.changes(
             topic,
             limit=query.limit,
@@ -113,9 +113,9 @@ async def get_changes(
 )
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
-    context = await begin(request, query)
-    position = now(context)
-    commits = await context.history.read(
+    reading = await begin(request, query)
+    position = reading.position
+    commits = await reading.context.history.read(
         lambda history: history.epochs(query.limit, query.before), (address(request), "epochs")
     )
     found: dict[str, Any] = {"epochs": [_epoch(commit) for commit in commits]}

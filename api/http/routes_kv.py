@@ -17,13 +17,12 @@ from api.http.etag import NOTHING, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import ReadQuery, answer, begin, now
+from api.http.reads import Reading, ViewQuery, answer, begin
 from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES
-from schemas.outcomes import ACCEPTED
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
 
@@ -41,14 +40,14 @@ _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": 
     responses=read(KvTableShape, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND),
 )
 async def list_kv(
-    request: Request, namespace: Namespace, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None
+    request: Request, namespace: Namespace, query: Annotated[ViewQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace whose last key was deleted still exists; one never put into is 404."""
-    context = await begin(request, query)
-    table = context.gateway.view.kv_list(namespace)
+    reading = await begin(request, query)
+    table = reading.view.kv_list(namespace)
     if table is None:
-        raise _missing(context, f"there is no namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), now(context))
+        raise _missing(reading, f"there is no namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), reading.position)
 
 
 @router.get(
@@ -58,14 +57,14 @@ async def list_kv(
     responses=read(KvShape, _EXAMPLE, NOT_FOUND),
 )
 async def get_kv(
-    request: Request, namespace: Namespace, key: Key, query: Annotated[ReadQuery, Query()], _: IfNoneMatch = None
+    request: Request, namespace: Namespace, key: Key, query: Annotated[ViewQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KV_CONFIG (101). Absent is 404 with QUERY_NOT_FOUND (22)."""
-    context = await begin(request, query)
-    value = context.gateway.view.kv_get(namespace, key)
+    reading = await begin(request, query)
+    value = reading.view.kv_get(namespace, key)
     if value is None:
-        raise _missing(context, f"there is no key {key!r} in namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), now(context))
+        raise _missing(reading, f"there is no key {key!r} in namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), reading.position)
 
 
 @router.put(
@@ -91,7 +90,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
         lambda model: PutKvConfig(actor=actor, namespace=namespace, key=key, value=model.value),
     )
     receipt = await _command(context, event)
-    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED))
+    return receipt_answer(context, receipt)
 
 
 @router.delete(
@@ -104,12 +103,12 @@ async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Respons
     """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
     context = context_of(request)
     actor = context.guard.writer(request)
-    if is_reserved(namespace) or key not in context.gateway.view.kv.get(namespace, ()):
+    if is_reserved(namespace) or key not in context.gateway.at_head.view.kv.get(namespace, ()):
         # ... otherwise whatever the wire let in can be deleted.
         check_name(_namespace_problem(namespace), "namespace")
         check_name(_name_problem(key), "key")
     receipt = await _command(context, DeleteKvConfig(actor=actor, namespace=namespace, key=key))
-    return receipt_answer(context, receipt, receipt.verdict(ACCEPTED))
+    return receipt_answer(context, receipt)
 
 
 async def _command(context: HttpContext, event: PutKvConfig | DeleteKvConfig) -> Receipt:
@@ -131,5 +130,5 @@ def _name_problem(name: str) -> str | None:
     return "must not hold control characters" if any(ord(character) < 32 for character in name) else None
 
 
-def _missing(context: HttpContext, detail: str) -> Problem:
-    return Problem(NOT_FOUND, detail, headers=read_headers(now(context), NOTHING))
+def _missing(reading: Reading, detail: str) -> Problem:
+    return Problem(NOT_FOUND, detail, headers=read_headers(reading.position, NOTHING))

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from api.gateway import Reads
 from api.http.context import HttpContext
 from api.http.describe import read
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
@@ -34,11 +35,11 @@ from api.http.problems import (
 )
 from api.http.reads import (
     MAX_LONG_POLL_S,
-    ReadQuery,
+    Reading,
+    ViewQuery,
     address,
     answer,
     begin,
-    now,
     number,
     seconds,
 )
@@ -73,7 +74,7 @@ ROUTE_EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class TopicsQuery(ReadQuery):
+class TopicsQuery(ViewQuery):
     """Parameters of the topic list."""
 
     cluster: Cluster = Field(None, description="Only topics with a row for a broker of this cluster.")
@@ -84,7 +85,7 @@ class TopicsQuery(ReadQuery):
     )
 
 
-class RouteQuery(ReadQuery):
+class RouteQuery(ViewQuery):
     """Parameters of a route."""
 
     as_of: str | None = Field(
@@ -97,6 +98,10 @@ class RouteQuery(ReadQuery):
         description="Long poll: with If-None-Match, answer when this topic's route is another one, or after so many "
         "seconds (304).",
     )
+
+    def view(self) -> Reads | None:
+        """The past is in the tables."""
+        return self.reads if self.as_of is None else Reads.COMMITTED
 
 
 # --- the list ---
@@ -142,14 +147,14 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
 
     The cursor is a place in the order, so topics that come and go between two pages disturb nothing.
     """
-    context = await begin(request, query)
-    settings = context.gateway.settings
+    reading = await begin(request, query)
+    settings = reading.context.gateway.settings
     if query.cluster is None and not settings.enable_all_topic_list:
         raise Problem(LISTING_DISABLED, "enableAllTopicList is false")
     if query.cluster is not None and not settings.enable_topic_list:
         raise Problem(LISTING_DISABLED, "enableTopicList is false")
     after = None if query.cursor is None else _from_cursor(query.cursor)
-    position, view = now(context), context.gateway.view
+    position, view = reading.position, reading.view
     topics = await request.app.state.sorted_topics.get(view, query.cluster)
     first, last = 0, len(topics)
     if query.prefix:
@@ -196,22 +201,25 @@ async def get_route(
     mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an
     ETag, too: with it, a long poll waits for the topic to appear.
     """
-    context = await begin(request, query)
+    if query.as_of is not None and query.reads is Reads.HEAD:
+        text = "head cannot be combined with as_of: the past is in the tables"
+        raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
+    reading = await begin(request, query)
     if query.as_of is not None:
         if query.wait is not None:
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
-        return await _past_route(request, context, topic, query.as_of)
-    crowded = query.wait is not None and await _until_changed(request, context, topic, query.wait)
-    found = context.answers.route(context.gateway.view, topic)
+        return await _past_route(request, reading.context, topic, query.as_of)
+    crowded = query.wait is not None and await _until_changed(request, reading, topic, query.wait)
+    found = reading.answers.route(reading.view, topic)
     if found is None:
         check_name(topic_problem(topic), "topic")
         raise Problem(
             TOPIC_NOT_EXIST,
             f"no topic route info in name server for the topic: {topic}; "
             f"GET /v1/topics/{quote(topic, safe='')}/changes says what became of it",
-            headers={**read_headers(now(context), NOTHING), **(CROWDED if crowded else {})},
+            headers={**read_headers(reading.position, NOTHING), **(CROWDED if crowded else {})},
         )
-    headers = {**read_headers(now(context), found.digest), **(CROWDED if crowded else {})}
+    headers = {**read_headers(reading.position, found.digest), **(CROWDED if crowded else {})}
     if matches(if_none_match(request.headers.raw), found.digest):
         return Response(status_code=304, headers=headers)
     # In the order of the fast path.
@@ -240,7 +248,7 @@ async def _past_route(request: Request, context: HttpContext, topic: str, as_of:
     return answer(request, body, position)
 
 
-async def _until_changed(request: Request, context: HttpContext, topic: str, wait_s: float) -> bool:
+async def _until_changed(request: Request, reading: Reading, topic: str, wait_s: float) -> bool:
     """Return when the route is another one than the client's, the time is over, or the client has gone.
 
     Returns:
@@ -255,11 +263,11 @@ async def _until_changed(request: Request, context: HttpContext, topic: str, wai
     gone = asyncio.create_task(_disconnected(request))
     try:
         while True:
-            found = context.answers.route(context.gateway.view, topic)
+            found = reading.answers.route(reading.view, topic)
             rest_s = end - loop.time()
             if rest_s <= 0 or not matches(tags, NOTHING if found is None else found.digest):
                 return False
-            woken = await context.watch.next_view(rest_s, address(request), gone)
+            woken = await reading.context.watch.next_view(rest_s, address(request), gone)
             if woken is not Woken.CHANGED:
                 return woken is Woken.CROWDED
     finally:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting for the next view: what long polls stand on.
 
-The gateway says when its view has moved (`Gateway.follow_views`), and everybody who waits is woken; each then looks at
-its own topic, in the cache of encoded answers.
+The gateway says when one of its views has moved (`MovingView.follow`), and everybody who waits is woken; each then
+looks at its own topic, in the cache of encoded answers.
 
 Where too many wait, one of the address that has most waiting is answered early; that may be the one that has just come.
 """

@@ -57,32 +57,31 @@ async def read_body(
         return await asyncio.to_thread(lambda: convert(decode(data, model))), len(data)
 
 
-def receipt_answer(context: HttpContext, receipt: Receipt, outcome: str, **more: object) -> Response:
-    """200 when the effect is visible here, 202 when it is only durable.
+def receipt_answer(context: HttpContext, receipt: Receipt, **more: object) -> Response:
+    """200 with what became of it; 202 where it is durable, and the head cannot tell more.
 
     Args:
         context: Of the request.
         receipt: The gateway's.
-        outcome: See `Receipt.verdict`.
         more: Further members; None is left out.
 
     Raises:
-        Problem: the fold refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
+        Problem: the rules refused it (409; 413 where the KV configuration is full), or a rule failed on it (500).
     """
     head = {
         "offset": receipt.offset,
         "eventTime": rfc3339_ms(receipt.event_time_ms),
         "visible": receipt.visible,
-        "epoch": context.gateway.view.epoch,
+        "epoch": context.gateway.at_head.view.epoch,
     }
-    if outcome == REJECTED:
-        reason = receipt.outcome.reason if receipt.outcome is not None else None
+    if receipt.verdict == REJECTED:
+        reason = receipt.reason
         if receipt.is_quarantined:
             text = "a rule of the fold failed on it, which is a defect of routelake: quarantineTable has it"
             raise Problem(INTERNAL, text, members={"reason": reason, **head})
-        text = _WHY.get(reason or "", "the fold refused it")
+        text = _WHY.get(reason or "", "the rules refuse it")
         raise Problem(TOO_LARGE if reason == KV_TABLE_FULL else REFUSED, text, members={"reason": reason, **head})
-    members = {**head, "outcome": outcome, **{name: value for name, value in more.items() if value is not None}}
+    members = {**head, "outcome": receipt.verdict, **{name: value for name, value in more.items() if value is not None}}
     headers = {
         "cache-control": "no-store",
         "x-routelake-epoch": str(head["epoch"]),

@@ -81,7 +81,7 @@ class NameServerHandler:
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
-        gateway.follow_views(self._view_moved)
+        gateway.shown.follow(self._view_moved)
         gateway.follow_settings(lambda _settings: self.inline.forget_replies())
         self._handlers: Final[dict[int, Handler]] = {
             RequestCode.PUT_KV_CONFIG: self._command,
@@ -162,7 +162,7 @@ class NameServerHandler:
         if registered is None:
             return response(ext_fields={})
         event, receipt, master, order_topic_config = registered
-        reason = receipt.outcome.reason if receipt.outcome is not None else None
+        reason = receipt.reason
         if reason == SINGLE_TOPIC_REFUSED:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", {})
         body = self._kv_body(ORDER_TOPIC_CONFIG, order_topic_config) or b""
@@ -214,7 +214,7 @@ class NameServerHandler:
         if event is not None:
             await self._gateway.heartbeat(event)
         header = commands.read_broker_header(command)
-        live = self._gateway.view.live_row(
+        live = self._gateway.at_head.view.live_row(
             header.broker_name or "", header.cluster_name or "", header.broker_addr or ""
         )
         changed = live is None or live.data_version != decode_data_version(command.body)
@@ -266,7 +266,7 @@ class NameServerHandler:
         result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
         changed = result.get(count)
         if changed is None:
-            changed = self._gateway.view.topic_count(command.ext("brokerName") or "")
+            changed = self._gateway.at_head.view.topic_count(command.ext("brokerName") or "")
         return response(ext_fields={count: str(changed)})
 
     async def _register_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -274,7 +274,7 @@ class NameServerHandler:
         if registration is None:
             return response()
         topic, rows = registration
-        view = self._gateway.view
+        view = self._gateway.at_head.view
         rows = commands.rows_to_register(rows, view.groups, topic_exists=topic in view.topics)
         actor = self._actor(connection)
         events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in rows]
@@ -355,7 +355,7 @@ class NameServerHandler:
         event = self._event(command, connection)
         if event is not None:
             began = time.perf_counter()
-            receipt: Receipt = await self._gateway.command(event)
+            receipt = await self._gateway.command(event)
             if isinstance(event, PutKvConfig | DeleteKvConfig):
                 self._metrics.kv_latency.observe(time.perf_counter() - began)
             log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
@@ -375,12 +375,12 @@ class NameServerHandler:
 
 
 def effective(receipt: Receipt) -> Receipt:
-    """A receipt, unless the fold refused what was written, or a rule failed on it: it is on the log, and did nothing.
+    """A receipt, unless the rules refused what was written, or a rule failed on it: it is on the log, and did nothing.
 
     Raises:
         RefusedError: Answered with SYSTEM_ERROR.
     """
-    if receipt.outcome is not None and receipt.outcome.reason == KV_TABLE_FULL:
+    if receipt.reason == KV_TABLE_FULL:
         raise commands.RefusedError(KV_FULL)
     if receipt.is_quarantined:
         raise commands.RefusedError(f"quarantined by the fold, see offset {receipt.offset} in quarantineTable")

@@ -5,10 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from api.settings.keys import LIVE_KEYS, parse_boolean
+
+
+class Reads(StrEnum):
+    """What answers show: the latest epoch and what the log holds beyond it, or the latest epoch alone."""
+
+    HEAD = "head"
+    COMMITTED = "committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +27,15 @@ class GatewaySettings:
     of the log of ``gap_s``, always longer than that, counts against no broker.
 
     From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
-    ``reads_head``: answers are from the head of the log, else from the latest epoch.
+    ``reads`` chooses what answers show where a request does not say. ``head_wait_s``: a write that the head has not
+    folded after so long is answered as durable, without an outcome.
     ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
     gateways at once. ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
     """
 
     gateway_id: str
     lake_dir: Path
-    visible_wait_s: float = 2.0
+    head_wait_s: float = 10.0
     clock_interval_s: float = 5.0
     gap_s: float = 10.0
     poll_s: float = 0.02
@@ -41,7 +50,7 @@ class GatewaySettings:
     wait_seconds_for_service: int = 45
     config_black_list: str = ""
     allow_config_update: bool = False
-    reads_head: bool = False
+    reads: Reads = Reads.HEAD
     shown_properties: Mapping[str, str] = field(default_factory=dict)
 
 

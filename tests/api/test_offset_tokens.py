@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from api.gateway import Reads
 from tests.support.http_api import broker
 from tests.support.local import LocalGateway, LocalLake
 
@@ -91,18 +93,20 @@ def test_the_token_of_a_write_is_good_at_every_gateway(tmp_path: Path) -> None:
                 assert int(answer.headers["x-routelake-offset"]) >= written["offset"]
 
 
-def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reads", Reads)
+def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path, reads: Reads) -> None:
     with (
         LocalLake(tmp_path) as lake,
         lake.gateway(http_port=0, gateway_id="one") as one,
-        lake.gateway(http_port=0, gateway_id="stuck", visible_wait_s=0.1) as stuck,
+        lake.gateway(http_port=0, gateway_id="stuck", reads=reads) as stuck,
         over_tcp(one) as client,
         over_tcp(stuck) as lagging,
     ):
         first = client.post("/v1/brokers/register", json=over_http(1)).raise_for_status().json()
         at_first = {"wait_for": first["offset"]}
         assert lagging.get("/v1/topics/orders/route", params=at_first).status_code == 200
-        stuck.gateway.follower.stop()
+        follower: Any = stuck.gateway._head if reads is Reads.HEAD else stuck.gateway.follower
+        follower.stop()
         second = client.post("/v1/brokers/register", json=over_http(2)).raise_for_status().json()
         late = lagging.get("/v1/topics/orders/route", params={"wait_for": second["offset"], "wait_timeout": 200})
         assert late.status_code == 503, late.text

@@ -68,7 +68,8 @@ class Several:
         last = self.lake.log.end().next_offset - 1
         self.lake.fold.wait_for(last)
         for local in self.gateways:
-            assert local.loop.run(local.gateway.wait_for(last, 10))
+            for view in (local.gateway.committed, local.gateway.at_head):
+                assert local.loop.run(view.wait_for(last, 10))
 
     def versions(self) -> tuple[int, dict[str, int]]:
         """Epoch, and the version of every table; heartbeats alone change none."""

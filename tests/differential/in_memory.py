@@ -51,7 +51,7 @@ class InstantGateway(Gateway):
     """The product's gateway, whose appends are folded before they return."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        super().__init__(settings, LocalLogClient(MemoryLog(), settings))
+        super().__init__(settings, LocalLogClient(MemoryLog(), settings), MemoryLog)
         self._loop = asyncio.get_running_loop()
         self.now_ms = 1_000_000
         self._shard = OneShard()
@@ -68,7 +68,7 @@ class InstantGateway(Gateway):
 
     def _show(self, batch: Batch) -> None:
         time = NO_COMMIT.event_time + timedelta(milliseconds=self.now_ms)
-        commit = RouteCommit(self._view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
+        commit = RouteCommit(self.view.epoch + 1, self._offset, self._offset, time, time, datetime.now(UTC))
         parts = {table.name: list(batch.operations_of(table)) for table in STATE_TABLES}
         parts[BROKER_LIVE_TABLE.name] = batch.live
 
@@ -84,7 +84,7 @@ class InstantGateway(Gateway):
             CommandOutcome(entry["offset"], entry["outcome"], entry["reason"], entry["result"])
             for entry in batch.outcomes
         ]
-        self._on_view(self._view.apply(changes_from(commit, read)), outcomes)
+        self._on_head(self.view.apply(changes_from(commit, read)), outcomes)
 
 
 class InstantHead(InstantGateway):
@@ -98,7 +98,7 @@ class InstantHead(InstantGateway):
         """Fold it now, as the head does."""
         self._offset += 1
         outcome = self._head_fold.take(Record(self._offset, self.now_ms, key, payload))
-        self._on_view(self._head_fold.publish(NO_COMMIT), [] if outcome is None else [outcome])
+        self._on_head(self._head_fold.publish(NO_COMMIT), [] if outcome is None else [outcome])
         return Appended(self._offset, self.now_ms)
 
 

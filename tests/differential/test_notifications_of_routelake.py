@@ -31,7 +31,7 @@ ADDRESSES = ("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
 async def _play(rng: random.Random) -> int:
     model, server = DeliberateModel(SETTINGS), InMemoryNameServer(SETTINGS)
     told: list[Notification] = []
-    server.gateway.follow_views(lambda before, after: told.extend(notifications(before, after)))
+    server.gateway.shown.follow(lambda before, after: told.extend(notifications(before, after)))
     agreed, played = 0, []
     for now_ms in range(1_000, 1_000 + rng.randint(3, 14)):
         what, broker_id, addr = (

@@ -95,10 +95,11 @@ class HttpApi:
         return [event for event in events if not isinstance(event, Clock)]
 
     def settled(self) -> int:
-        """Wait until the fold and the view have everything; the last offset."""
+        """Wait until the tables and both views have everything; the last offset."""
         last = self.log.end().next_offset - 1
         self.fold.wait_for(last)
-        assert self.loop.run(self.gateway.wait_for(last, 30))
+        for view in (self.gateway.committed, self.gateway.at_head):
+            assert self.loop.run(view.wait_for(last, 30))
         return last
 
 

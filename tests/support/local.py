@@ -40,18 +40,18 @@ from tests.support.minifold import MiniFold
 UNHURRIED: Final[dict[str, Any]] = {
     "poll_s": 0.002,
     "gap_s": 3600.0,
-    "visible_wait_s": 30.0,
+    "head_wait_s": 30.0,
 }
 """Settings with which nothing but a test's own deadline depends on how busy the machine is: a write waits until the
-fold has it, and a pause of the whole process is no gap."""
+head has it, and a pause of the whole process is no gap."""
 
 _STOP_S = 20.0
 
 
 def assert_no_difference(gateway: Gateway) -> None:
     """Head and tables are folded by the same rules from the same log: whatever differs is a defect."""
-    head = gateway.head
-    assert head is None or not head.checks.differences, head.checks.reports
+    checks = gateway.head.checks
+    assert not checks.differences, checks.reports
 
 
 class SharedReader:
@@ -139,8 +139,7 @@ class LocalGateway:
 
     async def _start(self) -> None:
         client = LocalLogClient(self.log, self._settings)
-        reader = (lambda: SharedReader(self.log)) if self._settings.reads_head else None
-        self.parts = GatewayParts(self._settings, client, self._remoting, self._http, reader)
+        self.parts = GatewayParts(self._settings, client, lambda: SharedReader(self.log), self._remoting, self._http)
         await self.parts.gateway.start()
         if self._listens:
             await self.parts.server.start("127.0.0.1", self.port)

@@ -253,7 +253,7 @@ def test_a_defect_in_the_head(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def at_head(tmp_path: Path, **lake: Any) -> Iterator[tuple[LocalLake, LocalGateway]]:
-    with LocalLake(tmp_path, **lake) as local, local.gateway(reads_head=True) as gateway:
+    with LocalLake(tmp_path, **lake) as local, local.gateway() as gateway:
         yield local, gateway
 
 
@@ -297,7 +297,6 @@ def test_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liveness_
         at_head(tmp_path, liveness_interval_s=liveness_interval_s) as (lake, gateway),
     ):
         head = gateway.gateway.head
-        assert head is not None
         gateway.loop.run(gateway.gateway.append(make.register("b:1")))
         assert 'routelake_head_differences_total{table="kvConfigTable"}' in metrics(gateway)
         beat = gateway.loop.run(gateway.gateway.append(make.heartbeat("b:1")))
@@ -358,7 +357,6 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         newer.setattr(writer_module, "RULES_VERSION", 2)
         with at_head(tmp_path, liveness_interval_s=0.0) as (lake, gateway):
             head = gateway.gateway.head
-            assert head is not None
             command(gateway, make.put("n", "k", "1"))
             wait_until(lambda: head.aside is not None, WAIT_S, "the head to step aside")
             assert "version 2 of the rules, this gateway has version 1" in str(head_problem(head))
@@ -369,7 +367,8 @@ def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             appended = gateway.loop.run(gateway.gateway.append(make.put("n", "k", "2")))
             assert gateway.gateway.view.kv_get("n", "k") == "1"
             lake.fold.resume()
-            receipt = gateway.loop.run(gateway.gateway.visible(appended))
+            assert gateway.loop.run(gateway.gateway.committed.wait_for(appended.offset, WAIT_S))
+            receipt = gateway.loop.run(gateway.gateway.receipt(appended))
             assert receipt.visible and receipt.outcome is not None and receipt.outcome.outcome == "applied"
             assert gateway.gateway.view.kv_get("n", "k") == "2"
             newer.undo()
@@ -391,7 +390,7 @@ def test_a_start_on_tables_of_an_older_routelake(tmp_path: Path) -> None:
     forget_new_columns(tmp_path / "lake")
     with at_head(tmp_path, log_url=log_url, folds=False) as (_, gateway):
         assert not gateway.gateway.is_at_head
-        assert "an older routelake" in str(gateway.gateway.head and gateway.gateway.head.aside)
+        assert "an older routelake" in str(gateway.gateway.head.aside)
         assert gateway.gateway.view.kv_get("n", "k") == "1"
     with at_head(tmp_path, log_url=log_url, liveness_interval_s=0.0) as (lake, gateway):
         command(gateway, make.put("n", "k", "2"))

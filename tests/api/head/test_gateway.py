@@ -31,9 +31,9 @@ from tests.support.view_tables import as_tables
 
 @asynccontextmanager
 async def gateway(folder: Path, log: EventLog, name: str = "g", **settings: Any) -> AsyncIterator[GatewayParts]:
-    chosen = GatewaySettings(gateway_id=name, lake_dir=folder / "lake", reads_head=True, gap_s=3600.0, **settings)
+    chosen = GatewaySettings(gateway_id=name, lake_dir=folder / "lake", gap_s=3600.0, **settings)
     url = f"sqlite://{folder / 'events.db'}"
-    parts = GatewayParts(chosen, LocalLogClient(log, chosen), open_reader=lambda: open_reader(url))
+    parts = GatewayParts(chosen, LocalLogClient(log, chosen), lambda: open_reader(url))
     await parts.gateway.start()
     try:
         yield parts
@@ -53,11 +53,11 @@ def test_without_a_fold(tmp_path: Path) -> None:
                 appended = await one.gateway.append(
                     make.register("b:1", table=make.topics(*[f"t{n}" for n in range(number + 2)]))
                 )
-                receipt = await one.gateway.visible(appended)
+                receipt = await one.gateway.receipt(appended)
                 took.append(time.perf_counter() - began)
                 assert receipt.visible
                 assert f"t{number}" in one.gateway.view.topics
-            assert await other.gateway.wait_for(appended.offset, 5)
+            assert await other.gateway.at_head.wait_for(appended.offset, 5)
             assert as_tables(other.gateway.view) == as_tables(one.gateway.view)
             print(f"visible after {sorted(took)[25] * 1000:.1f} ms, at most {max(took) * 1000:.1f} ms")
             receipt = await one.gateway.command(make.put("n", "k", "v"))
@@ -79,11 +79,11 @@ def test_with_a_fold_that_comes_and_goes(tmp_path: Path) -> None:
                         appended = await one.gateway.append(
                             make.register(f"b{number}:1", name=f"b{number}", table=make.topics(f"t{round_}", "u"))
                         )
-                        assert (await one.gateway.visible(appended)).visible
+                        assert (await one.gateway.receipt(appended)).visible
                     await asyncio.to_thread(fold.wait_for, appended.offset)
                 async with gateway(tmp_path, log, f"late-{round_}") as late:
-                    assert await one.gateway.wait_for(log.end().next_offset - 1, 5)
-                    assert await late.gateway.wait_for(log.end().next_offset - 1, 5)
+                    assert await one.gateway.at_head.wait_for(log.end().next_offset - 1, 5)
+                    assert await late.gateway.at_head.wait_for(log.end().next_offset - 1, 5)
                     assert as_tables(late.gateway.view) == as_tables(one.gateway.view)
                     assert late.gateway.view.epoch > 0
 

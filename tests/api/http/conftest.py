@@ -23,7 +23,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
 @pytest.fixture(scope="session")
 def unfolded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
     """A gateway whose log only moves when something is accepted; nothing folds it."""
-    api = HttpApi(tmp_path_factory.mktemp("unfolded"), fold=False, clock_interval_s=3600.0, visible_wait_s=0.0)
+    api = HttpApi(tmp_path_factory.mktemp("unfolded"), fold=False, clock_interval_s=3600.0)
     yield api
     api.close()
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from api.http.shapes import ProblemDetails
+from schemas.events import RegisterBroker
 from tests.support.http_api import JSON, HttpApi, broker
 
 FUZZ = settings(
@@ -36,7 +37,11 @@ def check(api: HttpApi, answer: httpx.Response, before: Any) -> None:
         if answer.status_code not in (409, 503):
             assert api.written_since(before) == []
     elif answer.request.method != "GET":
-        assert len(api.written_since(before)) == 1
+        written = api.written_since(before)
+        if len(written) == 2:  # a broker that has expired a moment ago: its topics were needed after all
+            assert isinstance(written[0], RegisterBroker) and written[0].topic_config_table is None
+            written.pop(0)
+        assert len(written) == 1
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from api.gateway import Reads
 from api.http.shapes import HealthShape, ReadyShape
 from api.view.follower import FollowerStatus
 from tests.support.http_api import HttpApi, broker
@@ -22,7 +23,7 @@ def ready(api: HttpApi, status: int) -> ReadyShape:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     found = ReadyShape.model_validate(answer.json())
-    assert set(found.checks) == {"view", "log", "fold"}
+    assert set(found.checks) == {"view", "log", "fold", "head"}
     assert found.ready == (status == 200) == all(check.ok for check in found.checks.values())
     assert all((check.reason is None) == check.ok for check in found.checks.values())
     return found
@@ -39,15 +40,23 @@ def test_alive(unfolded: HttpApi) -> None:
 
 
 def test_ready_when_everything_is_there(make_api: Any) -> None:
-    api: HttpApi = make_api()
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
     until(lambda: api.get("/readyz").status_code == 200)  # the fold has come to this gateway's start
     ready(api, 200)
     api.register(broker())
+    api.settled()
     assert ready(api, 200).epoch >= 1
 
 
-def test_not_ready_before_the_fold_ever_ran(unfolded: HttpApi) -> None:
-    found = ready(unfolded, 503)
+def test_a_gateway_at_the_head_is_ready_without_a_fold(unfolded: HttpApi) -> None:
+    answer = unfolded.get("/readyz")
+    found = ReadyShape.model_validate(answer.json())
+    assert answer.status_code == 200 and found.ready
+    assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
+
+
+def test_not_ready_before_the_fold_ever_ran(make_api: Any) -> None:
+    found = ready(make_api(fold=False, reads=Reads.COMMITTED), 503)
     assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
     assert (found.epoch, found.offset) == (0, -1)
 
@@ -63,8 +72,9 @@ def write_status(api: HttpApi, **fields: Any) -> None:
 
 
 def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_api: Any) -> None:
-    api: HttpApi = make_api()
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
     api.register(broker())
+    api.settled()
     api.fold.stop()
     write_status(api, timeMillis=_ms() - 31_000)
     until(lambda: api.gateway.fold.status is not None and api.gateway.fold.status.time_ms < _ms() - 30_000)
@@ -73,8 +83,9 @@ def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_api: Any) 
 
 
 def test_a_fold_that_failed_says_why(make_api: Any) -> None:
-    api: HttpApi = make_api()
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
     api.register(broker())
+    api.settled()
     api.fold.stop()
     write_status(api, timeMillis=_ms() - 60_000)
     failure = {"timeMillis": _ms() - 5_000, "error": "Python worker failed to connect back.", "details": "..."}
@@ -89,8 +100,9 @@ def test_a_fold_that_failed_says_why(make_api: Any) -> None:
 
 def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_api: Any) -> None:
     """scanNotActiveBrokerInterval is how often a quiet log gives the fold something to report."""
-    api: HttpApi = make_api(clock_interval_s=60.0)
+    api: HttpApi = make_api(clock_interval_s=60.0, reads=Reads.COMMITTED)
     api.register(broker())
+    api.settled()
     api.fold.stop()
     for age_ms, status in ((100_000, 200), (130_000, 503)):
         write_status(api, timeMillis=_ms() - age_ms)
@@ -103,7 +115,7 @@ def status_of(api: HttpApi, **fields: Any) -> FollowerStatus:
 
 
 def test_not_ready_when_the_tables_cannot_be_read(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    api: HttpApi = make_api()
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
     until(lambda: api.get("/readyz").status_code == 200)
     failing = status_of(api, failing=True, last_error="FileNotFoundError: gone")
     monkeypatch.setattr(api.gateway.follower, "status", lambda: failing)
@@ -111,7 +123,7 @@ def test_not_ready_when_the_tables_cannot_be_read(make_api: Any, monkeypatch: py
 
 
 def test_not_ready_when_the_view_lags(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    api: HttpApi = make_api()
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
     api.fold.pause()
     write_status(api, epoch=1000, timeMillis=_ms())
     until(lambda: api.gateway.fold.status is not None and api.gateway.fold.status.epoch == 1000)
@@ -120,7 +132,7 @@ def test_not_ready_when_the_view_lags(make_api: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_not_ready_when_the_fold_is_behind_the_start(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    api: HttpApi = make_api()
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
     until(lambda: api.get("/readyz").status_code == 200)
     monkeypatch.setattr(api.gateway, "started_offset", 10_000_000)
     assert "to go to the start of this gateway" in str(reasons(ready(api, 503))["fold"])

@@ -18,7 +18,9 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
     api = HttpApi(tmp_path_factory.mktemp("past"))
     try:
         api.register(broker())
+        api.settled()
         api.post("/v1/brokers/broker-a/wipe-write-perm")
+        api.settled()
         api.delete("/v1/topics/orders")
         api.settled()
         yield api

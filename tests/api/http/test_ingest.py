@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from api.gateway import Reads
 from api.http.settings import HttpSettings
 from api.http.shapes import AddShape, HeartbeatShape, ReceiptShape, RegistrationShape, WipeShape
-from schemas.events import RegisterBroker, decode
+from schemas.errors import UnavailableError
+from schemas.events import Actor, PutKvConfig, RegisterBroker, decode, encode, routing_key
 from tests.support.http_api import JSON, HttpApi, broker, problem
 
 
@@ -40,7 +42,7 @@ def test_the_same_again_is_unchanged_and_one_topic_later_is_applied(api: HttpApi
 
 
 def test_what_goes_onto_the_log_is_what_was_said(make_api: Any) -> None:
-    api: HttpApi = make_api(fold=False, visible_wait_s=0.0, delete_topic_with_broker_registration=True)
+    api: HttpApi = make_api(fold=False, delete_topic_with_broker_registration=True)
     said = broker(
         "log-a",
         brokerId=2**63 - 1,
@@ -57,7 +59,7 @@ def test_what_goes_onto_the_log_is_what_was_said(make_api: Any) -> None:
         "topicQueueMappingDetailMap": {},
     }
     answer = api.register(said, headers={"user-agent": "test"})
-    assert answer.status_code == 202
+    assert answer.status_code == 200
     record = next(record for record in api.log.read(0) if record.offset == answer.json()["offset"])
     event = decode(record.payload)
     assert isinstance(event, RegisterBroker)
@@ -134,20 +136,50 @@ def test_unregistering_takes_the_topics_along(api: HttpApi) -> None:
     assert api.post("/v1/brokers/unregister", bye).json()["outcome"] == "unchanged"
 
 
-def test_durable_but_not_folded_is_202_and_the_offset_waits_for_it(make_api: Any) -> None:
-    api: HttpApi = make_api(visible_wait_s=0.0)
+KV = PutKvConfig(actor=Actor(gateway="other", via="http"), namespace="n", key="k", value="v")
+
+
+def unreadable(*_: Any) -> Any:
+    raise UnavailableError("a disk")
+
+
+@pytest.mark.parametrize("reads", Reads)
+def test_a_write_is_seen_at_the_head_at_once_and_in_the_tables_when_they_have_it(make_api: Any, reads: Reads) -> None:
+    api: HttpApi = make_api(reads=reads)
     api.fold.pause()
     answer = api.register(broker())
     receipt = RegistrationShape.model_validate(answer.json())
-    assert (answer.status_code, receipt.visible, receipt.outcome) == (202, False, "accepted")
-    waiting = f"/v1/topics/orders/route?wait_for={receipt.offset}"
+    assert (answer.status_code, receipt.visible, receipt.outcome) == (200, True, "applied")
+    route = "/v1/topics/orders/route?reads="
+    assert api.get("/v1/topics/orders/route").status_code == (200 if reads is Reads.HEAD else 404)
+    seen = api.get(f"{route}head")
+    assert (seen.status_code, seen.headers["x-routelake-epoch"]) == (200, "0")
+    assert int(seen.headers["x-routelake-offset"]) >= receipt.offset
+    assert api.get(f"{route}committed").status_code == 404
+    waiting = f"{route}committed&wait_for={receipt.offset}"
     found = problem(api.get(f"{waiting}&wait_timeout=20"), 503, "system-busy")
     assert found["offset"] == receipt.offset
     assert found["code"] == 2
-    assert api.get("/v1/topics/orders/route").status_code == 404
     later = api.begin("GET", f"{waiting}&wait_timeout=30000")
     api.fold.resume()
-    assert later.result(30).status_code == 200
+    committed = later.result(30)
+    assert committed.content == seen.content
+    assert int(committed.headers["x-routelake-epoch"]) > 0
+
+
+def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
+    """A record that somebody else wrote comes before, and cannot be read."""
+    api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, head_wait_s=0.05)
+    reader = api.gateway._head._reader
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "read", unreadable)
+        api.log.append([(routing_key(KV), encode(KV))])
+        answer = api.register(broker())
+        receipt = RegistrationShape.model_validate(answer.json())
+        assert (answer.status_code, receipt.visible, receipt.outcome) == (202, False, "accepted")
+        problem(api.get("/v1/topics/orders/route"), 404, "topic-not-exist")
+        assert "head" in api.get("/readyz").json()["checks"]["view"]["reason"]
+    assert api.get(f"/v1/topics/orders/route?wait_for={receipt.offset}&wait_timeout=30000").status_code == 200
 
 
 def test_admin_commands(api: HttpApi) -> None:
@@ -195,7 +227,7 @@ def test_a_registration_may_be_compressed_and_large(api: HttpApi) -> None:
         content=gzip.compress(data),
         headers={**JSON, "content-encoding": "gzip"},
     )
-    assert answer.status_code in (200, 202), answer.text
+    assert answer.status_code == 200, answer.text
     listed = api.get(f"/v1/topics?prefix=large-&limit=10&wait_for={answer.json()['offset']}&wait_timeout=30000")
     assert listed.json()["total"] == 3000
     api.post("/v1/brokers/unregister", {**identity("large", 22), "brokerId": 0})
@@ -210,7 +242,7 @@ def test_bodies_share_a_budget(make_api: Any) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_503(make_api: Any) -> None:
-    api: HttpApi = make_api(fold=False, visible_wait_s=0.0)
+    api: HttpApi = make_api(fold=False)
     api.log.close()
     found = problem(api.register(broker()), 503, "system-busy")
     assert "log" in found["detail"]
@@ -222,4 +254,4 @@ def test_a_null_is_absent_where_a_field_may_be(unfolded: HttpApi, path: str) -> 
     said = {**identity("nulls", 30), "brokerId": 0} if path == "unregister" else identity("nulls", 30)
     if path == "register":
         said |= {"brokerId": 0, "haServerAddr": None, "filterServerList": None, "topicConfigSerializeWrapper": None}
-    assert unfolded.post(f"/v1/brokers/{path}", said).status_code in (200, 202)
+    assert unfolded.post(f"/v1/brokers/{path}", said).status_code == 200

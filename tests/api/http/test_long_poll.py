@@ -88,3 +88,18 @@ def test_nothing_of_it_is_left_when_it_is_answered(api: HttpApi) -> None:
 
     assert waiting(api, "/v1/topics/lp-9/route", tag, 0.2).result(10).status_code == 304
     assert not [name for name in api.loop.run(tasks()) if "_disconnected" in name or "watch" in name]
+
+
+def test_it_waits_for_the_view_that_it_asks_for(make_api: Any) -> None:
+    api: HttpApi = make_api(clock_interval_s=3600.0)
+    path = "/v1/topics/orders/route"
+    missing = api.get(f"{path}?reads=committed").headers["etag"]
+    api.fold.pause()
+    began = api.app.context.watch.waiting
+    poll = api.begin("GET", f"{path}?wait=30&reads=committed", headers={"if-none-match": missing})
+    until(lambda: api.app.context.watch.waiting > began)
+    api.register(broker())
+    assert api.get(path).status_code == 200
+    assert not poll.done()
+    api.fold.resume()
+    assert poll.result(30).headers["x-routelake-epoch"] > "0"

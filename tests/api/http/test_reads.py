@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from api.gateway import Reads
 from api.http.etag import NOTHING, entity_tag, matches
 from api.http.settings import HttpSettings
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape, KvShape, RouteShape, TopicListShape
@@ -75,7 +76,8 @@ def test_the_short_way_answers_as_the_long_way(full: HttpApi, topic: str, header
 
 
 def test_entity_tags(full: HttpApi) -> None:
-    epoch = full.get("/v1/topics/rd-0/route").headers["x-routelake-epoch"]
+    full.settled()
+    epoch = full.get("/v1/topics/rd-0/route?reads=committed").headers["x-routelake-epoch"]
     for path in (
         "/v1/topics/rd-0/route",
         "/v1/topics?prefix=rd-",
@@ -98,9 +100,12 @@ def test_entity_tags(full: HttpApi) -> None:
 def test_an_entity_tag_survives_epochs_that_change_something_else(full: HttpApi) -> None:
     before = full.get("/v1/topics/rd-1/route")
     receipt = full.put("/v1/kv/rd/other", {"value": "x"}).json()
-    after = full.get("/v1/topics/rd-1/route", headers={"if-none-match": before.headers["etag"]})
+    after = full.get(
+        f"/v1/topics/rd-1/route?reads=committed&wait_for={receipt['offset']}",
+        headers={"if-none-match": before.headers["etag"]},
+    )
     assert after.status_code == 304
-    assert int(after.headers["x-routelake-epoch"]) >= receipt["epoch"] > int(before.headers["x-routelake-epoch"])
+    assert int(after.headers["x-routelake-epoch"]) > int(before.headers["x-routelake-epoch"])
 
 
 def test_if_none_match() -> None:
@@ -189,7 +194,9 @@ def test_a_missing_topic_is_17(api: HttpApi) -> None:
     assert answer.headers["x-routelake-epoch"]
 
 
-def test_an_empty_lake_is_served(unfolded: HttpApi) -> None:
+@pytest.mark.parametrize("reads", Reads)
+def test_an_empty_lake_is_served(make_api: Any, reads: Reads) -> None:
+    unfolded: HttpApi = make_api(fold=False, reads=reads)
     answer = unfolded.get("/v1/clusters")
     assert answer.json() == {"brokerAddrTable": {}, "clusterAddrTable": {}}
     assert answer.headers["x-routelake-epoch"] == "0"
@@ -200,18 +207,20 @@ def test_an_empty_lake_is_served(unfolded: HttpApi) -> None:
 def test_switches_show_in_routes(make_api: Any) -> None:
     api: HttpApi = make_api(order_message_enable=True, support_acting_master=True)
     api.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
-    api.register(broker(brokerId=1, enableActingMaster=True))
-    epoch = api.get("/v1/clusters").headers["x-routelake-epoch"]
-    for query in ("", f"?as_of={epoch}", "?wait_timeout=1"):
+    offset = api.register(broker(brokerId=1, enableActingMaster=True)).json()["offset"]
+    committed = f"reads=committed&wait_for={offset}"
+    epoch = api.get(f"/v1/clusters?{committed}").headers["x-routelake-epoch"]
+    for query in ("", f"?as_of={epoch}", "?wait_timeout=1", f"?{committed}"):
         route = api.get(f"/v1/topics/orders/route{query}").json()
         assert route["orderTopicConf"] == "broker-a:8"
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
 
 
 def test_reads_are_counted(make_api: Any) -> None:
-    api: HttpApi = make_api(http=HttpSettings(tokens={"a": "secret"}))
+    api: HttpApi = make_api(http=HttpSettings(tokens={"a": "secret"}), reads=Reads.COMMITTED)
     bearer = {"authorization": "Bearer secret"}
     api.register(broker(), headers=bearer)
+    api.settled()
     for _ in range(3):
         assert api.get("/v1/topics/orders/route").status_code == 200
     api.get("/v1/topics/orders/route?wait_timeout=1")
@@ -255,3 +264,53 @@ def test_a_defect_is_a_problem_too(unfolded: HttpApi, monkeypatch: pytest.Monkey
     found = problem(answer, 500, "internal-error")
     assert "secret" not in answer.text
     assert found["code"] == 1
+
+
+@pytest.mark.parametrize("reads", Reads)
+def test_every_read_of_today_is_answered_from_the_view_it_asks_for(make_api: Any, reads: Reads) -> None:
+    api: HttpApi = make_api(reads=reads)
+    api.put("/v1/kv/first/k", {"value": "v"})
+    api.settled()
+    api.fold.pause()
+    api.register(broker())
+    api.put("/v1/kv/n/k", {"value": "v"})
+    for path, changes in {
+        "/v1/topics": lambda found: found["total"],
+        "/v1/topics?cluster=c1": lambda found: found["total"],
+        "/v1/topics/orders/route": lambda found: len(found["queueDatas"]),
+        "/v1/clusters": lambda found: len(found["clusterAddrTable"]),
+        "/v1/brokers": lambda found: len(found["brokers"]),
+        "/v1/brokers/broker-a": lambda found: len(found["live"]),
+        "/v1/kv/n": lambda found: len(found["table"]),
+        "/v1/kv/n/k": lambda found: len(found["value"]),
+    }.items():
+
+        def ask(view: str, path: str = path, count: Any = changes) -> tuple[bool, int]:
+            answer = api.get(f"{path}{'&' if '?' in path else '?'}{view}")
+            there = answer.status_code == 200 and count(answer.json()) > 0
+            return there, int(answer.headers["x-routelake-offset"])
+
+        (at_head, head_offset), (committed, committed_offset) = ask("reads=head"), ask("reads=committed")
+        assert (at_head, committed) == (True, False), path
+        assert head_offset > committed_offset
+        assert ask("wait_for=0")[0] == (reads is Reads.HEAD), path
+    api.fold.resume()
+
+
+def test_the_past_is_in_the_tables(make_api: Any) -> None:
+    api: HttpApi = make_api()
+    api.register(broker())
+    last = api.settled()
+    api.fold.pause()
+    offset = api.delete("/v1/topics/orders").json()["offset"]
+    found = problem(api.get("/v1/topics/orders/route?as_of=1&reads=head"), 400, "bad-parameter")
+    assert found["errors"][0]["field"] == "reads"
+    assert api.get("/v1/topics/orders/route?as_of=1&reads=committed").status_code in (200, 404)
+    for path in ("/v1/topics/orders/changes", "/v1/epochs"):
+        problem(api.get(f"{path}?reads=head"), 400, "bad-parameter")
+        answer = api.get(path)
+        assert last <= int(answer.headers["x-routelake-offset"]) < offset
+        problem(api.get(f"{path}?wait_for={offset}&wait_timeout=20"), 503, "system-busy")
+    later = api.begin("GET", f"/v1/topics/orders/changes?limit=1&wait_for={offset}&wait_timeout=30000")
+    api.fold.resume()
+    assert later.result(40).json()["changes"][0]["offset"] == offset

@@ -17,9 +17,8 @@ from api.http.settings import HttpSettings
 from api.http.sites import Client
 from api.metrics import Metrics
 from api.registrations import Registrations
-from api.view.answers import RouteAnswers
 from api.view.history import History
-from api.wiring import follow_switches
+from api.wiring import answers_of
 from tests.support.http_api import HttpApi
 
 PATH = b"/v1/topics/orders/route"
@@ -87,7 +86,9 @@ class Wire:
 
     def __init__(self, app: HttpApp, routes: type[CountingRoutes] = CountingRoutes) -> None:
         self.app, context = app, app.context
-        self.fast = routes(context.gateway, context.answers, context.metrics, app.sites, context.guard)
+        self.fast = routes(
+            context.gateway, context.answers[context.gateway.settings.reads], context.metrics, app.sites, context.guard
+        )
         config = Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
         config.timeout_keep_alive = context.settings.keep_alive_s
         self.state = ServerState()
@@ -168,13 +169,12 @@ def wires(api: HttpApi, **settings: Any) -> tuple[Wire, Wire]:
     history = History(str(gateway.settings.lake_dir))
 
     def app() -> HttpApp:
-        answers, metrics = RouteAnswers(), Metrics()
-        follow_switches(gateway, answers)
+        metrics = Metrics()
         return create_app(
             gateway,
             history,
             settings=HttpSettings(**settings),
-            answers=answers,
+            answers=answers_of(gateway),
             metrics=metrics,
             registrations=Registrations(gateway, metrics),
         )

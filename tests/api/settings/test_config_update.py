@@ -149,6 +149,7 @@ def test_who_changed_what_is_on_record(tmp_path: Path) -> None:
         gateway.connect() as client,
     ):
         assert update(client, b"enableTopicList=false").code == codes.SUCCESS
+        lake.fold.wait_for(lake.log.end().next_offset - 1)
         rows = DeltaTable(str(lake.lake_dir / "routeChangeTable")).to_pyarrow_table().to_pylist()
     command, changed = (row for row in sorted(rows, key=lambda row: row["seq"]) if row["command"] == "PUT_KV_CONFIG")
     actor = json.loads(command["actor"])

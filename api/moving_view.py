@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MovingView: one of a gateway's views, how far it has come, and who waits for it to come further."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from api.view.snapshot import RouteView
+
+_PRUNE_WAITERS: Final = 1_000
+"""From here on, waiters that have given up are dropped before another is added."""
+
+OnMove = Callable[[RouteView, RouteView], None]
+
+
+class MovingView:
+    """A view that is replaced by a newer one again and again. Lives on one event loop.
+
+    Attributes:
+        view: The newest.
+        offset: What came of the log up to this offset, the view shows.
+    """
+
+    def __init__(self) -> None:
+        """Empty; nobody waits."""
+        self.view = RouteView.empty()
+        self.offset = -1
+        self._followers: list[OnMove] = []
+        self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._serial = count()
+
+    def follow(self, moved: OnMove) -> None:
+        """Call back with the view before and after, whenever more than times of heartbeats may have changed."""
+        self._followers.append(moved)
+
+    def move(self, view: RouteView, offset: int) -> None:
+        """There is a newer view, and it shows what came of the log up to an offset."""
+        previous, self.view, self.offset = self.view, view, offset
+        if view.serial != previous.serial:
+            for moved in self._followers:
+                moved(previous, view)
+        self.reach(offset)
+
+    def reach(self, offset: int) -> None:
+        """Up to an offset the log has changed nothing that the view does not show."""
+        self.offset = offset
+        while self._waiters and (self._waiters[0][0] <= offset or self._waiters[0][2].done()):
+            future = heapq.heappop(self._waiters)[2]
+            if not future.done():
+                future.set_result(True)
+
+    async def wait_for(self, offset: int, timeout_s: float) -> bool:
+        """Wait until the view shows what came of the log up to an offset. False when it does not in time."""
+        if self.offset >= offset:
+            return True
+        if len(self._waiters) >= _PRUNE_WAITERS:
+            self._waiters = [waiter for waiter in self._waiters if not waiter[2].done()]
+            heapq.heapify(self._waiters)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiters, (offset, next(self._serial), future))
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return False
