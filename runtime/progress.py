@@ -47,17 +47,16 @@ class Startup:
         self._gateway_answers = False
 
     def look(self) -> bool:
-        """Ask /readyz, say what is new. Returns whether everything is there."""
+        """Ask /readyz, say what is new. Returns whether it is ready: a gateway at the head of the log needs no fold."""
         found = self._ask()
+        is_ready = found is not None and bool(found["ready"])
         took_s = self._clock() - self._began_s
-        if found is not None and found["ready"]:
-            return True
         if found is not None and not self._gateway_answers:
             self._gateway_answers = True
             self._tell(f"gateway ready in {took_s:.1f} s{'; starting Spark ...' if self._spark else ''}")
-        elif self._clock() - self._said_s >= STILL_EVERY_S:
+        elif not is_ready and self._clock() - self._said_s >= STILL_EVERY_S:
             self._tell(f"not ready after {took_s:.0f} s: {_reasons(found)}")
-        return False
+        return is_ready
 
     def _tell(self, line: str) -> None:
         self._said_s = self._clock()

