@@ -65,7 +65,7 @@ class Metrics:
         route_errors: Route queries answered with an error, by response code.
         registration_bytes: Size of registration bodies.
         registrations: Registrations by outcome.
-        kv_latency: Time until a KV command was durable and, within its bounds, visible.
+        kv_latency: Time until a KV command was durable and folded.
         security: Refusals for reasons of security or protection, by reason.
         connections: Open connections by listener; the listeners set it.
     """

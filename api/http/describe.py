@@ -64,17 +64,17 @@ def read(shape: type[BaseModel], example: object, *problems: Kind) -> Responses:
 
 
 def write(shape: type[BaseModel], example: Mapping[str, Any], *problems: Kind) -> Responses:
-    """Answers of a write: visible, or durable only."""
+    """Answers of a write: what became of it, or durable only."""
     durable = {**{name: example[name] for name in ("offset", "eventTime")}, "visible": False, "epoch": 4}
     return {
         200: {
             "model": shape,
-            "description": "Durable, and visible in this gateway's answers.",
+            "description": "Durable, and folded: reads of the head of the log show it.",
             "content": {"application/json": {"example": example}},
         },
         202: {
             "model": shape,
-            "description": "Durable; not visible yet. Pass `offset` as `wait_for` to a read.",
+            "description": "Durable; the log cannot be followed at the moment. Pass `offset` as `wait_for` to a read.",
             "content": {
                 "application/json": {
                     "example": {**durable, "outcome": "accepted", **({"known": True} if "known" in example else {})}

@@ -18,12 +18,12 @@ DESCRIPTION: Final = """\
 Everything a broker, an operator or a dashboard does with a RocketMQ NameServer, and what only this one can: the routes
 of any earlier moment, and who changed them.
 
-**Writes** are facts on one event log. The answer carries the log `offset`: 200 when the effect is visible in this
-gateway's answers, 202 when it is durable only. Sending a fact twice is harmless.
+**Writes** are facts on one event log. The answer carries the log `offset`: 200 with what the rules made of it, 202 when
+it is durable and this gateway cannot follow the log at the moment. Sending a fact twice is harmless.
 
-**Reads** come from one consistent cut of all tables, an *epoch*. `ETag` names it; If-None-Match gives 304 while the
-content is the same. `wait_for=<offset>` makes a read wait for a write. `X-Routelake-Epoch` and `X-Routelake-Offset`
-tell what an answer shows.
+**Reads** come from the head of the log: the latest consistent cut of all tables, an *epoch*, and what the log holds
+beyond it; with `reads=committed` from the epoch alone. `X-Routelake-Offset` and `X-Routelake-Epoch` tell what an answer
+shows; If-None-Match gives 304 while the content is the same. `wait_for=<offset>` makes a read wait for a write.
 
 **Errors** are RFC 9457 problem details with RocketMQ's ResponseCode as `code`.
 

@@ -43,8 +43,8 @@ class ReceiptShape(Shape):
 
     offset: int
     event_time: str = Field(description="event time on the log, RFC 3339")
-    visible: bool = Field(description="whether this gateway's reads show the effect already")
-    epoch: int = Field(description="epoch this gateway shows")
+    visible: bool = Field(description="whether reads of the head of the log show the effect at this gateway")
+    epoch: int = Field(description="latest epoch that this gateway has; the write is in a later one")
     outcome: Literal["applied", "unchanged", "accepted"] = Field(
         description="applied; unchanged (it said what is known already); accepted (durable, its outcome not known yet)"
     )
