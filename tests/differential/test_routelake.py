@@ -33,7 +33,7 @@ NOT_AUDITED = CONFIG_CODES | {codes.QUERY_DATA_VERSION}
 
 
 AT_ONCE = 16
-"""Histories that are played at the same time: an epoch then serves many of them."""
+"""Histories that are played at the same time."""
 
 
 class ModelWithConnections(DeliberateModel):
@@ -59,11 +59,14 @@ class RoutelakeComparison(SharedComparison):
                 self.reads_compared += 1
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of a gateway over a log on disk."""
+@pytest.fixture(scope="module", params=["folding", "the-fold-stands-still"])
+def port(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[int]:
+    """Of a gateway over a log on disk; with a fold, or with one that ends after the first epoch."""
     folder: Path = tmp_path_factory.mktemp("differential")
     with LocalLake(folder, log_url=f"sqlite://{folder / 'events.db'}") as lake, lake.gateway() as gateway:
+        lake.fold.wait_for(lake.log.end().next_offset - 1)
+        if request.param != "folding":
+            lake.fold.pause()
         yield gateway.port
 
 
@@ -99,16 +102,16 @@ def _play_many(port: int, request: pytest.FixtureRequest, few: int, many: int, *
 @pytest.mark.timeout(1800)
 def test_main_codes(port: int, request: pytest.FixtureRequest) -> None:
     """The requests of the main job."""
-    _play_many(port, request, 300, 5_000, request_codes=codes.MAIN_CODES)
+    _play_many(port, request, 1_000, 5_000, request_codes=codes.MAIN_CODES)
 
 
 @pytest.mark.timeout(1800)
 def test_every_code(port: int, request: pytest.FixtureRequest) -> None:
     """Every request but the configuration of the NameServer."""
-    _play_many(port, request, 300, 5_000, request_codes=frozenset(codes.ALL_CODES) - CONFIG_CODES)
+    _play_many(port, request, 1_000, 5_000, request_codes=frozenset(codes.ALL_CODES) - CONFIG_CODES)
 
 
 @pytest.mark.timeout(1800)
 def test_lost_connections(port: int, request: pytest.FixtureRequest) -> None:
     """A lost connection unregisters what was bound to it."""
-    _play_many(port, request, 300, 2_000, request_codes=codes.MAIN_CODES, closes=True)
+    _play_many(port, request, 1_000, 2_000, request_codes=codes.MAIN_CODES, closes=True)
