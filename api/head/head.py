@@ -196,8 +196,9 @@ class Head:
             fed = self._fed.get()
         if fold is None:
             return
-        now_s = time.monotonic()
-        if fold.is_urgent or (not fold.is_shown and now_s >= self._next_show_s):
+        epoch = self._tables.epoch if self._tables.log_offset <= fold.offset else 0
+        is_late = not fold.is_shown or fold.view.epoch < epoch
+        if fold.is_urgent or (is_late and time.monotonic() >= self._next_show_s):
             self._publish(fold)
         if self._tables.log_offset <= fold.offset:
             self._compare(fold)

@@ -34,7 +34,12 @@ _NOT_READY: Final = {
     "ready": False,
     "epoch": 0,
     "offset": -1,
-    "checks": {"view": _OK, "log": _OK, "fold": {"ok": False, "reason": "the fold has not run on this lake yet"}},
+    "checks": {
+        "view": _OK,
+        "log": _OK,
+        "fold": {"ok": False, "reason": "the fold has not run on this lake yet"},
+        "head": _OK,
+    },
 }
 
 

@@ -19,6 +19,7 @@ from api.http.shapes import ProblemDetails
 from pipelines.log.base import LogEnd
 from schemas.events import AnyEvent, Clock, decode
 from tests.support.local import LocalLake
+from tests.support.loops import until
 from tests.support.minifold import MiniFold
 
 JSON = {"content-type": "application/json"}
@@ -98,8 +99,10 @@ class HttpApi:
         """Wait until the tables and both views have everything; the last offset."""
         last = self.log.end().next_offset - 1
         self.fold.wait_for(last)
-        for view in (self.gateway.committed, self.gateway.at_head):
-            assert self.loop.run(view.wait_for(last, 30))
+        committed, at_head = self.gateway.committed, self.gateway.at_head
+        for moving in (committed, at_head):
+            assert self.loop.run(moving.wait_for(last, 30))
+        until(lambda: at_head.view.epoch == committed.view.epoch)  # which answers name
         return last
 
 

@@ -92,10 +92,13 @@ def test_whoever_waits_for_a_fold_that_failed_learns_why_at_once(
     began = time.monotonic()
     with lake.gateway() as gateway, gateway.connect() as client:
         monkeypatch.setattr(lake.fold.writer, "write", full)
-        with pytest.raises(ConnectionClosed):
-            client.call(Request(codes.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}), 60)
+        put = make.put("n", "k")
+        (appended,) = lake.log.append([(routing_key(put), encode(put))])
         with pytest.raises(OSError, match="the disk is full"):
-            gateway.loop.run(gateway.gateway.command(make.put("n", "k")))
+            gateway.loop.run(gateway.gateway.committed.wait_for(appended.offset, 60))
+        with pytest.raises(ConnectionClosed):
+            while True:
+                client.call(Request(codes.GET_KV_CONFIG, {"namespace": "n", "key": "k"}), 60)
     with pytest.raises(OSError, match="the disk is full"):
         lake.fold.wait_for(10)
     with pytest.raises(OSError, match="the disk is full"):
