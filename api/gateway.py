@@ -83,7 +83,8 @@ class Gateway:
     """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
 
     Attributes:
-        at_head: The view at the head of the log: the latest epoch, and what the log holds beyond it.
+        at_head: The view at the head of the log: the latest epoch, and what the log holds beyond it. The latest epoch's
+            alone while the head is aside (`api.head.head`).
         committed: The latest epoch's.
         shown: The one of them that answers where a request does not say.
         fold: What the fold says of itself.
@@ -198,11 +199,6 @@ class Gateway:
         """For its status."""
         return self._head
 
-    @property
-    def is_at_head(self) -> bool:
-        """Whether the head can be relied on at the moment; else it follows the tables alone."""
-        return self._head.aside is None
-
     # --- settings ---
 
     @property
@@ -267,7 +263,7 @@ class Gateway:
 
     async def receipt(self, appended: Appended) -> Receipt:
         """What became of an event, as soon as it is folded at the head of the log."""
-        wait_s = self.settings.head_wait_s if self.is_at_head else min(self.settings.head_wait_s, _ASIDE_WAIT_S)
+        wait_s = self.settings.head_wait_s if self._head.aside is None else _ASIDE_WAIT_S
         await self.at_head.wait_for(appended.offset, wait_s)
         return Receipt(*appended, self._outcomes.get(appended.offset))
 
@@ -309,8 +305,9 @@ class Gateway:
         self.committed.move(view, self._committed_offset(view))
 
     def _fold_moved(self) -> None:
-        for moving in (self.committed,) if self.is_at_head else (self.committed, self.at_head):
-            moving.reach(self._committed_offset(moving.view))
+        self.committed.reach(self._committed_offset(self.committed.view))
+        if self._head.aside is not None:
+            self.at_head.reach(self._committed_offset(self.at_head.view))
 
     def _committed_offset(self, view: RouteView) -> int:
         """Up to where the tables hold what came of the log: quiet stretches make no epoch."""
@@ -325,7 +322,7 @@ class Gateway:
         while len(self._outcomes) > _OUTCOMES_KEPT:
             self._outcomes.popitem(last=False)
         config = self.at_head.view.namesrv_config
-        self.at_head.move(view, view.log_offset if self.is_at_head else self._committed_offset(view))
+        self.at_head.move(view, view.log_offset if self._head.aside is None else self._committed_offset(view))
         if view.namesrv_config != config:
             self._take_settings()
 

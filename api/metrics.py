@@ -20,7 +20,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from api.gateway import Gateway
-from api.head.head import Head
 from pipelines.fold.version import RULES_VERSION
 from schemas.tables import STATE_TABLES
 
@@ -167,7 +166,7 @@ class Metrics:
             lambda: gateway.follower.status().last_step_s,
         )
         self.registry.register(_Versions(gateway))
-        self.registry.register(_HeadChecks(gateway, gateway.head))
+        self.registry.register(_HeadChecks(gateway))
 
     def text(self) -> bytes:
         """The exposition format."""
@@ -177,10 +176,10 @@ class Metrics:
 
 
 class _HeadChecks(Collector):
-    """Of a gateway that answers from the head: what came of comparing it with the tables, and by whose rules."""
+    """What came of comparing head and tables, and by whose rules they are folded."""
 
-    def __init__(self, gateway: Gateway, head: Head) -> None:
-        self._gateway, self._head = gateway, head
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway, self._head = gateway, gateway.head
 
     def collect(self) -> Iterable[Metric]:
         checks = self._head.checks

@@ -35,10 +35,8 @@ _NOT_READY: Final = {
     "epoch": 0,
     "offset": -1,
     "checks": {
-        "view": _OK,
-        "log": _OK,
-        "fold": {"ok": False, "reason": "the fold has not run on this lake yet"},
-        "head": _OK,
+        "view": {"ok": False, "reason": "the head of the log cannot be followed (see the gateway's log)"},
+        **dict.fromkeys(("log", "fold", "head"), _OK),
     },
 }
 
@@ -74,8 +72,8 @@ async def ready(request: Request) -> Response:
     """200 when the tables can be read, the event log can be written, and the fold is alive and keeps up.
 
     A gateway that is not ready goes on serving the routes it last saw. One that answers from the head of the log is
-    ready without a fold; with `--reads committed` it is not. The check `head` says whether the head can be relied on,
-    and whether head and tables ever differed; that alone makes no gateway unready.
+    ready without a fold; with `--reads committed` it is not. The check `head` says whether answers can be from there,
+    and whether head and tables ever differed; it alone makes no gateway unready.
     """
     context = context_of(request)
     gateway = context.gateway
@@ -89,10 +87,10 @@ async def ready(request: Request) -> Response:
             else None
         ),
         "fold": _check(fold_problem(gateway, stale_s=stale_s, now_s=time.time())),
+        "head": _check(head_problem(gateway.head)),
     }
-    at_head = gateway.is_at_head and gateway.settings.reads is Reads.HEAD
-    needed = ("view", "log") if at_head else ("view", "log", "fold")
-    checks["head"] = _check(head_problem(gateway.head))
+    is_at_head = gateway.settings.reads is Reads.HEAD and gateway.head.aside is None
+    needed = ("view", "log") if is_at_head else ("view", "log", "fold")
     is_ready = all(checks[name]["ok"] for name in needed)
     found = {
         "ready": is_ready,

@@ -50,8 +50,7 @@ _STOP_S = 20.0
 
 def assert_no_difference(gateway: Gateway) -> None:
     """Head and tables are folded by the same rules from the same log: whatever differs is a defect."""
-    checks = gateway.head.checks
-    assert not checks.differences, checks.reports
+    assert not gateway.head.checks.differences, gateway.head.checks.reports
 
 
 class SharedReader:
