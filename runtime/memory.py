@@ -24,6 +24,8 @@ LARGE_BLOCK_BYTES: Final = 128 * 1024
 _SPARE_BYTES: Final = 8 * 1024 * 1024
 _ARENAS: Final = 2
 _LOOK_S: Final = 10.0
+_LOOKS: Final = 3
+"""A process that has grown is trimmed every so many looks: what it freed since the last time shows nowhere else."""
 _GROWN_BYTES: Final = 32 * 1024 * 1024
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -44,14 +46,16 @@ async def give_back_free_pages() -> None:
     in a thread, without the interpreter lock. Does nothing with another C library.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    least_bytes = _resident_bytes()
+    least_bytes = trimmed_bytes = _resident_bytes()
+    looks = 0
     while trim is not None:
         await asyncio.sleep(_LOOK_S)
-        if _resident_bytes() > least_bytes + _GROWN_BYTES:
+        looks += 1
+        now_bytes = _resident_bytes()
+        if now_bytes > trimmed_bytes + _GROWN_BYTES or (now_bytes > least_bytes + _GROWN_BYTES and looks >= _LOOKS):
             await asyncio.to_thread(trim, 0)
-            least_bytes = _resident_bytes()
-        else:
-            least_bytes = min(least_bytes, _resident_bytes())
+            looks, trimmed_bytes = 0, _resident_bytes()
+        least_bytes = min(least_bytes, now_bytes)
 
 
 def _resident_bytes() -> int:
