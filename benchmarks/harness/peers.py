@@ -61,9 +61,8 @@ class NameServer:
 class RoutelakeServer:
     """routelake, with its HTTP port."""
 
-    name = ROUTELAKE
-
-    def __init__(self, process: Routelake, command: str) -> None:
+    def __init__(self, process: Routelake, command: str, name: str = ROUTELAKE) -> None:
+        self.name = name
         self.process = process
         self.port = process.remoting_port
         self.http_port = process.http_port
@@ -89,12 +88,14 @@ def nameserver() -> Iterator[NameServer]:
 
 
 @contextmanager
-def routelake(data_dir: Path, options: Sequence[str] = (), command: str = "serve") -> Iterator[RoutelakeServer]:
+def routelake(
+    data_dir: Path, options: Sequence[str] = (), command: str = "serve", name: str = ROUTELAKE
+) -> Iterator[RoutelakeServer]:
     """routelake: gateway and fold (`serve`), or one of them."""
     process = Routelake(data_dir, command, tuple(options))
     try:
         process.start(180.0 if command == "serve" else None)
-        yield RoutelakeServer(process, command)
+        yield RoutelakeServer(process, command, name)
         process.stop()
     finally:
         process.kill()
