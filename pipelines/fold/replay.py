@@ -14,10 +14,17 @@ from urllib.parse import quote
 from pipelines.fold.state import At, RouteState
 from pipelines.fold.step import apply, apply_expiries, expire_due, step
 from schemas.errors import EventDecodeError
-from schemas.events import AnyEvent, broker_key, decode, routing_key
+from schemas.events import AnyEvent, broker_key, decode, inflated_bytes, routing_key
 from schemas.limits import MAX_BROKER_NAME_PATH_BYTES
 
 _BROKER_PREFIX: Final = broker_key("")
+
+_SMALL_BYTES: Final = 512
+_SMALL_INFLATED_BYTES: Final = 1_024
+_KEPT_EVENTS: Final = 8_192
+"""Of small ones, in case they come again: a connection's heartbeats are the same bytes each time. At most 20 MB."""
+
+_kept: dict[tuple[str | None, bytes], AnyEvent] = {}
 
 
 class Record(Protocol):
@@ -47,10 +54,24 @@ def read_event(record: Record) -> AnyEvent:
         EventDecodeError: there is none that could be folded and stored: the payload does not decode, it stands under
             another event's key, or it is about a broker group whose name no table can hold.
     """
-    event = decode(record.payload or b"")
+    payload = record.payload or b""
+    if len(payload) > _SMALL_BYTES:
+        return _event(record.key, payload)
+    event = _kept.get((record.key, payload))
+    if event is None:
+        event = _event(record.key, payload)
+        if (inflated_bytes(payload) or 0) <= _SMALL_INFLATED_BYTES:
+            if len(_kept) >= _KEPT_EVENTS:
+                _kept.clear()
+            _kept[record.key, payload] = event
+    return event
+
+
+def _event(record_key: str | None, payload: bytes) -> AnyEvent:
+    event = decode(payload)
     key = routing_key(event)
-    if key != record.key:
-        raise EventDecodeError(reason=f"key {record.key!r} does not belong to this event")
+    if key != record_key:
+        raise EventDecodeError(reason=f"key {record_key!r} does not belong to this event")
     if key.startswith(_BROKER_PREFIX):
         length = len(quote(key.removeprefix(_BROKER_PREFIX), safe="", errors="replace"))
         if not 0 < length <= MAX_BROKER_NAME_PATH_BYTES:
