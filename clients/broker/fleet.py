@@ -81,6 +81,8 @@ class Fleet:
         self.report = Report(settings.brokers, self.members[0].topic_count)
         self._at_once = asyncio.Semaphore(settings.at_once)
         self._in_turn = [asyncio.Lock() for _ in self.members]
+        self._sends: set[asyncio.Task[bool]] = set()
+        self._is_ending = False
         self._clients = [RemotingClient() for _ in self.members]
         self._servers = [
             [_server(address, client, settings.http_token) for address in settings.namesrvs] for client in self._clients
@@ -121,7 +123,12 @@ class Fleet:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Unregister, if that is wanted, and hang up."""
+        """Wait for what is under way, unregister, if that is wanted, and hang up.
+
+        A NameServer may come to a registration after it has seen its connection end; such a broker would stay there.
+        """
+        self._is_ending = True
+        await asyncio.gather(*self._sends, return_exceptions=True)
         async with AsyncExitStack() as stack:
             for client in self._clients:
                 stack.push_async_callback(client.close)
@@ -180,9 +187,20 @@ class Fleet:
                 task.cancel()
 
     async def _send(self, kind: Kind, index: int, make: Callable[[], Registration]) -> bool:
-        """Send one registration to every NameServer, after its broker's earlier ones; whether any accepted it."""
+        """Send one registration to every NameServer, after its broker's earlier ones; whether any accepted it.
+
+        Cancelled, it goes on until it is answered; `close` waits for it.
+        """
+        task = asyncio.create_task(self._answered(kind, index, make))
+        self._sends.add(task)
+        task.add_done_callback(self._sends.discard)
+        return await asyncio.shield(task)
+
+    async def _answered(self, kind: Kind, index: int, make: Callable[[], Registration]) -> bool:
         member, timeout_s = self.members[index], self._settings.timeout_s
         async with self._in_turn[index], self._at_once:
+            if self._is_ending:
+                return False
             part = make()
             start = time.monotonic()
             results = await ask_all(

@@ -38,12 +38,12 @@ def over_http(counter: int) -> dict[str, Any]:
 
 @contextmanager
 def unlike_gateways(folder: Path) -> Iterator[list[httpx.Client]]:
-    """Three gateways: one sees an epoch at once, one late, and one very late."""
+    """Three gateways: two at the head of the log, and one that answers from epochs and sees them late."""
     with ExitStack() as stack:
         lake = stack.enter_context(LocalLake(folder))
         clients = []
-        for name, poll_s in zip(NAMES, (0.002, 0.05, 0.25), strict=True):
-            gateway = stack.enter_context(lake.gateway(http_port=0, gateway_id=name, poll_s=poll_s))
+        for name, reads in zip(NAMES, (Reads.HEAD, Reads.HEAD, Reads.COMMITTED), strict=True):
+            gateway = stack.enter_context(lake.gateway(http_port=0, gateway_id=name, poll_s=0.25, reads=reads))
             clients.append(stack.enter_context(over_tcp(gateway)))
         yield clients
 

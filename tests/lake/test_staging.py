@@ -22,6 +22,7 @@ from tests.support import lakes
 from tests.support.drive import drive, open_writer
 from tests.support.expected import Expected
 from tests.support.generated_logs import written
+from tests.support.patches import in_this_thread
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_publishing_goes_on_after_a_failure(
             raise OSError(28, "No space left on device")
         link(source, target)
 
-    monkeypatch.setattr(os, "link", failing)
+    monkeypatch.setattr(os, "link", in_this_thread(failing, link))
     with pytest.raises(OSError, match="No space"):
         staged.publish()
     assert numbers(tmp_path) in ([], [1])

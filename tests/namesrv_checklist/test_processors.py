@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -248,7 +249,9 @@ def test_namesrv_becomes_ready(tmp_path: Path) -> None:
 def test_a_lake_that_holds_routes_needs_no_waiting(tmp_path: Path) -> None:
     """Unlike a NameServer, a gateway that starts knows the routes; only over an empty lake there is a reason to wait."""
     with LocalLake(tmp_path) as lake:
-        with lake.gateway() as gateway, gateway.connect() as client:
+        # A connection that ends before its gateway would take the broker with it.
+        with contextlib.ExitStack() as after, lake.gateway() as gateway:
+            client = after.enter_context(gateway.connect())
             NameServer(lake, gateway, client).register(MASTER, "T")
         with lake.gateway(need_wait_for_service=True) as gateway, gateway.connect() as client:
             answer = client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from clients.broker.persistence import Loaded, TopicFile, encode_topics_file
 from clients.broker.topic_config import TopicConfig, TopicTable, decode_topic_table
 from schemas.broker import DataVersion
 from schemas.errors import SetupError
+from tests.support.patches import in_this_thread
 
 INTS = st.integers(-(1 << 31), (1 << 31) - 1)
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -149,7 +151,7 @@ def test_without_hard_links(file: TopicFile, monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object) -> None:
         raise PermissionError("no links here")
 
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", in_this_thread(refuse, os.link))
     file.persist(table("orders", counter=1))
     file.persist(table("orders", counter=2))
     assert file.load() == Loaded(table("orders", counter=2))
@@ -166,15 +168,15 @@ def test_killed_between_two_steps(file: TopicFile, monkeypatch: pytest.MonkeyPat
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def stop_at(path: Path, target: Path) -> Path:
+    def stop_at(path: Path, target: Any) -> Path:
         if (target == file.backup) == (step == "replace backup"):
             raise KeyboardInterrupt
         return replace(path, target)
 
     if step.startswith("replace"):
-        monkeypatch.setattr(Path, "replace", stop_at)
+        monkeypatch.setattr(Path, "replace", in_this_thread(stop_at, replace))
     else:
-        monkeypatch.setattr(os, step, stop)
+        monkeypatch.setattr(os, step, in_this_thread(stop, getattr(os, step)))
     with pytest.raises(KeyboardInterrupt):
         file.persist(after)
     monkeypatch.undo()

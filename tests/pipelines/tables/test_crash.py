@@ -185,7 +185,7 @@ def test_a_batch_cut_off_while_it_is_published_is_completed(
     made, link = count(), os.link
 
     def dying(source: Path, target: Path) -> None:
-        if next(made) >= links:
+        if lake_dir in Path(target).parents and next(made) >= links:  # not where a lake that tests share is written
             raise Killed
         link(source, target)
 
