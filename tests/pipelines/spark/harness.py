@@ -16,10 +16,14 @@ from pipelines.log.base import LogRecord
 from pipelines.log.sqlite import SqliteLog
 from pipelines.tables.writer import Epoch
 from schemas.events import AnyEvent, encode, routing_key
+from tests.support.events import clock
 from tests.support.generated_logs import START_MS
 
 WAIT_S = 90.0
 """Longer than a batch ever takes, even on a machine that is busy with other things."""
+
+CLOCK_S = 5.0
+"""A heartbeat waits for the next change or CLOCK: one that a batch has just missed would wait for ever without it."""
 
 AGES_HOURS = 1_000_000.0
 """Event times are of long ago: on a slow machine maintenance would trim records that a test has yet to look at."""
@@ -85,11 +89,15 @@ class Stage:
         """Until everything up to an offset is folded and committed."""
         assert self.query is not None
         deadline = time.monotonic() + WAIT_S
+        clock_due_s = time.monotonic() + CLOCK_S
         with self._moved:
             while self.query.writer.log_offset < offset:
                 error = self.query.query.exception()
                 assert error is None, error
                 assert time.monotonic() < deadline, f"at {self.query.writer.log_offset}, waiting for {offset}"
+                if time.monotonic() > clock_due_s:
+                    clock_due_s += CLOCK_S
+                    self.append(clock())
                 self._moved.wait(0.05)
         with self.query._committing:  # the writer knows the offset before it has written it
             pass
