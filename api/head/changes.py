@@ -10,22 +10,22 @@ from api.head.shape import broker_row, live_row
 from api.view.rows import Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
 from lake.commits import RouteCommit
 from pipelines.fold.changes import topic_changes
-from pipelines.fold.state import BrokerGroup, KvTable
+from pipelines.fold.state import BrokerGroup
 
 
 def changes_to(
     commit: RouteCommit,
     groups: Iterable[tuple[BrokerGroup, BrokerGroup]],
-    kv: tuple[KvTable, KvTable],
+    kv: dict[tuple[str, str], tuple[str | None] | None],
 ) -> Changes:
     """The difference between what a view shows and what the fold has come to.
 
     Args:
         commit: Of the view that the changes lead to.
         groups: Before (as the view shows it) and after, of every group that was touched.
-        kv: The KV configuration before and after.
+        kv: (namespace, key) -> the row after, None for no row, of every entry that was touched.
     """
-    changes = Changes(commit, brokers={}, clusters={}, live={}, filter_servers={}, mappings={}, kv=_kv_changes(*kv))
+    changes = Changes(commit, brokers={}, clusters={}, live={}, filter_servers={}, mappings={}, kv=kv)
     topics: dict[str, list[tuple[str, Row | None]]] = {}
     for before, after in groups:
         name = after.broker_name
@@ -62,19 +62,6 @@ def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[Liv
     name = after.broker_name
     for (cluster, addr), info in _differences(before.live, after.live):
         yield (name, cluster, addr), None if info is None else live_row(name, (cluster, addr), info)
-
-
-def _kv_changes(before: KvTable, after: KvTable) -> dict[tuple[str, str], tuple[str | None] | None]:
-    changes: dict[tuple[str, str], tuple[str | None] | None] = {}
-    if before is after:
-        return changes
-    for namespace in {**before, **after}:
-        old, new = before.get(namespace, {}), after.get(namespace, {})
-        if old is new:
-            continue
-        changes |= {(namespace, key): (value,) for key, value in new.items() if key not in old or old[key] != value}
-        changes |= {(namespace, key): None for key in old if key not in new}
-    return changes
 
 
 def _differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:

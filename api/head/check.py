@@ -40,9 +40,8 @@ from api.head.values import Values
 from api.view.rows import Changes, LiveRow, TopicDelta, TopicQueues
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import RouteCommit, to_ms
-from pipelines.fold.changes import kv_changes
 from pipelines.fold.state import BrokerKey, KvTable, LiveInfo, RouteState
-from pipelines.fold.step import GroupChange, KvChange
+from pipelines.fold.step import GroupChange
 from schemas.events import BrokerHeartbeat
 from schemas.tables import KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE
 
@@ -159,26 +158,27 @@ class Check:
 
     # --- told by the head ---
 
-    def took(self, change: GroupChange | KvChange, offset: int) -> None:
-        """The head took over a change."""
-        if isinstance(change, KvChange):
-            self._entries.update(((row.key[0], row.key[1]), offset) for row in kv_changes(change))
-            if len(self._entries) > _MOST_ENTRIES:
-                self._entries.clear()
-                self._is_whole = False
-        else:
-            name, live = change.after.broker_name, change.after.live
-            if live is not change.before.live:
-                if name not in self._live:
-                    self._live.begin(name, change.before.live)
-                self._live.note(name, offset, live)
-            if isinstance(change.event, BrokerHeartbeat):
-                return  # which moves nothing else
-            if name not in self._groups:
-                self._groups.begin(name, shape_of(change.before))
-            self._groups.note(name, offset, shape_of(change.after))
-            if change.after.topics is not change.before.topics:
-                self._changed[name] = offset
+    def took(self, change: GroupChange, offset: int) -> None:
+        """The head took over a change of a group."""
+        name, live = change.after.broker_name, change.after.live
+        if live is not change.before.live:
+            if name not in self._live:
+                self._live.begin(name, change.before.live)
+            self._live.note(name, offset, live)
+        if isinstance(change.event, BrokerHeartbeat):
+            return  # which moves nothing else
+        if name not in self._groups:
+            self._groups.begin(name, shape_of(change.before))
+        self._groups.note(name, offset, shape_of(change.after))
+        if change.after.topics is not change.before.topics:
+            self._changed[name] = offset
+
+    def took_entries(self, entries: Iterable[tuple[str, str]], offset: int) -> None:
+        """The head took over changes of KV entries."""
+        self._entries.update(dict.fromkeys(entries, offset))
+        if len(self._entries) > _MOST_ENTRIES:
+            self._entries.clear()
+            self._is_whole = False
 
     def ticked(self, offset: int, now_ms: int) -> None:
         """Whoever was silent before ``now_ms`` has been expired."""
@@ -250,14 +250,7 @@ class Check:
             place = (row.cluster_name, row.broker_addr)
             info = None if known is None else known[1].live.get(place)
             if info is not None and info.last_update_offset >= row.last_update_offset:
-                mine = live_row(row.broker_name, place, info)
-                rows[row.broker_name, *place] = msgspec.structs.replace(
-                    row,
-                    last_update_timestamp=mine.last_update_timestamp,
-                    last_update_offset=mine.last_update_offset,
-                    expire_timestamp=mine.expire_timestamp,
-                    channels=mine.channels,
-                )
+                rows[row.broker_name, *place] = _as_heard(row, live_row(row.broker_name, place, info))
         commit = msgspec.structs.replace(tables.commit, liveness_offset=tables.log_offset)
         return tables.apply(Changes(commit, live=rows))
 
@@ -297,7 +290,7 @@ class Check:
         for row in rows:
             mine, theirs = row_of_group(shape, row), row_of_view(tables, row)
             if not is_exact and isinstance(mine, LiveRow) and isinstance(theirs, LiveRow):
-                mine = _as_heard(mine, theirs)
+                mine = msgspec.structs.replace(_as_heard(mine, theirs), topic_config_digest=theirs.topic_config_digest)
             found.add(row[0], row[1], mine, theirs)
         return True
 
@@ -386,12 +379,11 @@ def _find(kv: Mapping[str, Mapping[str, str | None]], entry: tuple[str, str]) ->
 
 
 def _as_heard(row: LiveRow, heard: LiveRow) -> LiveRow:
-    """A live row, with the columns of another that move without anything having changed."""
+    """A live row, with the columns of another that every heartbeat moves."""
     return msgspec.structs.replace(
         row,
         last_update_timestamp=heard.last_update_timestamp,
         last_update_offset=heard.last_update_offset,
         expire_timestamp=heard.expire_timestamp,
         channels=heard.channels,
-        topic_config_digest=heard.topic_config_digest,
     )

@@ -20,6 +20,7 @@ from api.head.changes import changes_to
 from api.head.check import Check, Comparison, Moved, noting
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, RouteCommit
+from pipelines.fold.changes import kv_changes
 from pipelines.fold.replay import Record, read_event
 from pipelines.fold.state import At, BrokerGroup, TopicRows, TopicTable, replace
 from pipelines.fold.step import GroupChange, KvChange, apply, step
@@ -51,13 +52,14 @@ class HeadFold:
         self.offset = view.log_offset
         self.is_urgent = False
         self._state = state_of(view, self._topics)
-        self._kv = self._state.kv
         self._event_time_ms = self._state.now_ms
         self._check = Check(everything=everything)
         self._loaded: dict[str, int] = {}
         """Groups whose topics were looked up and are still held, and how many."""
         self._shown: dict[str, BrokerGroup] = {}
         """Of groups that were touched since the last `publish`: what the view shows of them."""
+        self._entries: dict[tuple[str, str], tuple[str | None] | None] = {}
+        """Of KV entries that were touched since: the row now, None for no row."""
 
     def take(self, record: Record) -> CommandOutcome | None:
         """Fold one record; the view does not show it until `publish`.
@@ -78,11 +80,14 @@ class HeadFold:
             self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
         for change in done.changes:
-            if not isinstance(change, KvChange):
+            if isinstance(change, KvChange):
+                rows = {(row.key[0], row.key[1]): row.after for row in kv_changes(change)}
+                self._entries.update(rows)
+                self._check.took_entries(rows, record.offset)
+            else:
                 self._shown.setdefault(change.before.broker_name, change.before)
+                self._check.took(change, record.offset)
         apply(self._state, done)
-        for change in done.changes:
-            self._check.took(change, record.offset)
         if isinstance(event, Clock):
             self._check.ticked(record.offset, done.at.now_ms)
         is_command = not isinstance(event, BrokerHeartbeat | Clock)
@@ -105,14 +110,14 @@ class HeadFold:
         commit = msgspec.structs.replace(epoch, log_offset=self.offset, liveness_offset=self.offset, event_time=moment)
         groups = self._state.groups
         touched = [(before, groups.get(name) or BrokerGroup(name)) for name, before in self._shown.items()]
-        changes = changes_to(commit, touched, (self._kv, self._state.kv))
+        changes = changes_to(commit, touched, self._entries)
         topics: list[str] = []
         changes.topic_rows = noting(changes.topic_rows, topics)
         self.view = self.view.apply(changes, pause)
         self._check.showed(topics)
-        self._kv = self._state.kv
         self._unload(after for before, after in touched if after.topics is not before.topics)
         self._shown.clear()
+        self._entries = {}
         self.is_urgent = False
         return self.view
 
