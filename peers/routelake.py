@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from peers.java import free_port, wait_until
+from peers.java import free_port, port_answers, wait_until
 from runtime.procfs import commands_of_children
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,6 +90,16 @@ class Routelake:
             wait_until(ready, timeout_s, "routelake to be ready", 0.1)
         except TimeoutError as error:
             raise TimeoutError(f"{error}:\n{self.log_tail()}") from None
+
+    def wait_listening(self, timeout_s: float = 60.0) -> None:
+        """Wait until both of a gateway's ports take connections: one is opened after the other."""
+
+        def listening() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, self.log_tail()
+            return port_answers(self.remoting_port) and port_answers(self.http_port)
+
+        wait_until(listening, timeout_s, "the gateway to listen")
 
     def get(self, path: str) -> Any:  # noqa: ANN401 (JSON)
         """GET over HTTP, parsed JSON. Raises urllib.error.HTTPError."""

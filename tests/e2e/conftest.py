@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from peers.java import wait_until
 from peers.routelake import Routelake
 from pipelines.log.open import open_log
-from tests.e2e.hostile import accepts
 from tests.support.minifold import MiniFold
 
 
@@ -21,7 +19,7 @@ def gateway(tmp_path: Path) -> Iterator[Routelake]:
     running = Routelake(tmp_path / "data", "gateway")
     running.start(wait_ready_s=None)
     try:
-        wait_until(lambda: accepts(running), 60, "the gateway to listen")
+        running.wait_listening()
         yield running
         assert running.process is not None
         assert running.process.poll() in {None, 0}, running.log_tail()
@@ -39,7 +37,7 @@ def folding(tmp_path: Path) -> Iterator[Routelake]:
     with MiniFold(log, data_dir / "lake"):
         running.start(wait_ready_s=None)
         try:
-            wait_until(lambda: accepts(running), 60, "the gateway to listen")
+            running.wait_listening()
             yield running
             assert running.stop() == 0
         finally:

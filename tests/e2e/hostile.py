@@ -40,12 +40,6 @@ in_bounded_time = pytest.mark.parametrize(
 )
 
 
-def accepts(gateway: Routelake) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", gateway.remoting_port), 1):
-        return True
-    return False
-
-
 class Broker:
     """An honest broker: registers, again and again, over one connection."""
 
