@@ -77,7 +77,7 @@ TriggerMs = Annotated[
         envvar="ROUTELAKE_TRIGGER_MS",
         min=0,
         max=3_600_000,
-        help="Least time between batches, ms.",
+        help="Least time between batches, ms; 0: as soon as there is something to fold.",
     ),
 ]
 Shards = Annotated[

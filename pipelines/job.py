@@ -59,7 +59,8 @@ class FoldSettings:
     log_url: str
     scratch_dir: Path
     shards: int = 2
-    trigger_ms: int = 0
+    trigger_ms: int = 1_000
+    """A batch begins at most this often; 0: as soon as there is something to fold."""
     liveness_interval_s: float = 10.0
     retention_days: int = 30
     log_retention_hours: float = 24.0

@@ -192,10 +192,10 @@ async def get_route(
 ) -> Response:
     """GET_ROUTEINFO_BY_TOPIC (105): byte for byte the body that a client of RocketMQ 4.9.4 or later gets on the wire.
 
-    With `as_of` the route is that of one consistent cut of the past: `X-Routelake-Epoch` and `X-Routelake-Event-Time`
-    say which. An epoch that is not written yet is 404, and so is a time before the first or one that has not come (by
-    more than a minute); what is no longer kept is 410 naming the oldest that is. A time between the newest epoch and
-    now means the newest epoch.
+    With `as_of` the route is that of one moment of the past, an epoch or a time: `X-Routelake-Epoch`,
+    `X-Routelake-Offset` and `X-Routelake-Event-Time` say of which epoch and which last change. An epoch that is not
+    written yet is 404, and so is a time before the first or one that has not come (by more than a minute); what is no
+    longer kept is 410 naming the oldest that is. A time between the newest epoch and now means the newest epoch.
 
     With `wait` and If-None-Match the answer comes when the route is another one than the client's; a return does not
     mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an

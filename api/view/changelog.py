@@ -166,7 +166,7 @@ def read_context(table: DeltaTable, topic: str, newest_epoch: int, known: Contex
         rows = query.select(
             table,
             f'SELECT DISTINCT "epoch" FROM t WHERE "epoch" IN ({", ".join(map(str, epochs))}) '  # noqa: S608
-            f'AND "tableName" = {kv} AND "key" = {_order_conf_key(topic)}',
+            f'AND "tableName" = {kv} AND "key" = {order_conf_key(topic)}',
         )
         epochs = rows["epoch"].to_pylist()
     return Context(known.holders | holders, known.kv_epochs | set(epochs), newest_epoch)
@@ -225,7 +225,7 @@ def _windows(wanted: ChangeQuery, forwards: bool) -> Iterator[tuple[int, int]]:
         length *= 16
 
 
-def _order_conf_key(topic: str) -> str:
+def order_conf_key(topic: str) -> str:
     """The key column of a topic's row in the ORDER_TOPIC_CONFIG namespace, as a literal."""
     return query.text(msgspec.json.encode({"namespace": ORDER_TOPIC_CONFIG, "key": topic}).decode())
 
@@ -235,7 +235,7 @@ def _condition(wanted: ChangeQuery, context: Context) -> str:
     if context.kv_epochs:
         concerns.append(
             f'("epoch" IN ({", ".join(map(str, sorted(context.kv_epochs)))}) '
-            f'AND "tableName" = {query.text(KV_CONFIG_TABLE.name)} AND "key" = {_order_conf_key(wanted.topic)})'
+            f'AND "tableName" = {query.text(KV_CONFIG_TABLE.name)} AND "key" = {order_conf_key(wanted.topic)})'
         )
     if context.holders:
         tables = query.texts((BROKER_ADDR_TABLE.name, FILTER_SERVER_TABLE.name))

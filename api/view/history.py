@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The past: commits by epoch or time, the route of a topic at a commit, and who changed what.
 
-*The route as of time T* is the route at the commit with the greatest epoch whose ``eventTime`` is not after T.
-eventTime is the event time of the last log offset in the commit, so this is what the log knew at T, on the log's own
-clock; when the writer happened to commit it does not matter, and a replay gives the same answer. A time after the
+*The route as of time T* is the route after every change whose event time is not after T: the tables of the commit with
+the greatest epoch whose ``eventTime`` is not after T, and the changes of the next epoch up to T (`between`). It is the
+log's own clock; when the writer happened to commit, and how much at once, does not matter. A time after the
 newest epoch means the newest epoch, unless it has not come yet: what will be then, nobody knows. Whoever asks may have
 a clock that is a minute ahead.
 
@@ -32,8 +32,9 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sys import getsizeof
@@ -45,6 +46,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from api.view.as_of import iso, parse_as_of, parse_time, unix_time_hint
+from api.view.between import changed_rows, commit_at, with_changes
 from api.view.changelog import (
     MAX_LIMIT,
     NO_CONTEXT,
@@ -52,6 +54,7 @@ from api.view.changelog import (
     ChangePosition,
     ChangeQuery,
     Context,
+    order_conf_key,
     read_changes,
     read_context,
 )
@@ -59,9 +62,10 @@ from api.view.epochs import Epochs, Recent
 from api.view.loader import changes_from
 from api.view.pickup import pick_up_topic_route
 from api.view.snapshot import RouteView
-from lake.commits import RouteCommit
+from lake.commits import NO_COMMIT, RouteCommit
 from lake.deltalog import is_local, table_uri
 from lake.query import names, select, text, texts
+from lake.types import arrow_schema
 from schemas.codes import ResponseCode
 from schemas.errors import (
     BadRequestError,
@@ -106,12 +110,24 @@ class PastRoute(msgspec.Struct, frozen=True):
     """A route, and the commit it is from.
 
     Attributes:
-        commit: The commit.
+        commit: The commit; for a time within the next epoch, with offset and event time of the last change until then.
         body: The route in JSON as HTTP answers have it: standard keys, no zone.
     """
 
     commit: RouteCommit
     body: bytes
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What ``as_of`` means.
+
+    Attributes:
+        commit: As `PastRoute.commit`.
+        until: None: the tables of the commit. Else they, and the changes of the next epoch up to this time.
+    """
+
+    commit: RouteCommit
+    until: datetime | None = None
 
 
 class History:
@@ -126,7 +142,7 @@ class History:
         self._lake_dir = str(lake_dir)
         self._epochs = Epochs(self._lake_dir)
         self._tables: Recent[tuple[str, int], DeltaTable] = Recent(_TABLES_BYTES)
-        self._routes: Recent[tuple[int, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
+        self._routes: Recent[tuple[int, datetime, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self._contexts: Recent[str, Context] = Recent(_CONTEXTS_BYTES)
         self._lake = 0
         self._lock = threading.Lock()
@@ -134,8 +150,8 @@ class History:
 
     # --- commits ---
 
-    def resolve(self, as_of: str) -> RouteCommit:
-        """The commit that an epoch number or a time means.
+    def resolve(self, as_of: str) -> Moment:
+        """What an epoch number or a time means.
 
         Raises:
             BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
@@ -156,7 +172,10 @@ class History:
             raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
         epoch = wanted if isinstance(wanted, int) else self._epochs.last_at(wanted)
         if epoch < self._epochs.first == 1:
-            raise self._before_history(as_of)
+            moment = self._within(wanted, NO_COMMIT)
+            if moment.until is None:
+                raise self._before_history(as_of)
+            return moment
         if epoch > newest:
             raise FutureEpochError(
                 f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
@@ -164,7 +183,18 @@ class History:
         commit = self._epochs.commit(epoch) if epoch >= self._epochs.first else None
         if commit is None or not self._is_readable(commit):
             raise self._vacuumed(as_of)
-        return commit
+        return self._within(wanted, commit)
+
+    def _within(self, wanted: int | datetime, before: RouteCommit) -> Moment:
+        """A time, with what the epoch after ``before`` says of it."""
+        if isinstance(wanted, int) or before.epoch == self._epochs.newest:
+            return Moment(before)
+        later = self._epochs.commit(before.epoch + 1)
+        if later is None or ROUTE_CHANGE_TABLE.name not in later.versions:
+            return Moment(before)
+        with self._reading_changes():
+            commit = commit_at(self._table(ROUTE_CHANGE_TABLE, later), before, later.epoch, wanted)
+        return Moment(before) if commit is before else Moment(commit, wanted)
 
     def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
         """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
@@ -267,27 +297,28 @@ class History:
     def route(
         self,
         topic: str,
-        as_of: str | RouteCommit,
+        as_of: str | Moment,
         *,
         support_acting_master: bool = False,
         order_message_enable: bool = False,
     ) -> PastRoute:
-        """The route of a topic at a commit.
+        """The route of a topic at an epoch or a time.
 
         Raises:
             NotFoundError: The topic had no route then (TOPIC_NOT_EXIST).
             BadRequestError, FutureEpochError, VacuumedError, UnavailableError: As `resolve`.
         """
-        commit = as_of if isinstance(as_of, RouteCommit) else self.resolve(as_of)
-        key = (commit.epoch, topic, support_acting_master, order_message_enable)
+        moment = as_of if isinstance(as_of, Moment) else self.resolve(as_of)
+        commit = moment.commit
+        key = (commit.epoch, commit.event_time, topic, support_acting_master, order_message_enable)
         known = self._routes.get(key)
         if known is not None:
             return known
         try:
-            view = self._view_of_topic(topic, commit)
+            view = self._view_of_topic(topic, moment)
         except Exception as error:
             self._readable_from = (0, 0.0)
-            if not self._is_readable(commit):
+            if commit.epoch and not self._is_readable(commit):
                 raise self._vacuumed(str(commit.epoch)) from error
             raise UnavailableError(f"epoch {commit.epoch} cannot be read at the moment: {one_line(error)}") from error
         route = pick_up_topic_route(
@@ -304,27 +335,49 @@ class History:
         self._routes.put(key, past, getsizeof(topic) + len(past.body))
         return past
 
-    def _view_of_topic(self, topic: str, commit: RouteCommit) -> RouteView:
+    def _view_of_topic(self, topic: str, moment: Moment) -> RouteView:
         """A view that holds one topic and what its route needs."""
-        queues = self._rows(TOPIC_QUEUE_TABLE, commit, f'"topic" = {text(topic)}')
-        brokers = queues["brokerName"].to_pylist()
-        conditions: dict[str, Callable[[], str]] = {
-            BROKER_ADDR_TABLE.name: lambda: f'"brokerName" IN {texts(brokers)}',
-            FILTER_SERVER_TABLE.name: lambda: "true",  # looked up by address, whoever registered it
-            TOPIC_QUEUE_MAPPING_INFO_TABLE.name: lambda: f'"topic" = {text(topic)}',
-            KV_CONFIG_TABLE.name: lambda: f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}',
+        of_topic = f'"topic" = {text(topic)}'
+        queues = self._rows(TOPIC_QUEUE_TABLE, moment, of_topic)
+        brokers = set(queues["brokerName"].to_pylist())
+        order = f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}'
+        conditions: dict[str, tuple[Callable[[], str], str | None]] = {
+            BROKER_ADDR_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
+            FILTER_SERVER_TABLE.name: (lambda: "true", None),  # looked up by address, whoever registered it
+            TOPIC_QUEUE_MAPPING_INFO_TABLE.name: (lambda: of_topic, None),
+            KV_CONFIG_TABLE.name: (lambda: order, f'"key" = {order_conf_key(topic)}'),
         }
 
         def read(spec: Table) -> pa.Table | None:
             if spec is TOPIC_QUEUE_TABLE:
                 return queues
-            condition = conditions.get(spec.name)
-            return self._rows(spec, commit, condition()) if condition is not None and brokers else None
+            if spec.name not in conditions or not brokers:
+                return None
+            condition, of_changes = conditions[spec.name]
+            return self._rows(spec, moment, condition(), of_changes)
 
-        return RouteView.empty().apply(changes_from(commit, read))
+        return RouteView.empty().apply(changes_from(moment.commit, read))
 
-    def _rows(self, spec: Table, commit: RouteCommit, condition: str) -> pa.Table:
-        return select(self._table(spec, commit), f"SELECT {names(spec.column_names)} FROM t WHERE {condition}")  # noqa: S608
+    def _rows(self, spec: Table, moment: Moment, condition: str, of_changes: str | None = None) -> pa.Table:
+        """Rows at a moment.
+
+        Args:
+            spec: The table.
+            moment: When.
+            condition: SQL on its columns.
+            of_changes: The same on routeChangeTable's, where they are others.
+        """
+        commit = moment.commit
+        if commit.epoch:
+            rows = select(self._table(spec, commit), f"SELECT {names(spec.column_names)} FROM t WHERE {condition}")  # noqa: S608
+        else:
+            rows = arrow_schema(spec).empty_table()
+        if moment.until is None:
+            return rows
+        later = self._epochs.commit(commit.epoch + 1)
+        assert later is not None
+        changes = self._table(ROUTE_CHANGE_TABLE, later)
+        return with_changes(spec, rows, changed_rows(changes, spec, later.epoch, moment.until, of_changes or condition))
 
     # --- changes ---
 
@@ -371,11 +424,17 @@ class History:
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None:
             return ChangePage([], None, after)
-        try:
+        with self._reading_changes():
             table = self._table(ROUTE_CHANGE_TABLE, newest)
             context = read_context(table, topic, newest.epoch, self._contexts.get(topic) or NO_CONTEXT)
             self._contexts.put(topic, context, getsizeof(topic) + context.size_bytes())
             return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
+
+    @contextmanager
+    def _reading_changes(self) -> Iterator[None]:
+        """Whatever storage raises means: not now."""
+        try:
+            yield
         except Exception as error:
             raise UnavailableError(f"routeChangeTable cannot be read at the moment: {one_line(error)}") from error
 

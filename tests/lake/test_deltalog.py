@@ -80,7 +80,7 @@ def test_a_lake_behind_a_uri(writer: LakeWriter) -> None:
     assert (follower.status().steps, follower.status().reloads, follower.status().errors) == (1, 1, 0)
     assert as_tables(follower.view) == {spec.name: writer.full_scan(spec.name) for spec in STATE_TABLES}
     assert [commit.epoch for commit in History(uri).epochs()] == [3, 2, 1]
-    assert History(uri).resolve("2").epoch == 2
+    assert History(uri).resolve("2").commit.epoch == 2
     log = DeltaLog(uri, ROUTE_COMMIT_TABLE)
     assert log.mtime_ns() is None
     assert log.identity(1) == log.identity(1) is not None and log.identity(99) is None

@@ -17,7 +17,7 @@ from api.view import changelog
 from api.view import history as history_module
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import Change, ChangePage
-from api.view.history import History, PastRoute
+from api.view.history import History, Moment, PastRoute
 from api.view.loader import load_view
 from api.view.pickup import pick_up_topic_route
 from benchmarks.harness.lake_writer import START, LakeWriter
@@ -107,12 +107,15 @@ def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWri
         commit_row(writer, number)
     commit_row(writer, 4, event_time=START + timedelta(seconds=3))  # the same event time as epoch 3
     history = History(writer.path)
-    assert history.resolve("2").epoch == 2
-    assert history.resolve(at(1)).epoch == 1
-    assert history.resolve(at(2.999)).epoch == 2
-    assert history.resolve(at(3)).epoch == 4
-    assert history.resolve(at(1_000_000)).epoch == 4
-    assert history.resolve("2") == commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files)[1]
+    assert history.resolve("2").commit.epoch == 2
+    assert history.resolve(at(1)).commit.epoch == 1
+    assert history.resolve(at(2.999)).commit.epoch == 2
+    assert history.resolve(at(3)).commit.epoch == 4
+    assert history.resolve(at(1_000_000)).commit.epoch == 4
+    assert (
+        history.resolve("2").commit
+        == commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files)[1]
+    )
 
 
 def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
@@ -143,10 +146,10 @@ def test_a_time_that_has_not_come_is_refused(writer: LakeWriter) -> None:
                 history.changes("orders", since=iso(now + ahead))
         if nothing_yet:
             commit_row(writer, 1)
-    assert history.resolve(iso(now + timedelta(seconds=20))).epoch == 1  # whose clock is ahead
+    assert history.resolve(iso(now + timedelta(seconds=20))).commit.epoch == 1  # whose clock is ahead
     assert history.changes("orders", until=iso(now + timedelta(days=1))).changes == []
     commit_row(writer, 2, event_time=now + timedelta(hours=1))  # the log's clock is ahead of this machine's
-    assert history.resolve(iso(now + timedelta(hours=1))).epoch == 2
+    assert history.resolve(iso(now + timedelta(hours=1))).commit.epoch == 2
     with pytest.raises(FutureTimeError):
         history.resolve(iso(now + timedelta(hours=1, minutes=2)))
 
@@ -234,7 +237,7 @@ def test_another_lake_in_the_same_place(writer: LakeWriter) -> None:
     for number in range(11, 16):
         commit_row(other, number, event_time=START + timedelta(days=1, seconds=number))
     assert queues(history.route("orders", "1")) == 11
-    assert history.resolve("5").log_offset == 5
+    assert history.resolve("5").commit.log_offset == 5
 
 
 # --- vacuum and log clean-up ---
@@ -276,10 +279,10 @@ def test_vacuum_between_resolve_and_route(writer: LakeWriter) -> None:
     for number in range(1, 4):
         commit_row(writer, number)
     history = History(writer.path)
-    commit = history.resolve("1")
+    moment = history.resolve("1")
     vacuum(writer)
     with pytest.raises(VacuumedError) as gone:
-        history.route("orders", commit)
+        history.route("orders", moment)
     assert gone.value.fields["oldest_epoch"] == 3
 
 
@@ -289,7 +292,7 @@ def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
     history = History(writer.path)
     first = history.route("orders", history.resolve("1"))
     vacuum(writer)
-    assert history.route("orders", first.commit) is first
+    assert history.route("orders", "1") is first
 
 
 def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) -> None:
@@ -302,7 +305,7 @@ def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) ->
     with pytest.raises(VacuumedError) as gone:
         history.resolve("3")
     assert gone.value.fields["oldest_epoch"] == 4
-    assert history.resolve("4").epoch == 4
+    assert history.resolve("4").commit.epoch == 4
 
 
 def test_a_commit_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,13 +342,13 @@ def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
                 expected = pick_up_topic_route(view, topic, support_acting_master=switch, order_message_enable=switch)
                 if expected is None:
                     with pytest.raises(NotFoundError) as missing:
-                        history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
+                        history.route(topic, Moment(commit), support_acting_master=switch, order_message_enable=switch)
                     assert missing.value.code == 17
                     assert missing.value.fields["epoch"] == commit.epoch
                     continue
-                found = history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
+                found = history.route(topic, Moment(commit), support_acting_master=switch, order_message_enable=switch)
                 assert found.body == encode_topic_route(expected, numeric_keys=False) and found.commit == commit
-                again = history.route(topic, commit, support_acting_master=switch, order_message_enable=switch)
+                again = history.route(topic, Moment(commit), support_acting_master=switch, order_message_enable=switch)
                 assert again is found
 
 

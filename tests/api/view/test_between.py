@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A time within an epoch: the route after every change up to then, whatever the epochs are cut like."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from api.head.fold import HeadFold
+from api.view.as_of import iso
+from api.view.history import History, PastRoute
+from api.view.pickup import pick_up_topic_route
+from api.view.snapshot import RouteView
+from lake.commits import NO_COMMIT
+from pipelines.log.base import LogRecord
+from schemas.errors import BeforeHistoryError, NotFoundError
+from schemas.rocketmq_json import encode_topic_route
+from tests.support import events as make
+from tests.support.drive import drive
+from tests.support.generated_logs import ASSORTMENT, TOPICS, Gap, batches, written
+
+
+def time_of(record: LogRecord, more_ms: float = 0) -> str:
+    return iso(datetime.fromtimestamp(record.event_time_ms / 1000, UTC) + timedelta(milliseconds=more_ms))
+
+
+def body(view: RouteView, topic: str) -> bytes | None:
+    route = pick_up_topic_route(view, topic, support_acting_master=True, order_message_enable=True)
+    return None if route is None else encode_topic_route(route, numeric_keys=False)
+
+
+def route(history: History, topic: str, as_of: str) -> PastRoute | None:
+    try:
+        return history.route(topic, as_of, support_acting_master=True, order_message_enable=True)
+    except NotFoundError:
+        return None
+
+
+def generated(seed: int) -> list[LogRecord]:
+    """Sixty records, each a moment after the one before: nobody is silent for too long."""
+    rng = random.Random(seed)
+    entries = [entry for entry in ASSORTMENT if not isinstance(entry, Gap)]
+    first = make.register("b-0:1", table=make.topics(*TOPICS, row=make.ROW), filter_server_list=["f:1"])
+    return written([(1, first), *((rng.choice((1, 2)), rng.choice(entries)) for _ in range(60))])
+
+
+@pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (2, (61,)), (3, (2, 5, 30))])
+def test_each_change_shows_from_its_own_time_on(tmp_path: Path, seed: int, sizes: Sequence[int]) -> None:
+    records = generated(seed)
+    lake = drive(tmp_path, list(batches(records, sizes)))
+    assert len([epoch for epoch in lake.epochs if epoch]) <= len(list(batches(records, sizes)))
+    history = History(tmp_path)
+    head = HeadFold(RouteView.empty(), everything=True)
+    within = 0
+    for record in records:
+        head.take(record)
+        view = head.publish(NO_COMMIT)
+        for topic in TOPICS:
+            expected = body(view, topic)
+            found = route(history, topic, time_of(record))
+            assert (found and found.body) == expected, (record.offset, topic)
+            if found is not None:
+                assert found.commit.log_offset <= record.offset
+                within += found.commit.epoch == 0 or found.commit.log_offset != lake.writer.log_offset
+    assert within
+
+
+def test_an_expiry_shows_from_its_deadline_on(tmp_path: Path) -> None:
+    silent = make.register("b-0:1", heartbeat_timeout_millis=1_000)
+    other = make.register("x-0:1", name="x", heartbeat_timeout_millis=60_000)
+    records = written([(0, silent), (0, other), (900, make.put("n", "k")), (600, make.clock())])
+    drive(tmp_path, [records[:2], records[2:]])
+    history = History(tmp_path)
+
+    def brokers(ms: float) -> tuple[int, str]:
+        found = route(history, "T", time_of(records[0], ms))
+        assert found is not None
+        return found.body.count(b"brokerAddrs"), iso(found.commit.event_time)
+
+    assert brokers(999) == (2, time_of(records[2]))
+    assert brokers(1_000) == brokers(1_499) == (1, time_of(records[0], 1_000))
+    assert brokers(1_500) == (1, time_of(records[3]))
+
+
+def test_before_the_first_change(tmp_path: Path) -> None:
+    records = written([(0, make.heartbeat()), (5, make.register()), (5, make.wipe())])
+    drive(tmp_path, [records])
+    history = History(tmp_path)
+    with pytest.raises(BeforeHistoryError):
+        history.route("T", time_of(records[1], -1))
+    first = history.route("T", time_of(records[1]))
+    assert (first.commit.epoch, first.commit.log_offset) == (0, records[1].offset)
+    assert b'"perm":6' in first.body
+    assert b'"perm":4' in history.route("T", time_of(records[2])).body
