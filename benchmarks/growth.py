@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks import freshness
 from benchmarks.cold_start import start_gateway
-from benchmarks.harness.background import heartbeats
+from benchmarks.freshness import Scene
 from benchmarks.harness.bench import Bench
-from benchmarks.harness.frames import Link, brokers, register_all
 from benchmarks.harness.lake import LakeMaker, topic_name, write_full
 from benchmarks.harness.machine import folder_bytes
 from benchmarks.harness.peers import routelake
@@ -75,19 +72,14 @@ class _Changes:
 
 
 def _ratio(name: str, of: dict[str, float]) -> Figure:
-    note = f"{of['old']:.3f} s after, {of['young']:.3f} s before"
+    note = f"{of['old']:.4f} s after, {of['young']:.4f} s before"
     return Figure(name, of["old"] / of["young"], "x", AT_MOST, "at most", note, of)
 
 
 def _measure(bench: Bench, data: Path) -> dict[str, float]:
     """Start of a gateway, then freshness of a whole routelake on it."""
     starts = [start_gateway(data, bench.serve_options, GROUPS, TOPICS)[0] for _ in range(min(bench.rounds, 3))]
-    with ExitStack() as stack:
-        lake = stack.enter_context(routelake(data, bench.serve_options))
-        fleet = brokers(freshness.BROKERS, freshness.TOPICS)
-        links = [stack.enter_context(Link(lake.port)) for _ in fleet]
-        register_all(links, fleet)
-        stack.enter_context(heartbeats(bench.folder, lake.port, fleet[1:], len(fleet) - 1))
-        visible, _ = freshness.samples(lake, links[0], fleet[0], bench.size(50, 3), 0 if bench.quick else 10)
-    bench.say(f"  {data.name}: start {median(starts):.2f} s, visible p50 {median(visible):.2f} s")
-    return {"startS": median(starts), "freshnessS": median(visible)}
+    with routelake(data, bench.serve_options) as lake, Scene.of(bench, lake) as scene:
+        visible_s = median(scene.samples(lake, bench.size(100, 3))) / 1000
+    bench.say(f"  {data.name}: start {median(starts):.2f} s, visible p50 {visible_s * 1000:.1f} ms")
+    return {"startS": median(starts), "freshnessS": visible_s}

@@ -19,7 +19,7 @@ from pipelines.shards.fold import Record
 from pipelines.tables.maintenance import SWEEP_INTERVAL_S, Maintenance
 from pipelines.tables.writer import LakeWriter
 from schemas.broker import DataVersion, QueueRow
-from schemas.events import Actor, AnyEvent, RegisterBroker, encode, routing_key, topic_config_digest
+from schemas.events import Actor, AnyEvent, BrokerHeartbeat, RegisterBroker, encode, routing_key, topic_config_digest
 
 ACTOR = Actor(gateway="bench", via="remoting", peer="10.0.0.1:5555")
 KEEP_ALIVE_MS = 30 * 24 * 3_600_000
@@ -67,6 +67,10 @@ class LakeMaker:
         """Let the hourly housekeeping begin now: a lake that grows faster than by the clock would miss it."""
         self._maintenance._swept_at -= SWEEP_INTERVAL_S
 
+    def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        """Events, as key and payload, that nobody folds."""
+        self._log.append(entries)
+
     def batch(self, events: Sequence[AnyEvent]) -> float:
         """One micro-batch; returns the seconds that its commit took."""
         entries = [(routing_key(event), encode(event)) for event in events]
@@ -112,6 +116,10 @@ class Group:
             topic_config_table=rows,
             heartbeat_timeout_millis=KEEP_ALIVE_MS,
         )
+
+    def heartbeat(self) -> BrokerHeartbeat:
+        """Its heartbeat."""
+        return BrokerHeartbeat(actor=ACTOR, cluster_name="c1", broker_name=self.name, broker_addr=self.addr)
 
 
 def _row(queues: int) -> QueueRow:

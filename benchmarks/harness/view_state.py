@@ -24,7 +24,7 @@ def readiness(lake: RoutelakeServer) -> dict[str, Any]:
     return found
 
 
-def is_folded(lake: RoutelakeServer, offset: int) -> bool:
+def is_visible(lake: RoutelakeServer, offset: int) -> bool:
     """Whether a log offset is visible, asked as whoever waits for it does: with ``wait_for``, for five seconds."""
     url = f"http://127.0.0.1:{lake.http_port}/v1/clusters?wait_for={offset}"
     try:
