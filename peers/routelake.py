@@ -139,7 +139,12 @@ class Routelake:
         os.kill(self.child(name), signal.SIGKILL)
 
     def stop(self, timeout_s: float = 20.0) -> int:
-        """SIGTERM; its exit code."""
+        """SIGTERM; its exit code.
+
+        Raises:
+            TimeoutError: It does not end.
+            AssertionError: A gateway has found that the head of the log and the tables differ.
+        """
         assert self.process is not None
         if self.process.poll() is None:
             self.process.terminate()
@@ -148,6 +153,8 @@ class Routelake:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise TimeoutError(f"routelake did not stop within {timeout_s} s:\n{self.log_tail()}") from None
+        for evidence in self.lake_dir.glob("head-differences-*.json"):
+            raise AssertionError(f"{evidence.name}: {evidence.read_text()}")
         return self.process.returncode
 
     def kill(self) -> None:
