@@ -10,8 +10,6 @@ stopped; with SQLite and with Kafka; beside it the NameServer. 20 brokers heartb
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,6 +26,7 @@ from clients.broker.fleet_topics import FleetBroker
 from clients.broker.registration import Registration
 from clients.broker.topic_config import TopicConfig, encode_entries, next_version
 from peers.java import wait_until
+from peers.stopped import stopped
 
 BROKERS = 20
 TOPICS = 50
@@ -65,7 +64,7 @@ def run(bench: Bench) -> Result:
                 cores = meter.read()[0] / (time.monotonic() - began)
                 figures += _figures(bench, log, place, seen, f"routelake used {cores:.2f} cores")
                 details[f"{log}, {place}"] = seen
-            with stopped(*lake.process.children("fold")):
+            with stopped(tree(*lake.process.children("fold"))):
                 seen = scene.samples(lake, count)
             figures += _figures(bench, log, "same gateway, fold stopped", seen, "")
             details[f"{log}, fold stopped"] = seen
@@ -92,20 +91,6 @@ def _figures(bench: Bench, log: str, place: str, seen: list[float], note: str) -
         Figure(f"{log}, {place}, p50", p50, "ms", target[0], "at most", f"{count}; {note}" if note else count),
         Figure(f"{log}, {place}, p99", p99, "ms", target[1], "at most", f"longest {max(seen):.1f} ms"),
     ]
-
-
-@contextmanager
-def stopped(*pids: int) -> Iterator[None]:
-    """Processes, and all below them, by SIGSTOP."""
-    members = tree(*pids)
-    try:
-        for pid in members:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in members:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
 
 
 class Scene:

@@ -7,10 +7,8 @@ timers, garbage collector or Spark. Brokers register with a timeout of an hour, 
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +16,7 @@ from benchmarks.harness.machine import tree
 from peers.kafka import Kafka
 from peers.rocketmq import StockNameServer
 from peers.routelake import Routelake
+from peers.stopped import stopped
 
 NAMESERVER = "NameServer"
 ROUTELAKE = "routelake"
@@ -108,23 +107,11 @@ def kafka_log(name: str = "routelake-bench") -> Iterator[str]:
         yield f"kafka://{kafka.address}/{name}"
 
 
-def _signal(server: Server, number: signal.Signals) -> None:
-    for pid in tree(*server.pids):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
 @contextmanager
 def only(server: Server, among: Sequence[Server]) -> Iterator[None]:
     """Freeze the others."""
-    others = [other for other in among if other is not server]
-    try:
-        for other in others:
-            _signal(other, signal.SIGSTOP)
+    with stopped({pid for other in among if other is not server for pid in tree(*other.pids)}):
         yield
-    finally:
-        for other in others:
-            _signal(other, signal.SIGCONT)
 
 
 def entered(stack: ExitStack, *servers: AbstractContextManager[Server]) -> list[Server]:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL at random moments under load: every acknowledged event is applied exactly once.
+"""SIGKILL and SIGSTOP at random moments under load: every acknowledged event shows at once, and is applied exactly once.
 
-The judge is the log itself: what the tables hold at the end must be the pure fold of every record in it.
+Whoever is told that a registration is done asks for a route of it: what answers, be it a gateway that has just been
+started again or one whose fold stands still, shows it. The judge of the end is the log itself: what the tables hold must
+be the pure fold of every record in it.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.machine import tree
 from lake.commits import last_commit, to_ms
 from peers.java import wait_until
 from peers.routelake import Routelake
+from peers.stopped import stopped
 from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LogRecord
@@ -60,6 +64,8 @@ class SmallLoad(Load):
         self._random = random.Random(seed)
         self.acknowledged: dict[int, tuple[str, int]] = {}
         """log offset -> (brokerName, DataVersion counter)"""
+        self.unseen: list[str] = []
+        """Acknowledged, and not shown to who asked next."""
         self._name = f"load-{seed}"
 
     def run(self) -> None:
@@ -76,11 +82,29 @@ class SmallLoad(Load):
             )
             try:
                 with urllib.request.urlopen(request, timeout=30) as answer:
-                    self.acknowledged[json.load(answer)["offset"]] = (broker, counter)
+                    offset = json.load(answer)["offset"]
+                self.acknowledged[offset] = (broker, counter)
+                shown = self._route(broker)
+                if shown != counter % 7 + 1:
+                    self.unseen.append(f"{broker} at offset {offset}: {counter % 7 + 1} queues, shown {shown}")
             except urllib.error.HTTPError as error:
                 assert error.code == 503, error.read()
             except OSError:
                 self._stopping.wait(0.05)
+
+    def _route(self, broker: str) -> int | None:
+        """Queues of a topic on a broker, as soon as somebody answers."""
+        while True:
+            try:
+                rows = self._server.get("/v1/topics/topic-1/route")["queueDatas"]
+            except urllib.error.HTTPError as error:
+                assert error.code in {404, 503}, error.read()
+                if error.code == 404:
+                    return None
+            except OSError:
+                self._stopping.wait(0.05)
+            else:
+                return next((row["writeQueueNums"] for row in rows if row["brokerName"] == broker), None)
 
 
 class LargeLoad(Load):
@@ -139,8 +163,19 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
         os.kill(server.log_worker_pid(), signal.SIGKILL)
         wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 60, "the gateway to be started again")
         wait_until(server.is_whole, 120, "routelake to be ready after the end of what writes the log")
+    for pid in (server.child("fold"), server.log_worker_pid(), server.child("gateway")):
+        with stopped(tree(pid)):
+            threading.Event().wait(rng.uniform(0.5, 2))
+    with stopped(tree(server.child("fold"))):
+        seen = [len(load.acknowledged) for load in loads]
+        wait_until(
+            lambda: all(len(load.acknowledged) > before + 5 for load, before in zip(loads, seen, strict=True)),
+            60,
+            "registrations while the fold stands still",
+        )
     for load in (*loads, large):
         load.stop()
+    assert not [unseen for load in loads for unseen in load.unseen]
     assert len(large.acknowledged) > 5
     acknowledged = {offset: what for load in loads for offset, what in load.acknowledged.items()}
     assert len(acknowledged) > 20
