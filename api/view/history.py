@@ -99,6 +99,8 @@ _TABLE_BYTES: Final = 256 * 1024
 all, where the lists are 14, 122 and 480 kB as Arrow."""
 _LISTS: Final = 3
 """How often it holds that list, at most: so measured."""
+_MOMENT_BYTES: Final = 2_500
+"""Of a moment: a commit without outcomes, and a time."""
 _READERS: Final = 3
 _CLOCK_SKEW: Final = timedelta(minutes=1)
 """How far ahead the clock of whoever asks may be."""
@@ -143,6 +145,7 @@ class History:
         self._epochs = Epochs(self._lake_dir)
         self._tables: Recent[tuple[str, int], DeltaTable] = Recent(_TABLES_BYTES)
         self._routes: Recent[tuple[int, datetime, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
+        self._moments: Recent[tuple[int, datetime], Moment] = Recent(_MIB)
         self._contexts: Recent[str, Context] = Recent(_CONTEXTS_BYTES)
         self._lake = 0
         self._lock = threading.Lock()
@@ -192,9 +195,13 @@ class History:
         later = self._epochs.commit(before.epoch + 1)
         if later is None or ROUTE_CHANGE_TABLE.name not in later.versions:
             return Moment(before)
-        with self._reading_changes():
-            commit = commit_at(self._table(ROUTE_CHANGE_TABLE, later), before, later.epoch, wanted)
-        return Moment(before) if commit is before else Moment(commit, wanted)
+        moment = self._moments.get((later.epoch, wanted))
+        if moment is None:
+            with self._reading_changes():
+                commit = commit_at(self._table(ROUTE_CHANGE_TABLE, later), before, later.epoch, wanted)
+            moment = Moment(before) if commit is before else Moment(commit, wanted)
+            self._moments.put((later.epoch, wanted), moment, _MOMENT_BYTES)
+        return moment
 
     def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
         """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
@@ -231,6 +238,7 @@ class History:
                 self._lake = self._epochs.lake
                 self._tables.clear()
                 self._routes.clear()
+                self._moments.clear()
                 self._contexts.clear()
                 self._readable_from = (0, 0.0)
 
