@@ -10,12 +10,12 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from peers.routelake import ROOT
+from tests.support.loops import until
 
 PYTHON = """#!/bin/sh
 echo "python $*" >>"$CALLS"
@@ -28,7 +28,8 @@ esac
 UV = """#!/bin/sh
 echo "uv $*" >>"$CALLS"
 [ -z "${UV_SAYS:-}" ] || printf "$UV_SAYS" >&2
-sleep "${UV_TAKES:-0}"
+tries=0
+while [ -n "${UV_UNTIL:-}" ] && [ ! -e "$UV_UNTIL" ] && [ $((tries += 1)) -lt 1200 ]; do sleep 0.05; done
 [ -z "${UV_FAILS:-}" ] || { echo "no route to the registry" && exit 1; }
 """
 JAVA = """#!/bin/sh
@@ -41,11 +42,17 @@ esac
 
 
 class Machine:
-    """A checkout in a folder of its own, and a PATH that begins with the stand-ins."""
+    """A checkout in a folder of its own, and a PATH that begins with the stand-ins.
+
+    With UV_UNTIL=`go_on` the installer takes until that file is there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "check out"
         self.calls_file = folder / "calls"
+        self.printed = folder / "printed"
+        self.printed.touch()
+        self.go_on = folder / "go on"
         standins = folder / "standins"
         (standins / "bin").mkdir(parents=True)
         self.root.mkdir()
@@ -62,22 +69,24 @@ class Machine:
             "JAVA": "21",
         }
 
-    def begin(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        """Start ./routelake in the background."""
-        return subprocess.Popen(
-            [self.root / "routelake", *arguments],
-            env={**self.environ, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+    def begin(self, *arguments: str, **environ: str) -> subprocess.Popen[bytes]:
+        """Start ./routelake in the background; what it prints is in `printed`."""
+        with self.printed.open("ab") as printed:
+            return subprocess.Popen(
+                [self.root / "routelake", *arguments],
+                env={**self.environ, **environ},
+                stdout=printed,
+                stderr=printed,
+                start_new_session=True,
+            )
 
     def start(self, *arguments: str, expect: int = 0, **environ: str) -> str:
         """Run ./routelake to its end; returns what it printed."""
+        before = len(self.printed.read_text())
         process = self.begin(*arguments, **environ)
-        output, _ = process.communicate(timeout=60)
-        assert process.returncode == expect, output
+        code = process.wait(60)
+        output = self.printed.read_text()[before:]
+        assert code == expect, output
         return output
 
     def calls(self) -> list[str]:
@@ -172,25 +181,24 @@ def test_a_failed_step_shows_why_and_the_next_start_repairs_it(machine: Machine)
 
 
 def test_two_first_starts_at_once_set_up_once(machine: Machine) -> None:
-    both = [machine.begin("gateway", UV_TAKES="1") for _ in range(2)]
-    outputs = [process.communicate(timeout=60)[0] for process in both]
-    assert all("handed over: gateway" in output for output in outputs)
-    assert any("another start is preparing this machine" in output for output in outputs)
+    both = [machine.begin("gateway", UV_UNTIL=str(machine.go_on)) for _ in range(2)]
+    until(lambda: "another start is preparing this machine" in machine.printed.read_text(), 60)
+    machine.go_on.touch()
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert machine.printed.read_text().count("handed over: gateway") == 2
     assert machine.calls().count("uv pip sync") == 1
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_an_interrupted_set_up_is_repaired_by_the_next_start(machine: Machine, sent: signal.Signals) -> None:
-    first = machine.begin("gateway", UV_TAKES="2")
-    deadline = time.monotonic() + 20
-    while not (machine.calls_file.exists() and "uv pip sync" in machine.calls_file.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    first = machine.begin("gateway", UV_UNTIL=str(machine.go_on))
+    until(lambda: machine.calls_file.exists() and "uv pip sync" in machine.calls_file.read_text(), 60)
     first.send_signal(sent)
     machine.calls()
     # an orphaned uv may still be writing: the next start waits for it
+    machine.go_on.touch()
     assert "handed over: gateway" in machine.start("gateway")
-    first.communicate()
+    assert first.wait(60) != 0
     assert machine.calls() == [*SET_UP, "python -m cli.main"]
 
 
@@ -228,9 +236,12 @@ def test_completion_installs_nothing(machine: Machine) -> None:
     ],
 )
 def test_an_installation_says_what_it_does_and_how_far_it_is(machine: Machine, says: str, shown: str) -> None:
-    output = machine.start("gateway", UV_SAYS=says, UV_TAKES="2", ROUTELAKE_SETUP_LINE_S="1")
-    assert f"Python packages, about 600 MB: {shown}, 0 MB received, 1 s" in re.sub(r"\d+ MB r", "0 MB r", output)
-    assert "routelake: this machine is prepared; starting gateway ...\n" in output
+    process = machine.begin("gateway", UV_SAYS=says, UV_UNTIL=str(machine.go_on), ROUTELAKE_SETUP_LINE_S="1")
+    line = rf"Python packages, about 600 MB: {re.escape(shown)}, \d+ MB received, [1-9]\d* s\n"
+    until(lambda: re.search(line, machine.printed.read_text()), 60)
+    machine.go_on.touch()
+    assert process.wait(60) == 0
+    assert "routelake: this machine is prepared; starting gateway ...\n" in machine.printed.read_text()
 
 
 def test_a_terminal_gets_the_progress_of_the_installer_itself(machine: Machine) -> None:
