@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -65,18 +66,35 @@ def classpath(set_name: str) -> str:
 _chance: Final = random.SystemRandom()
 """Hypothesis seeds the ordinary one: test processes side by side would choose the same ports."""
 
+_named: Final[deque[int]] = deque(maxlen=1000)
+"""Ports that this process has named last: whoever asked for one may listen there later, or never."""
+
 
 def free_port(offsets: Sequence[int] = (0,)) -> int:
     """A port p on 127.0.0.1 such that p + offset is free for every offset.
 
+    It is named once for a long while, and by no other worker of this test run: between now and when somebody listens
+    there (or while a server that is started again is down) it looks free to everybody.
+
     Args:
         offsets: A broker also listens two below and one above its own port.
     """
+    ports = _ports_of_this_worker()
     for _ in range(1000):
-        port = _chance.choice(_PORTS)
-        if all(_is_free(port + offset) for offset in offsets):
+        port = _chance.choice(ports)
+        wanted = [port + offset for offset in offsets]
+        if not any(other in _named for other in wanted) and all(map(_is_free, wanted)):
+            _named.extend(wanted)
             return port
     raise OSError("no free port found")
+
+
+def _ports_of_this_worker() -> range:
+    """All of them, or one worker's share where pytest-xdist has several."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers
+    share = len(_PORTS) // workers
+    return _PORTS[number * share : (number + 1) * share]
 
 
 def _is_free(port: int) -> bool:
