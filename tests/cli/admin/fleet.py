@@ -16,6 +16,9 @@ from tests.support.recorder import Recorder
 CLUSTER = "fleet"
 TOPIC = "orders"
 
+PATIENCE_S = 3
+"""What tests of silent servers give all of them; those that answer do so within it on any machine."""
+
 Behaviour = Callable[[RemotingCommand], "RemotingCommand | Awaitable[RemotingCommand] | None"]
 
 
@@ -38,8 +41,13 @@ def say_nothing(request: RemotingCommand) -> None:
     return None
 
 
-async def answer_late(request: RemotingCommand) -> RemotingCommand:
-    await asyncio.sleep(2.5)
+async def answer_after_a_second(request: RemotingCommand) -> RemotingCommand:
+    await asyncio.sleep(1)
+    return RemotingCommand(0)
+
+
+async def answer_too_late(request: RemotingCommand) -> RemotingCommand:
+    await asyncio.sleep(3 * PATIENCE_S)
     return RemotingCommand(0)
 
 

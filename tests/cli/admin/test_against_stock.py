@@ -224,7 +224,7 @@ def test_a_stock_broker_that_does_not_answer(stock: Stock) -> None:
     stock.broker_b.sigstop()
     try:
         ran = admin(
-            *("updateTopic", "-n", stock.second.address, "-c", CLUSTER, "-t", "half", "--timeout-s", "1"), "-o", "json"
+            *("updateTopic", "-n", stock.second.address, "-c", CLUSTER, "-t", "half", "--timeout-s", "5"), "-o", "json"
         )
     finally:
         stock.broker_b.sigcont()

@@ -15,6 +15,7 @@ from remoting.frame import RemotingCommand
 from schemas.broker import TopicQueueMappingInfo
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from tests.cli.admin.fleet import PATIENCE_S
 from tests.cli.admin.run import admin
 from tests.support.recorder import Answer, Recorder
 
@@ -231,6 +232,6 @@ def test_many_topics(recorder: Recorder) -> None:
 def test_one_that_does_not_answer(recorder: Recorder) -> None:
     left = recorder.scripted("left", name_server(LEFT))
     silent = recorder.scripted("silent", lambda request: None)
-    ran = admin("compare", "-n", f"{left};{silent}", "--timeout-s", "0.3")
+    ran = admin("compare", "-n", f"{left};{silent}", "--timeout-s", str(PATIENCE_S))
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == f"routelake: {silent}: no answer to request 106 within 0.3 s\n"
+    assert ran.err == f"routelake: {silent}: no answer to request 106 within {PATIENCE_S} s\n"
