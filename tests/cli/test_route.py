@@ -47,7 +47,7 @@ def watching(*args: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def test_table_and_json(lake: LiveRoutelake) -> None:
@@ -76,12 +76,12 @@ def test_watch_tells_every_change_at_once(lake: LiveRoutelake) -> None:
         begin = time.monotonic()
         run(register(lake, "looked-b", "looked", host=63))
         assert [data["brokerName"] for data in line()["route"]["brokerDatas"]] == ["looked-a", "looked-b"]
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 15  # not by the next question: a long poll ends after 20 s
         run(delete(lake, "looked"))
         gone = line()
         assert (gone["topic"], gone["route"]) == ("looked", None)
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_watch_as_a_table(lake: LiveRoutelake) -> None:

@@ -86,7 +86,7 @@ def broker(namesrv_addr: str, port: int, store: Path) -> Iterator[None]:
     try:
         yield
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -100,10 +100,10 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     routelake = Routelake(data_dir, "gateway")
     with MiniFold(log, data_dir / "lake"):
         try:
-            routelake.start(wait_ready_s=60)
+            routelake.start(wait_ready_s=120)
             with broker(routelake.namesrv_addr, port, store):
                 stage = Stage(routelake, store, port)
-                wait_until(lambda: "broker-a" in str(routelake.get("/v1/clusters")), 30, "the broker", 0.05)
+                wait_until(lambda: "broker-a" in str(routelake.get("/v1/clusters")), 60, "the broker", 0.05)
                 yield stage
         finally:
             routelake.kill()
@@ -121,7 +121,7 @@ def test_the_whole_story(stage: Stage) -> None:
     assert written["dataVersion"]["counter"] == after["counter"]
     assert written["topicConfigTable"][TOPIC]["writeQueueNums"] == 4
     # The NameServer, by the registration that this caused, not by the next periodic one.
-    wait_until(lambda: TOPIC in str(stage.routelake.get("/v1/topics")), 10, "the topic to be registered", 0.02)
+    wait_until(lambda: TOPIC in str(stage.routelake.get("/v1/topics")), 20, "the topic to be registered", 0.02)
     (queue_data,) = stage.routelake.get(f"/v1/topics/{TOPIC}/route")["queueDatas"]
     assert (queue_data["brokerName"], queue_data["writeQueueNums"], queue_data["perm"]) == ("broker-a", 4, 6)
     # A producer's view of it.
@@ -136,7 +136,7 @@ def test_the_whole_story(stage: Stage) -> None:
     assert TOPIC not in stage.topics_json()["topicConfigTable"]
     with RemotingClient("127.0.0.1", stage.routelake.remoting_port) as client_:
         gone = Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
-        wait_until(lambda: client_.call(gone).code == codes.TOPIC_NOT_EXIST, 10, "the route to be gone", 0.02)
+        wait_until(lambda: client_.call(gone).code == codes.TOPIC_NOT_EXIST, 60, "the route to be gone", 0.02)
 
     # Afterwards: what the route was, and who took it away.
     past = stage.routelake.get(f"/v1/topics/{TOPIC}/route?as_of={created}")
