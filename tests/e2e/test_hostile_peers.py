@@ -53,9 +53,8 @@ def test_unfinished_frames_cost_the_honest_broker_nothing(gateway: Routelake, du
     with Memory(gateway) as memory:
         with Broker(gateway) as broker, Attackers(16, attack):
             time.sleep(during_s)
+            wait_until(lambda: refusals(gateway).get("evicted-unfinished", 0) > 0, 60, "somebody to be dropped")
         broker.check()
-    found = refusals(gateway)
-    assert found["evicted-unfinished"] > 0
     assert "evicted-unfinished" in gateway.log_path.read_text()
     assert len(gateway.log_path.read_text().splitlines()) < 20 + during_s
     memory.check()
@@ -127,7 +126,7 @@ def test_idle_connections_make_room_for_honest_ones(gateway: Routelake) -> None:
     limit = 10_000
     with contextlib.ExitStack() as stack:
         honest = stack.enter_context(Broker(gateway, topics=100))
-        wait_until(lambda: bool(honest.answered), 30, "the first registration")
+        wait_until(lambda: bool(honest.answered) or honest.error is not None, 60, "the first registration")
         for _ in range(limit + 500):
             stack.enter_context(socket.create_connection(("127.0.0.1", gateway.remoting_port), 30))
         for number in range(20):
@@ -135,7 +134,7 @@ def test_idle_connections_make_room_for_honest_ones(gateway: Routelake) -> None:
             newcomer.sendall(encode_frame(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"}, version=513, opaque=number))
             assert read_answer(newcomer), f"newcomer {number} was turned away"
         before = len(honest.answered)
-        wait_until(lambda: len(honest.answered) > before or honest.error is not None, 30, "another registration")
+        wait_until(lambda: len(honest.answered) > before or honest.error is not None, 60, "another registration")
     honest.check()
     found = refusals(gateway)
     assert found["evicted-idle"] >= 500
