@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -74,7 +75,7 @@ class Routelake:
         """Whether /readyz finds nothing wrong, with the fold neither, without which a gateway is ready, too."""
         try:
             return all(check["ok"] for check in self.get("/readyz")["checks"].values())
-        except OSError:  # not there, or 503
+        except (OSError, HTTPException):  # not there, or 503, or killed in the middle of its answer
             return False
 
     def wait_ready(self, timeout_s: float = 180.0) -> None:
@@ -102,8 +103,8 @@ class Routelake:
         wait_until(listening, timeout_s, "the gateway to listen")
 
     def get(self, path: str) -> Any:  # noqa: ANN401 (JSON)
-        """GET over HTTP, parsed JSON. Raises urllib.error.HTTPError."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=15) as answer:
+        """GET over HTTP, parsed JSON. Raises urllib.error.HTTPError; HTTPException from one killed as it answers."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=30) as answer:
             return json.load(answer)
 
     def log_tail(self, lines: int = 60) -> str:
@@ -138,7 +139,7 @@ class Routelake:
         """SIGKILL one child; the supervisor will start it again."""
         os.kill(self.child(name), signal.SIGKILL)
 
-    def stop(self, timeout_s: float = 20.0) -> int:
+    def stop(self, timeout_s: float = 40.0) -> int:
         """SIGTERM; its exit code.
 
         Raises:

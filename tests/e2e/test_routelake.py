@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ def post(server: Routelake, path: str, body: dict[str, Any]) -> dict[str, Any]:
         {"content-type": "application/json"},
         method="POST",
     )
-    with urllib.request.urlopen(request, timeout=15) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:
         found: dict[str, Any] = json.load(answer)
         return found
 
@@ -70,7 +70,7 @@ def test_history_answers_what_the_route_was(server: Routelake) -> None:
     committed = server.get(f"/v1/topics/story/changes?wait_for={first['offset']}&wait_timeout=14000")
     epoch = committed["changes"][0]["epoch"]
     at_first = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
-    wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 5, "the next second")
+    wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 30, "the next second")
     second = post(server, "/v1/brokers/register", registration("broker-h", 2, story=8, other=4))
     after = server.get(f"/v1/topics/story/route?wait_for={second['offset']}")
     assert after["queueDatas"][0]["readQueueNums"] == 8
@@ -85,18 +85,18 @@ def test_history_answers_what_the_route_was(server: Routelake) -> None:
 def test_a_restarted_gateway_serves_before_the_fold_is_up(server: Routelake) -> None:
     """Both processes die; the gateway answers from the last epoch within seconds, Spark or no Spark."""
     post(server, "/v1/brokers/register", registration("broker-r", 1, kept=4, other=4))
-    wait_until(lambda: _route(server, "kept") is not None, 20, "the route")
+    wait_until(lambda: _route(server, "kept") is not None, 60, "the route")
     server.kill_child("fold")
     server.kill_child("gateway")
     began = time.monotonic()
-    wait_until(lambda: _route(server, "kept") is not None, 20, "the route again")
+    wait_until(lambda: _route(server, "kept") is not None, 60, "the route again")
     print(f"served again {time.monotonic() - began:.1f} s after SIGKILL")
 
 
 def _route(server: Routelake, topic: str) -> Any:
     try:
         return server.get(f"/v1/topics/{topic}/route")
-    except (urllib.error.URLError, OSError):
+    except (OSError, HTTPException):
         return None
 
 
