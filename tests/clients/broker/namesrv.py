@@ -25,7 +25,8 @@ from schemas.route import TopicRouteData
 from tests.model.namesrv import NameServerModel
 from tests.model.wire import Request
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
+"""Some tests start processes."""
 
 
 class Namesrv:

@@ -51,11 +51,11 @@ def agent(namesrv_addr: str, store: Path, name: str = "py-broker", cluster: str 
     output = store / "output.log"
     with output.open("w") as log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as process:
         try:
-            wait_until(lambda: process.poll() is not None or "serving" in output.read_text(), 30, "the broker agent")
+            wait_until(lambda: process.poll() is not None or "serving" in output.read_text(), 60, "the broker agent")
             assert process.poll() is None, output.read_text()
             yield address
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0, output.read_text()
+            assert process.wait(60) == 0, output.read_text()
         finally:
             process.kill()
             process.wait()
@@ -318,7 +318,7 @@ def test_a_fleet_at_a_stock_namesrv(namesrv: StockNameServer) -> None:
             assert any("30/30 brokers registered" in line for line in process.stderr)
             assert len(route(namesrv.address, "topic-00499")) == 30
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=60)
             assert process.returncode == 0
             assert "30 of 30 brokers registered, 515 topics each" in out
             # a NameServer takes the end of a connection for the end of a broker

@@ -68,7 +68,7 @@ def test_a_listener_may_ask_the_client(client: BlockingRouteClient, lake: LiveRo
     client.listen(fail, "listen")  # disturbs nobody
     end = client.listen(listener, "listen")
     client.route("listen")
-    assert heard.wait(10)
+    assert heard.wait(60)
     assert seen[0][1] == 8
     end()
 

@@ -27,6 +27,9 @@ from tests.support.routes import group, route, row
 
 TBW102 = route([row("a", read=8, write=8, perm=7), row("b", read=2, write=8, perm=7)])
 
+NO_ANSWER_S = 30.0
+"""No test but that of a timeout waits for it, and whoever answers does so before."""
+
 Work = Callable[[RouteClient, list[ToldNameServer]], Awaitable[None]]
 
 
@@ -39,7 +42,8 @@ def with_servers(work: Work, count: int = 1, **settings: Any) -> None:
             for _ in range(count):
                 servers.append(await ToldNameServer().start())
                 stack.push_async_callback(servers[-1].stop)
-            settings.setdefault("mq_client_api_timeout_s", 2.0)
+            settings.setdefault("mq_client_api_timeout_s", NO_ANSWER_S)
+            settings.setdefault("poll_name_server_interval_s", 3600.0)  # nothing comes by asking again now and then
             settings.setdefault("back_off", BackOff(0.1, 0.4))
             choice = random.Random(1)
             choice.shuffle = lambda items: None  # type: ignore[method-assign, assignment]
@@ -268,7 +272,7 @@ def test_a_dead_server_is_passed_over_and_left_alone() -> None:
         alive.routes["orders"] = route()
         begin = time.monotonic()
         assert await client.route("orders") is not None
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < NO_ANSWER_S / 2
         assert client.name_server == alive.address
         await dead.start()
         await client.update("orders")
@@ -284,13 +288,13 @@ def test_a_hanging_server_costs_one_timeout_and_then_nothing() -> None:
         alive.routes["orders"] = route()
         begin = time.monotonic()
         assert await client.route("orders") is not None
-        assert 0.3 <= time.monotonic() - begin < 1.5
+        assert 2.5 <= time.monotonic() - begin < 5
         begin = time.monotonic()
         await client.update("orders")
-        assert time.monotonic() - begin < 0.3
+        assert time.monotonic() - begin < 2.5
         assert hanging.asked == ["orders"]
 
-    with_servers(work, 2, mq_client_api_timeout_s=0.3, back_off=BackOff(30.0, 30.0))
+    with_servers(work, 2, mq_client_api_timeout_s=2.5, back_off=BackOff(30.0, 30.0))
 
 
 @pytest.mark.parametrize("code", [ResponseCode.GO_AWAY, ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR])
@@ -357,7 +361,7 @@ def test_with_all_servers_down_the_error_has_its_name_and_the_route_comes_when_o
         changes: list[RouteChange] = []
         client.listen(changes.append, "orders")
         await server.start()
-        await eventually(lambda: changes, 5)  # by itself, long before the next refresh
+        await eventually(lambda: changes)  # by itself, long before the next refresh
 
     with_servers(work)
 
@@ -446,9 +450,10 @@ def test_topics_are_refreshed_and_listeners_hear_of_changes() -> None:
         assert changes == [RouteChange("orders", None, old), RouteChange("orders", old, new)]
         assert len(await client.publish_queues("orders")) == 1
         client.forget("orders")
-        asked = len(server.asked)
-        await asyncio.sleep(0.1)
-        assert len(server.asked) == asked
+        await client.update("another")  # on the same connection: what was under way has come
+        asked = server.asked.count("orders")
+        await eventually(lambda: server.asked.count("another") >= 4)
+        assert server.asked.count("orders") == asked
 
     with_servers(work, poll_name_server_interval_s=0.03)
 

@@ -28,7 +28,8 @@ from schemas.codes import ResponseCode
 from tests.support.live import LiveRoutelake, ToldNameServer, delete, register, run
 from tests.support.loops import eventually
 
-SOON_S = 0.5
+SOON_S = 10.0
+"""By half of a long poll; who only asked again would hear of it after 20 s."""
 QUICK = RouteSettings(back_off=BackOff(0.05, 0.2))
 
 

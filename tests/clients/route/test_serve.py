@@ -43,15 +43,15 @@ def test_changes_arrive_also_from_a_gateway_that_was_killed(serve: Routelake) ->
         for host in (1, 2, 3):
             register(serve, f"broker-{host}", host)
             visible = time.monotonic()
-            heard, change = changes.get(timeout=10)
-            assert heard - visible < 0.5
+            heard, change = changes.get(timeout=60)
+            assert heard - visible < 10  # not by the next question: a long poll ends after 20 s
             assert change.new is not None
             assert len(change.new.broker_datas) == host
         serve.kill_child("gateway")
         assert len(client.publish_queues("orders")) == 24  # what is known stays in use
-        wait_until(serve.is_whole, 60, "the gateway to be back")
+        wait_until(serve.is_whole, 180, "the gateway to be back")
         register(serve, "broker-4", 4)
-        _, change = changes.get(timeout=40)
+        _, change = changes.get(timeout=60)
         assert change.new is not None
         assert len(change.new.broker_datas) == 4
         with BlockingRouteClient(serve.namesrv_addr) as remoting:
