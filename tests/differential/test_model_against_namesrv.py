@@ -190,7 +190,11 @@ def test_histories_at_the_same_time(request: pytest.FixtureRequest) -> None:
         numbers = itertools.count(1)
 
         @_profile(request, few=4, many=100)
-        @given(st.lists(strategies.histories(FIXED_SETTINGS_CODES), min_size=at_once, max_size=at_once))
+        @given(
+            st.lists(
+                strategies.histories(FIXED_SETTINGS_CODES, timeouts_ms=(600_000,)), min_size=at_once, max_size=at_once
+            )
+        )
         def agree(histories: list[list[Step]]) -> None:
             nonlocal steps
             comparisons = [

@@ -108,7 +108,7 @@ def test_notifications(stage: Stage, request: pytest.FixtureRequest) -> None:
             stage.both(unregister(name, machine.address).request())
             _settle(stage, name)
             expected += [(sent.to, fields(sent)) for sent in stage.model.take_notifications()]
-        wait_until(lambda: len(stage.told()) >= len(expected), 5, f"{expected} after {history}, got {stage.told()}")
+        wait_until(lambda: len(stage.told()) >= len(expected), 30, f"{expected} after {history}, got {stage.told()}")
         assert sorted(stage.told(), key=repr) == sorted(expected, key=repr), history
         notified += len(expected)
 
@@ -121,5 +121,5 @@ def _settle(stage: Stage, name: str) -> None:
     """Wait until a queued unregistration shows in the member group."""
     group = Send(codes.GET_BROKER_MEMBER_GROUP, {"brokerName": name, "clusterName": "any"}).request()
     expected = canonical(group, stage.model.handle(group, 0))
-    wait_until(lambda: canonical(group, stage.client.call(group)) == expected, 5, "unregistration", 0.002)
+    wait_until(lambda: canonical(group, stage.client.call(group)) == expected, 30, "unregistration", 0.002)
     time.sleep(0.002)

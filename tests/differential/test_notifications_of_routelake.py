@@ -87,9 +87,9 @@ def test_over_the_wire(tmp_path: Path) -> None:
         to_other.call(register("b", master.address, 0, acting=True).request())
         to_one.call(register("b", slave.address, 1, acting=True).request())
         to_other.call(unregister("b", master.address, 0).request())
-        wait_until(lambda: len(slave.received()) >= 1, 10, "the slave to be told", 0.005)
+        wait_until(lambda: len(slave.received()) >= 1, 30, "the slave to be told", 0.005)
         to_other.call(register("b", master.address, 0, acting=True).request())
-        wait_until(lambda: len(slave.received()) >= 2, 10, "the slave to be told again", 0.005)
+        wait_until(lambda: len(slave.received()) >= 2, 30, "the slave to be told again", 0.005)
         gone, back = slave.received()
         assert (gone.code, gone.oneway) == (codes.NOTIFY_MIN_BROKER_ID_CHANGE, True)
         assert gone.ext == {
