@@ -14,6 +14,9 @@ from typing import Any, Final
 STILL_EVERY_S: Final = 10.0
 """Silence after which a line says what is waited for."""
 
+_ANSWER_S: Final = 1.0
+"""How long one look may hold up the supervisor."""
+
 
 def _say(line: str) -> None:
     print(f"routelake: {line}", file=sys.stderr, flush=True)
@@ -65,7 +68,7 @@ class Startup:
     def _ask(self) -> dict[str, Any] | None:
         """The document of /readyz, ready or not; None while nobody answers as a gateway does."""
         try:
-            with urllib.request.urlopen(self._ready_url, timeout=1) as answer:  # noqa: S310 (our own loopback URL)
+            with urllib.request.urlopen(self._ready_url, timeout=_ANSWER_S) as answer:  # noqa: S310 (our own loopback URL)
                 found = json.load(answer)
         except urllib.error.HTTPError as error:
             try:

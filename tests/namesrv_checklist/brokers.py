@@ -204,7 +204,7 @@ class NameServer:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for an effect that nobody answers, such as that of a lost connection."""
-        wait_until(condition, 10, "the effect", 0.005)
+        wait_until(condition, 30, "the effect", 0.005)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def test_a_stock_nameserver_closes_the_connection() -> None:
     with StockNameServer() as server, RemotingClient(server.host, server.port) as client:
         with pytest.raises((ConnectionClosed, ConnectionError)):
             client.call(request, timeout_s=20)
-        wait_until(lambda: _answers(server), 10, "the NameServer", 0.1)
+        wait_until(lambda: _answers(server), 60, "the NameServer", 0.1)
 
 
 def _answers(server: StockNameServer) -> bool:

@@ -240,7 +240,7 @@ def test_namesrv_not_ready(tmp_path: Path) -> None:
 
 
 def test_namesrv_becomes_ready(tmp_path: Path) -> None:
-    with nameserver(tmp_path, need_wait_for_service=True, wait_seconds_for_service=1) as ns:
+    with nameserver(tmp_path, need_wait_for_service=True, wait_seconds_for_service=3) as ns:
         ns.register(MASTER, "T")
         assert route_code(ns) == (codes.SYSTEM_ERROR, "name server not ready")
         ns.until(lambda: route_code(ns) == (codes.SUCCESS, None))

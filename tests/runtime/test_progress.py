@@ -10,8 +10,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import pytest
+
 from peers.java import free_port
+from runtime import progress
 from runtime.progress import STILL_EVERY_S, Startup
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway here answers, however busy the machine is."""
+    monkeypatch.setattr(progress, "_ANSWER_S", 60.0)
 
 
 @contextmanager
