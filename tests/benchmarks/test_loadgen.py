@@ -125,7 +125,6 @@ def test_lost_connection_is_noticed(requests: Path) -> None:
 def test_latency_counts_from_when_a_request_was_due(requests: Path) -> None:
     """Closed loop: one request suffers from a stall. At a rate: all that were due meanwhile do."""
 
-
     def measured() -> tuple[LoadResult, LoadResult]:
         with serving(StallOnce(0.4)) as port:
             closed = run_load(load(port, requests, seconds=1.0))

@@ -215,7 +215,7 @@ def test_a_killed_download_is_resumed_by_the_next_start(repository: Repository) 
     code = f"from deploy import jars; from pathlib import Path; jars.LOCK_FILE = Path({str(jars.LOCK_FILE)!r}); "
     child = subprocess.Popen([sys.executable, "-c", code + "jars.ensure('set')"], cwd=ROOT, stderr=subprocess.DEVNULL)
     part = jars.cache_dir() / "g/a/1/a-1.jar.part"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size >= 262_144):
         assert time.monotonic() < deadline and child.poll() is None
         time.sleep(0.01)

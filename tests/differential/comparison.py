@@ -221,9 +221,7 @@ class Comparison:
         open_ones = set(self._channels.values())
         return min(
             (
-                live.last_update_timestamp
-                + live.heartbeat_timeout_millis
-                - min(500, live.heartbeat_timeout_millis / 2)
+                live.last_update_timestamp + live.heartbeat_timeout_millis - min(500, live.heartbeat_timeout_millis / 2)
                 for live in self.model.tables.broker_live_table.values()
                 if live.channel in open_ones
             ),

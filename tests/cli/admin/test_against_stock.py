@@ -57,7 +57,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
             (second.address, ["broker-a", "broker-b"]),
             (routelake.address, ["broker-a"]),
         ):
-            wait_until(lambda at=address, of=brokers: registered(at) == of, 30, "registration")
+            wait_until(lambda at=address, of=brokers: registered(at) == of, 60, "registration")
         yield Stock(first, second, routelake, broker_a, broker_b)
 
 
@@ -82,7 +82,7 @@ def holders(name_server: str, topic: str) -> set[str]:
 
 def good(*args: str) -> Any:
     """Run a command that must succeed; its JSON."""
-    ran = admin(*args, "--output", "json")
+    ran = admin(*args, "--output", "json", "--timeout-s", "30")
     assert ran.code == 0, ran
     return ran.json
 
@@ -231,7 +231,7 @@ def test_a_stock_broker_that_does_not_answer(stock: Stock) -> None:
     assert ran.code == 1
     assert {one["server"]: one["status"] for one in ran.json["outcomes"]} == {"broker-a": "done", "broker-b": "failed"}
     # It has the request all the same, and registers what it made of it: not while other tests look.
-    wait_until(lambda: "broker-b" in holders(stock.second.address, "half"), 30, "the topic on broker-b")
+    wait_until(lambda: "broker-b" in holders(stock.second.address, "half"), 60, "the topic on broker-b")
 
 
 def test_a_name_server_agrees_with_itself(stock: Stock) -> None:

@@ -54,7 +54,7 @@ class World:
         self.admin.createAndUpdateTopicConfig(self.broker.address, config)
         for address in self.addresses:
             with BlockingRouteClient(address, QUICK) as client:
-                wait_until(lambda: self.shows(client, topic, write), 20, f"{topic} at {address}")
+                wait_until(lambda: self.shows(client, topic, write), 60, f"{topic} at {address}")
 
     @staticmethod
     def shows(client: BlockingRouteClient, topic: str, write: int) -> bool:
@@ -116,7 +116,7 @@ def test_permissions_and_order_configurations(world: World) -> None:
     world.admin.createOrUpdateOrderConf("ordered", "broker-a:2", True)
     for address in world.addresses:
         with BlockingRouteClient(address, QUICK) as client:
-            wait_until(lambda: order_conf(client, "ordered") == "broker-a:2", 10, "the order configuration")
+            wait_until(lambda: order_conf(client, "ordered") == "broker-a:2", 60, "the order configuration")
             info = client.try_to_find_topic_publish_info("ordered")
             assert info.order_topic
             theirs = (
@@ -138,14 +138,14 @@ def test_a_new_topic_goes_where_the_default_topic_is_and_is_there_after_the_firs
     for address, client in clients.items():
         client.listen(news[address].append, "fresh")
         assert [queue.queue_id for queue in client.publish_queues("fresh")] == [0, 1, 2, 3]
-        wait_until(lambda: len(news[address]) == 1, 5, "the default topic's route")  # noqa: B023
+        wait_until(lambda: len(news[address]) == 1, 60, "the default topic's route")  # noqa: B023
     producer = world.producer(world.both)
     message = world.java.packages.common.message.Message("fresh", b"hello")
-    sent = queues([producer.send(message, 10_000).getMessageQueue()])[0]
+    sent = queues([producer.send(message, 60_000).getMessageQueue()])[0]
     for address, client in clients.items():
         assert sent in client.publish_queues("fresh")
         # The same queues as before, but now they are the topic's own: that is news.
-        wait_until(lambda: len(news[address]) == 2, 20, f"the topic's own route at {address}")  # noqa: B023
+        wait_until(lambda: len(news[address]) == 2, 60, f"the topic's own route at {address}")  # noqa: B023
         assert client.route("fresh").queue_datas[0].write_queue_nums == 4
         client.close()
 
