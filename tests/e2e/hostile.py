@@ -174,7 +174,7 @@ class Memory:
 
 def refusals(gateway: Routelake) -> dict[str, float]:
     """Counts by reason."""
-    with socket.create_connection(("127.0.0.1", gateway.http_port), 20) as connection:
+    with socket.create_connection(("127.0.0.1", gateway.http_port), 60) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         text = b"".join(iter(lambda: connection.recv(1 << 16), b"")).partition(b"\r\n\r\n")[2].decode()
     return {
