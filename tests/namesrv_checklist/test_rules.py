@@ -224,7 +224,7 @@ def test_a_reset_connection_unregisters(ns: NameServer) -> None:
 
 def test_a_silent_connection_unregisters(tmp_path: Path) -> None:
     """BrokerHousekeepingService.onChannelIdle, after serverChannelMaxIdleTimeSeconds."""
-    with nameserver(tmp_path, RemotingSettings(idle_timeout_s=2.0)) as ns:
+    with nameserver(tmp_path, RemotingSettings(idle_timeout_s=4.0)) as ns:
 
         def answer() -> int:
             with ns.gateway.connect() as asker:  # one that is kept may itself be silent for too long

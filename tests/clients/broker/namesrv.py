@@ -100,7 +100,7 @@ async def namesrv(port: int = 0) -> AsyncIterator[Namesrv]:
 
 @contextlib.asynccontextmanager
 async def broker(
-    *namesrvs: str, store: Path | None = None, lock_timeout_s: float = 3.0, **settings: Any
+    *namesrvs: str, store: Path | None = None, lock_timeout_s: float = 60.0, **settings: Any
 ) -> AsyncIterator[BrokerAgent]:
     """A started agent on a free port."""
     settings = {"listen_port": 0, "store_path_root_dir": str(store or ""), **settings}
@@ -121,7 +121,7 @@ class Peer:
 
     async def ask(self, code: int, body: bytes = b"", **ext: object) -> RemotingCommand:
         fields = {name: str(value) for name, value in ext.items() if value is not None}
-        return await self._client.ask(self._agent.config.broker_addr, RemotingCommand(code, fields, body), 10)
+        return await self._client.ask(self._agent.config.broker_addr, RemotingCommand(code, fields, body), 60)
 
     async def send(
         self, topic: str, default: str = "TBW102", queues: object = 4, queue: object = 0, **more: object
