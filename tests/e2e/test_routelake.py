@@ -104,4 +104,4 @@ def test_sigterm_drains_and_exits_0(server: Routelake) -> None:
     """The last one here, and the hardest time for it: the fold is being started again (test_kill stops a ready one)."""
     began = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - began < 30, "twice what docs/operations.md says of a machine that is not busy"
+    assert time.monotonic() - began < 30, "a child that does not stop is killed after DRAIN_S, 12 s"

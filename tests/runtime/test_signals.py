@@ -18,7 +18,7 @@ from peers.java import free_port, wait_until
 from peers.routelake import ROOT, Routelake
 
 _STOP_S = 40.0
-"""A stop takes less than 15 s (docs/operations.md), on a machine that is not busy."""
+"""A stop takes less than 15 s (`runtime.supervisor.DRAIN_S`), on a machine that is not busy."""
 
 _SUPERVISOR = """
 import sys
