@@ -102,7 +102,7 @@ class SmallLoad(Load):
                 assert error.code in {404, 503}, error.read()
                 if error.code == 404:
                     return None
-            except OSError:
+            except (OSError, HTTPException):
                 self._stopping.wait(0.05)
             else:
                 return next((row["writeQueueNums"] for row in rows if row["brokerName"] == broker), None)
