@@ -35,6 +35,7 @@ from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Response
 from tests.support.local import LocalLake
+from tests.support.loops import until
 
 ACTOR = Actor(gateway="local", via="remoting")
 ROUTE = Send(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": T1}).request()
@@ -91,9 +92,10 @@ def test_the_outcome_is_the_rules_own(tmp_path: Path, event: AnyEvent, verdict: 
 
 def test_what_the_head_cannot_tell_in_time_is_durable(tmp_path: Path) -> None:
     """The log takes what is written and cannot be read, and something that somebody else wrote came before."""
-    with LocalLake(tmp_path) as lake, lake.gateway(head_wait_s=0.05, clock_interval_s=3600.0) as local:
+    with LocalLake(tmp_path, folds=False) as lake, lake.gateway(head_wait_s=0.05, clock_interval_s=3600.0) as local:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(local.gateway._head._reader, "read", unreadable)
+            until(lambda: local.gateway.head.failing)  # or it may be about to read what comes now
             lake.log.append([(routing_key(PUT), encode(PUT))])
             receipt = local.loop.run(local.gateway.command(DELETE))
             assert (receipt.visible, receipt.verdict) == (False, ACCEPTED)

@@ -15,6 +15,7 @@ from api.http.shapes import AddShape, HeartbeatShape, ReceiptShape, Registration
 from schemas.errors import UnavailableError
 from schemas.events import Actor, PutKvConfig, RegisterBroker, decode, encode, routing_key
 from tests.support.http_api import JSON, HttpApi, broker, problem
+from tests.support.loops import until
 
 
 def identity(name: str, host: int, cluster: str = "c1") -> dict[str, Any]:
@@ -173,6 +174,7 @@ def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
     reader = api.gateway._head._reader
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "read", unreadable)
+        until(lambda: api.gateway.head.failing)  # or it may be about to read what comes now
         api.log.append([(routing_key(KV), encode(KV))])
         answer = api.register(broker())
         receipt = RegistrationShape.model_validate(answer.json())
