@@ -241,7 +241,7 @@ async def test_a_stop_writes_what_was_accepted(log: Log) -> None:
     log.gate.clear()
     answers = [submit(writer, number) for number in range(10)]
     asyncio.get_running_loop().call_later(0.05, log.gate.set)
-    await writer.stop()
+    await writer.stop(30)
     assert all(answer.done() for answer in answers)
     with pytest.raises(UnavailableError, match="stopping"):
         submit(writer, 11)
