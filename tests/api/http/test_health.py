@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import tomllib
 from pathlib import Path
@@ -92,7 +93,8 @@ def test_a_fold_that_failed_says_why(make_api: Any) -> None:
     (api.lake_dir / "fold-failure.json").write_text(json.dumps(failure))
     until(lambda: api.gateway.fold.failure is not None)
     said = str(reasons(ready(api, 503))["fold"])
-    assert "it failed 5 s ago: Python worker failed to connect back." in said or "it failed 6 s ago" in said
+    found = re.search(r"it failed (\d+) s ago: Python worker failed to connect back\.", said)
+    assert found is not None and int(found[1]) >= 5, said
     write_status(api, timeMillis=_ms())  # it has gone on since
     until(lambda: api.gateway.fold.failure is None)
     until(lambda: api.get("/readyz").status_code == 200)

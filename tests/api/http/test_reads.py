@@ -67,7 +67,7 @@ def test_the_short_way_answers_as_the_long_way(full: HttpApi, topic: str, header
     headers = {name: value.replace("same", tag) for name, value in headers.items()}
     for _ in range(50):  # until no epoch comes between the two
         answers = [full.get(f"/v1/topics/{topic}/route{query}", headers=headers) for query in ("", "?wait_timeout=1")]
-        position = [answer.headers.get("x-routelake-offset") for answer in answers]
+        position = [[answer.headers.get(f"x-routelake-{name}") for name in ("offset", "epoch")] for answer in answers]
         if position[0] == position[1]:
             break
     short, long = answers
