@@ -22,12 +22,13 @@ from tests.support.http_api import broker
 from tests.support.local import LocalGateway, LocalLake
 
 NAMES = ("one", "two", "three")
+PATIENT = {"wait_timeout": 30_000}
 
 
 @contextmanager
 def over_tcp(gateway: LocalGateway) -> Iterator[httpx.Client]:
     """A client of a gateway's HTTP listener."""
-    with httpx.Client(base_url=gateway.http_url, timeout=20) as client:
+    with httpx.Client(base_url=gateway.http_url, timeout=40) as client:
         yield client
 
 
@@ -61,7 +62,7 @@ def test_a_client_that_moves_never_sees_routes_go_back(tmp_path: Path) -> None:
             return counter
 
         def read(token: int) -> tuple[int, int]:
-            answer = clients[chance.randrange(3)].get("/v1/topics/orders/route", params={"wait_for": token})
+            answer = clients[chance.randrange(3)].get("/v1/topics/orders/route", params={"wait_for": token, **PATIENT})
             queues = answer.raise_for_status().json()["queueDatas"][0]["readQueueNums"]
             return queues, int(answer.headers["x-routelake-offset"])
 
@@ -88,7 +89,7 @@ def test_the_token_of_a_write_is_good_at_every_gateway(tmp_path: Path) -> None:
             writer = clients[counter % 3]
             written = writer.post("/v1/brokers/register", json=over_http(counter)).raise_for_status().json()
             for client in clients:
-                answer = client.get("/v1/topics/orders/route", params={"wait_for": written["offset"]})
+                answer = client.get("/v1/topics/orders/route", params={"wait_for": written["offset"], **PATIENT})
                 assert answer.raise_for_status().json()["queueDatas"][0]["readQueueNums"] == counter
                 assert int(answer.headers["x-routelake-offset"]) >= written["offset"]
 
@@ -103,7 +104,7 @@ def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path, reads
         over_tcp(stuck) as lagging,
     ):
         first = client.post("/v1/brokers/register", json=over_http(1)).raise_for_status().json()
-        at_first = {"wait_for": first["offset"]}
+        at_first = {"wait_for": first["offset"], **PATIENT}
         assert lagging.get("/v1/topics/orders/route", params=at_first).status_code == 200
         follower: Any = stuck.gateway._head if reads is Reads.HEAD else stuck.gateway.follower
         follower.stop()

@@ -184,7 +184,7 @@ def test_a_lost_connection_is_forgotten(lake: LocalLake, gateway: LocalGateway) 
         say(client, mine)
         say(client, Send(codes.BROKER_HEARTBEAT, mine.ext))
         assert handler._heartbeats._kept
-    wait_until(lambda: not handler._heartbeats._kept, 5, "the memory of the connection to go")
+    wait_until(lambda: not handler._heartbeats._kept, 20, "the memory of the connection to go")
 
 
 def test_what_is_too_large_is_not_kept(gateway: LocalGateway, client: RemotingClient) -> None:

@@ -60,7 +60,7 @@ class Several:
             answers[:] = [client.call(request) for client in (*self._operators, *others)]
             return all(answer == answers[0] for answer in answers)
 
-        wait_until(alike, 5, f"the same answers to {request}")
+        wait_until(alike, 20, f"the same answers to {request}")
         return answers[0]
 
     def settle(self) -> None:

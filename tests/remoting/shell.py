@@ -26,7 +26,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 T = TypeVar("T")
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 ECHO, WAIT, FAIL, REFUSE, BUSY, SILENT = 106, 206, 219, 304, 311, 312
 """Codes, by what the handler below does with them."""

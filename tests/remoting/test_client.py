@@ -52,7 +52,7 @@ def with_peer(work: Callable[[Peer, str], Awaitable[None]]) -> None:
         peer = Peer()
         await peer.server.start("127.0.0.1", 0)
         try:
-            await asyncio.wait_for(work(peer, f"127.0.0.1:{peer.server.port}"), 20)
+            await asyncio.wait_for(work(peer, f"127.0.0.1:{peer.server.port}"), 60)
         finally:
             peer.late.set()
             await peer.server.close(1)

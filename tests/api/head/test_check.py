@@ -24,6 +24,7 @@ from schemas.events import AnyEvent, encode, routing_key
 from tests.api.head.tables import Epoch, Tables
 from tests.support import events as make
 from tests.support.generated_logs import batches, cuts, logs, written
+from tests.support.patches import in_this_thread
 from tests.support.view_tables import as_tables
 
 turns = st.lists(st.tuples(st.booleans(), st.sampled_from((0, 1, 2)), st.sampled_from((0, 0, 1, 3, 20))), min_size=1)
@@ -293,7 +294,7 @@ def test_an_expiry_that_the_head_misses(monkeypatch: pytest.MonkeyPatch) -> None
     assert epoch is not None and not epoch.view.groups
     assert not told(head, epoch), "it waits for the CLOCK"
     later = (late[0] + 1, late[1] + 1)
-    monkeypatch.setattr(liveness, "expire", lambda group, now_ms: [])
+    monkeypatch.setattr(liveness, "expire", in_this_thread(lambda group, now_ms: [], liveness.expire))
     head.take(record_of(make.clock(), later))
     monkeypatch.undo()
     epoch = tables.fold([record_of(make.clock(), later)], always=True)

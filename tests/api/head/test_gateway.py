@@ -28,6 +28,8 @@ from tests.support.log_client import LocalLogClient
 from tests.support.minifold import MiniFold
 from tests.support.view_tables import as_tables
 
+WAIT_S = 30.0
+
 
 @asynccontextmanager
 async def gateway(folder: Path, log: EventLog, name: str = "g", **settings: Any) -> AsyncIterator[GatewayParts]:
@@ -57,7 +59,7 @@ def test_without_a_fold(tmp_path: Path) -> None:
                 took.append(time.perf_counter() - began)
                 assert receipt.visible
                 assert f"t{number}" in one.gateway.view.topics
-            assert await other.gateway.at_head.wait_for(appended.offset, 5)
+            assert await other.gateway.at_head.wait_for(appended.offset, WAIT_S)
             assert as_tables(other.gateway.view) == as_tables(one.gateway.view)
             print(f"visible after {sorted(took)[25] * 1000:.1f} ms, at most {max(took) * 1000:.1f} ms")
             receipt = await one.gateway.command(make.put("n", "k", "v"))
@@ -82,8 +84,8 @@ def test_with_a_fold_that_comes_and_goes(tmp_path: Path) -> None:
                         assert (await one.gateway.receipt(appended)).visible
                     await asyncio.to_thread(fold.wait_for, appended.offset)
                 async with gateway(tmp_path, log, f"late-{round_}") as late:
-                    assert await one.gateway.at_head.wait_for(log.end().next_offset - 1, 5)
-                    assert await late.gateway.at_head.wait_for(log.end().next_offset - 1, 5)
+                    assert await one.gateway.at_head.wait_for(log.end().next_offset - 1, WAIT_S)
+                    assert await late.gateway.at_head.wait_for(log.end().next_offset - 1, WAIT_S)
                     assert as_tables(late.gateway.view) == as_tables(one.gateway.view)
                     assert late.gateway.view.epoch > 0
 
@@ -134,11 +136,11 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
     assert head.begin(RouteView.empty()).kv_get("n", "k") == "1"
     head.start()
     reader.lost = True
-    wait_until(lambda: head.failing, 10, "the head to fail")
+    wait_until(lambda: head.failing, WAIT_S, "the head to fail")
     log.append([(routing_key(event), encode(event)) for event in (make.put("n", "k", "2"),)])
     assert views[-1].kv_get("n", "k") == "1"
     reader.lost = False
-    wait_until(lambda: views[-1].kv_get("n", "k") == "2", 10, "the head to go on")
+    wait_until(lambda: views[-1].kv_get("n", "k") == "2", WAIT_S, "the head to go on")
     assert not head.failing
     head.stop()
     log.close()

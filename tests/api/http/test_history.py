@@ -152,7 +152,7 @@ def test_epochs(past: HttpApi) -> None:
 
 def test_history_of_a_read_waits_for_its_write(past: HttpApi) -> None:
     receipt = past.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:1"}).json()
-    page = past.get(f"/v1/topics/orders/changes?limit=1&wait_for={receipt['offset']}").json()
+    page = past.get(f"/v1/topics/orders/changes?limit=1&wait_for={receipt['offset']}&wait_timeout=30000").json()
     assert page["changes"][0]["offset"] == receipt["offset"]
 
 

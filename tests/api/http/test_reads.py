@@ -101,7 +101,7 @@ def test_an_entity_tag_survives_epochs_that_change_something_else(full: HttpApi)
     before = full.get("/v1/topics/rd-1/route")
     receipt = full.put("/v1/kv/rd/other", {"value": "x"}).json()
     after = full.get(
-        f"/v1/topics/rd-1/route?reads=committed&wait_for={receipt['offset']}",
+        f"/v1/topics/rd-1/route?reads=committed&wait_for={receipt['offset']}&wait_timeout=30000",
         headers={"if-none-match": before.headers["etag"]},
     )
     assert after.status_code == 304
@@ -208,7 +208,7 @@ def test_switches_show_in_routes(make_api: Any) -> None:
     api: HttpApi = make_api(order_message_enable=True, support_acting_master=True)
     api.put("/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
     offset = api.register(broker(brokerId=1, enableActingMaster=True)).json()["offset"]
-    committed = f"reads=committed&wait_for={offset}"
+    committed = f"reads=committed&wait_for={offset}&wait_timeout=30000"
     epoch = api.get(f"/v1/clusters?{committed}").headers["x-routelake-epoch"]
     for query in ("", f"?as_of={epoch}", "?wait_timeout=1", f"?{committed}"):
         route = api.get(f"/v1/topics/orders/route{query}").json()

@@ -137,7 +137,7 @@ def test_every_gateway_of_a_log_follows_and_so_does_the_next_one(tmp_path: Path)
             assert update(second, b"orderMessageEnable=true").code == codes.NO_PERMISSION
             assert update(first, b"orderMessageEnable=true").code == codes.SUCCESS
             assert config_of(first)["orderMessageEnable"] == "true"
-            wait_until(lambda: config_of(second)["orderMessageEnable"] == "true", 5, "the other gateway", 0.005)
+            wait_until(lambda: config_of(second)["orderMessageEnable"] == "true", 20, "the other gateway", 0.005)
         with lake.gateway(gateway_id="three", order_message_enable=False) as three, three.connect() as third:
             assert config_of(third)["orderMessageEnable"] == "true"
 
