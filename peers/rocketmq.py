@@ -11,6 +11,9 @@ from typing import Final
 from peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
 from peers.peer import Peer
 
+JAR_SETS: Final = {"5.5.0": "rocketmq", "4.9.7": "rocketmq-4"}
+"""Jars (deploy/jars.lock) of each release of RocketMQ."""
+
 # distribution/bin/runserver.sh (5.5.0) for Java 9 and newer, without the log of the garbage collector.
 RUNSERVER_MEMORY: Final = ("-Xms4g", "-Xmx4g", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m")
 RUNSERVER_JVM: Final = (
