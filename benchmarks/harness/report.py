@@ -17,6 +17,7 @@ BENCHES: Final = (
     "route-read-under-change",
     "http-read",
     "freshness",
+    "auto-create",
     "acknowledge",
     "storm",
     "one-frame",
