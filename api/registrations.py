@@ -94,7 +94,19 @@ class Registrations:
         self._last: BoundedCache[_Broker, _Last] = BoundedCache(_KEPT_BYTES)
         self._large = LargeRegistrations()
         self._large_at_a_time = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        self._under_way: set[asyncio.Future[None]] = set()
+        """Requests that are not large: those take seconds."""
         gateway.on_stop(self._large.close)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until the requests that have come so far are shown at the head, or have failed; large ones excepted.
+
+        Args:
+            timeout_s: Wait no longer.
+        """
+        await asyncio.sleep(0)  # those of this turn of the loop have begun then
+        if self._under_way:
+            await asyncio.wait(set(self._under_way), timeout=timeout_s)
 
     async def register(self, event: RegisterBroker, body_bytes: int) -> Registered:
         """Register a broker.
@@ -131,6 +143,19 @@ class Registrations:
             InDoubtError: accepted or not, nobody knows.
             BadRequestError: too large for the log.
         """
+        if is_large(command):
+            return await self._register_request(command, actor, channel, let_go)
+        done = asyncio.get_running_loop().create_future()
+        self._under_way.add(done)
+        try:
+            return await self._register_request(command, actor, channel, let_go)
+        finally:
+            self._under_way.discard(done)
+            done.set_result(None)
+
+    async def _register_request(
+        self, command: RemotingCommand, actor: Actor, channel: Channel, let_go: Callable[[], None]
+    ) -> Registered | None:
         body = command.body
         self._metrics.registration_bytes.observe(len(body))
         large = is_large(command)

@@ -53,6 +53,8 @@ from schemas.rocketmq_json import encode_member_group
 log = structlog.get_logger("routelake.gateway")
 
 _SHARED_KEPT_BYTES: Final = 16 * 1024 * 1024
+_SETTLED_S: Final = 1.0
+"""How long the answer that there is no such topic waits for registrations: clients give up after 3 s."""
 
 Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
@@ -74,7 +76,7 @@ class NameServerHandler:
         """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
-        self.inline = RouteRequests(self._route_reply)
+        self.inline = RouteRequests(self._route_reply, may_wait=self._is_unknown)
         """For the server: recognises route requests, and answers them."""
         self._heartbeats = Heartbeats()
         self._registrations = registrations
@@ -121,6 +123,11 @@ class NameServerHandler:
                     query.reply = answer.reply
                 return answer.reply
         return EncodedReply(topic_not_exist(query.topic))
+
+    def _is_unknown(self, query: RouteRequest) -> bool:
+        """Whether nobody has a topic at the head; where the latest epoch is shown, waiting makes no difference."""
+        gateway = self._gateway
+        return query.topic not in gateway.view.topics and gateway.shown is gateway.at_head
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
@@ -250,7 +257,15 @@ class NameServerHandler:
     # --- topics ---
 
     async def _get_route(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        return self._route_reply(RouteRequest(command, self._route_reply)).command
+        """An unknown topic may have been made by a message a moment ago, and its broker's registration be under way.
+
+        RocketMQ's brokers before 5.x do not wait for it before they answer the message, and a client that is told
+        that there is no such topic asks again after 30 s.
+        """
+        query = RouteRequest(command, self._route_reply)
+        if self._is_unknown(query):
+            await self._registrations.settled(_SETTLED_S)
+        return self._route_reply(query).command
 
     async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_all_topic_list:

@@ -85,14 +85,21 @@ class RouteRequests:
 
     code: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
-    def __init__(self, answer: Callable[[RouteRequest], EncodedReply], max_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        answer: Callable[[RouteRequest], EncodedReply],
+        max_bytes: int = 32 * 1024 * 1024,
+        may_wait: Callable[[RouteRequest], bool] = lambda query: False,
+    ) -> None:
         """Remember nothing yet.
 
         Args:
             answer: Answers a query.
             max_bytes: Of what is remembered.
+            may_wait: Whether a query is for `Handler.handle`, as its answer may have to wait for something.
         """
         self._answer = answer
+        self._may_wait = may_wait
         self._known: BoundedCache[tuple[bytes, bytes] | bytes, RouteRequest] = BoundedCache(max_bytes)
         self._peek = self._known.peek
 
@@ -120,7 +127,7 @@ class RouteRequests:
             digits = b"%d" % int.from_bytes(header[5:9], signed=True)
         query = found[0]
         query.is_used = True
-        return query, digits
+        return None if query.reply is None and self._may_wait(query) else (query, digits)
 
     def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteRequest, bytes] | None:
         """See `remoting.inline.Inline.learn`."""
@@ -131,7 +138,7 @@ class RouteRequests:
             key = _key(header, command)
             if key is not None and self._peek(key) is None:
                 self._known.put(key, query, _QUERY_BYTES + 2 * len(header), _was_not_asked)
-        return query, b"%d" % command.opaque
+        return None if self._may_wait(query) else (query, b"%d" % command.opaque)
 
     def forget_replies(self) -> None:
         """The view or a setting has changed."""

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A registration whose sender does not wait, and somebody who asks for its topic at once, over another connection.
+
+So does RocketMQ 4.9.7: its broker answers the message that makes a topic before the NameServer has read of it
+(TopicConfigManager.createTopicInSendMessageMethod), and whoever then hears that there is no such topic asks again after
+30 s, or does not start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.examples.parts import config, register, version
+from tests.model import codes
+from tests.model.wire import Request
+from tests.support.local import LocalLake
+
+TOPICS = 100
+
+
+def test_who_asks_right_after_finds_the_topic(tmp_path: Path) -> None:
+    with (
+        LocalLake(tmp_path, folds=False, log_url=f"sqlite://{tmp_path / 'events.db'}") as lake,
+        lake.gateway() as gateway,
+        gateway.connect() as broker,
+        gateway.connect() as client,
+    ):
+        for number in range(TOPICS):
+            topic = f"t{number}"
+            sent = register(
+                "broker-a", "10.0.0.1:10911", topics=[config("old"), config(topic)], at=version(0, 1, number)
+            )
+            broker.send(replace(sent.request(), oneway=True))
+            asked = client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
+            assert asked.code == codes.SUCCESS, asked.remark
+
+
+def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path) -> None:
+    with LocalLake(tmp_path, folds=False) as lake, lake.gateway() as gateway, gateway.connect() as client:
+        for _ in range(2):
+            assert client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"})).code == codes.TOPIC_NOT_EXIST
