@@ -171,13 +171,16 @@ def test_the_first_send_makes_the_topic_and_a_consumer_finds_it_at_once(scene: S
 
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("namesrv", "release"), [("routelake", "4.9.7")], indirect=True, scope="module")
+@pytest.mark.parametrize(
+    ("namesrv", "release"), [("NameServer", "4.9.7"), ("routelake", "4.9.7")], indirect=True, scope="module"
+)
 def test_two_hundred_consumers_find_the_topic_at_once(scene: Scene) -> None:
+    """A few may take 20 s more, as long as RebalanceService rests; a route that was missed would come after POLL_MS."""
     for name, state in scene.in_each_state():
         with state:
             took = sorted(scene.consume(*scene.send()) for _ in range(TRIES // 2))
             told(f"{name}{len(took)} consumers, the median", took[len(took) // 2])
-            told(f"{name}the slowest", took[-1])
+            told(f"{name}{sum(seconds > 10 for seconds in took)} took more than 10 s, the slowest", took[-1])
 
 
 @pytest.fixture(scope="module")
