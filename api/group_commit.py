@@ -30,7 +30,7 @@ MAX_GROUP_BYTES: Final = 4 * 1024 * 1024
 
 STOPPING: Final = "this gateway is stopping; use another address of namesrvAddr"
 
-_REST_S: Final = (0.005, 0.1)
+_REST_S: Final = (0.02, 0.1)
 """In which heartbeats gather after an append: four times as long as it took, within these bounds."""
 _MANY: Final = 32
 """Heartbeats that wait no longer. Fewer than come at once, so that some are written while others are decoded."""
