@@ -107,7 +107,7 @@ class Gateway:
         self.shown = self.reads(settings.reads)
         self._log_client = log_client
         evidence = evidence_file(settings.lake_dir, settings.gateway_id)
-        self._head = Head(open_reader, self._on_head_thread, evidence=evidence)
+        self._head = Head(open_reader, self._on_head_thread, self._on_outcomes_thread, evidence=evidence)
         self._writer = GroupCommit(
             log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._head.feed
         )
@@ -301,6 +301,10 @@ class Gateway:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._on_head, view, outcomes)
 
+    def _on_outcomes_thread(self, offset: int, outcomes: list[CommandOutcome]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._on_outcomes, offset, outcomes)
+
     def _on_epoch(self, view: RouteView) -> None:
         self.committed.move(view, self._committed_offset(view))
 
@@ -316,11 +320,18 @@ class Gateway:
             return max(view.log_offset, status.log_offset)
         return view.log_offset
 
-    def _on_head(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+    def _keep(self, outcomes: list[CommandOutcome]) -> None:
         for outcome in outcomes:
             self._outcomes[outcome.offset] = outcome
         while len(self._outcomes) > _OUTCOMES_KEPT:
             self._outcomes.popitem(last=False)
+
+    def _on_outcomes(self, offset: int, outcomes: list[CommandOutcome]) -> None:
+        self._keep(outcomes)
+        self.at_head.reach(max(offset, self.at_head.offset))
+
+    def _on_head(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        self._keep(outcomes)
         config = self.at_head.view.namesrv_config
         self.at_head.move(view, view.log_offset if self._head.aside is None else self._committed_offset(view))
         if view.namesrv_config != config:

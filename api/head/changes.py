@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from api.head.shape import broker_row, live_row
 from api.view.rows import Changes, LiveKey, LiveRow, MappingRow, Row, TopicDelta
 from lake.commits import RouteCommit
-from pipelines.fold.changes import topic_changes
+from pipelines.fold.changes import TopicChanges, topic_changes
 from pipelines.fold.state import BrokerGroup
+from schemas.broker import QueueRow
 
 
 def changes_to(
@@ -26,7 +28,7 @@ def changes_to(
         kv: (namespace, key) -> the row after, None for no row, of every entry that was touched.
     """
     changes = Changes(commit, brokers={}, clusters={}, live={}, filter_servers={}, mappings={}, kv=kv)
-    topics: dict[str, list[tuple[str, Row | None]]] = {}
+    moved: list[TopicChanges] = []
     for before, after in groups:
         name = after.broker_name
         row = broker_row(after)
@@ -40,22 +42,27 @@ def changes_to(
             changes.filter_servers[name, *place] = servers
         for (topic, bname), entry in _differences(before.mappings, after.mappings):
             changes.mappings[name, topic, bname] = None if entry is None else MappingRow(entry.mapping, entry.offset)
-        moved = topic_changes(before, after)
-        if moved is not None:
-            for topic, new in zip(moved.topics, moved.after, strict=True):
-                topics.setdefault(topic, []).append((name, None if new is None else (new[0], new[1], new[2], new[3])))
-    changes.topic_rows = _deltas(topics)
+        rows = topic_changes(before, after)
+        if rows is not None:
+            moved.append(rows)
+    # Group by group: a topic of several groups comes several times, which costs less than to bring its rows together.
+    changes.topic_rows = chain.from_iterable(map(_deltas, moved))
     return changes
 
 
-def _deltas(topics: Mapping[str, list[tuple[str, Row | None]]]) -> Iterator[TopicDelta]:
+def _deltas(moved: TopicChanges) -> Iterator[TopicDelta]:
     """Equal parts are one object, by which `advance.apply_topics` works each out once."""
-    names: dict[tuple[str, ...], tuple[str, ...]] = {}
-    values: dict[tuple[Row | None, ...], tuple[Row | None, ...]] = {}
-    for topic, rows in topics.items():
-        rows.sort(key=lambda one: one[0])
-        brokers, new = tuple(name for name, _ in rows), tuple(row for _, row in rows)
-        yield topic, names.setdefault(brokers, brokers), values.setdefault(new, new)
+    brokers = (moved.broker_name,)
+    values: dict[QueueRow | None, tuple[Row | None]] = {}
+    for topic, row in zip(moved.topics, moved.after, strict=True):
+        value = values.get(row)
+        if value is None:
+            value = values[row] = (_plain(row),)
+        yield topic, brokers, value
+
+
+def _plain(row: QueueRow | None) -> Row | None:
+    return None if row is None else (row[0], row[1], row[2], row[3])
 
 
 def _live_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[tuple[LiveKey, LiveRow | None]]:

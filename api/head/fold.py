@@ -26,7 +26,7 @@ from pipelines.fold.state import At, BrokerGroup, TopicRows, TopicTable, replace
 from pipelines.fold.step import GroupChange, KvChange, apply, step
 from schemas.errors import EventDecodeError
 from schemas.events import BrokerHeartbeat, Clock
-from schemas.outcomes import QUARANTINED, REJECTED
+from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
 
 _LOADED_ROWS: Final = 500_000
 """Topics that are held broker by broker, beside the view: about 50 MB."""
@@ -91,7 +91,8 @@ class HeadFold:
         if isinstance(event, Clock):
             self._check.ticked(record.offset, done.at.now_ms)
         is_command = not isinstance(event, BrokerHeartbeat | Clock)
-        if is_command or any(_is_expiry(change) for change in done.changes):
+        may_show = is_command and done.outcome.verdict != UNCHANGED
+        if may_show or any(_is_expiry(change) for change in done.changes):
             self.is_urgent = True
         if not is_command:
             return None

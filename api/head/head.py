@@ -12,7 +12,8 @@ are folded by other rules than this gateway's or go back (a backup was restored)
 cannot be read while the tables go on, after a defect. It comes back with the next epoch that is folded by its rules and
 lacks no heartbeat.
 
-What only moves deadlines is shown a few times a second, everything else at once.
+What only moves deadlines is shown a few times a second, everything else at once; but where showing it takes long, as
+with registrations of ten thousand topics, those that come meanwhile are shown together.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ log = structlog.get_logger("routelake.gateway")
 _SHOWN_S: Final = 0.25
 """How late, at most, a deadline that was moved is shown."""
 
+_LONG_S: Final = 0.005
+_REST: Final = (4, 0.25)
+"""After a view that took `_LONG_S` or more, the next one waits so many times as long, and no longer than this."""
+
 _MANY: Final = 2_000
 """Records that are folded before the view shows them, however many are there."""
 
@@ -52,6 +57,7 @@ _PAUSE_S: Final = 0.5
 _SAY_S: Final = 5.0
 
 OnView = Callable[[RouteView, list[CommandOutcome]], None]
+OnOutcomes = Callable[[int, list[CommandOutcome]], None]
 
 
 class _Epoch(NamedTuple):
@@ -66,6 +72,8 @@ class Head:
     Args:
         open_reader: Opens the log for reading.
         on_view: Called on the head's thread after each new view, with the outcomes of the records new in it.
+        on_outcomes: Called on that thread with outcomes of records up to an offset, by which nothing shows in the view
+            that did not before, but for deadlines.
         poll_s: How often the log is asked for what others wrote.
         evidence: A file for differences between head and tables.
 
@@ -79,12 +87,14 @@ class Head:
         self,
         open_reader: Callable[[], LogReader],
         on_view: OnView,
+        on_outcomes: OnOutcomes,
         poll_s: float = 0.01,
         evidence: Path | None = None,
     ) -> None:
         """Nothing is opened before `begin`."""
         self._open_reader = open_reader
         self._on_view = on_view
+        self._on_outcomes = on_outcomes
         self._poll_s = poll_s
         self._reader: LogReader | None = None
         self._fold: HeadFold | None = None
@@ -98,6 +108,7 @@ class Head:
         self._thread: threading.Thread | None = None
         self._outcomes: list[CommandOutcome] = []
         self._next_show_s = 0.0
+        self._rest_until_s = 0.0
         self._said_s = 0.0
         self._last_ms = 0
         """The greatest event time that was read."""
@@ -198,10 +209,15 @@ class Head:
             return
         epoch = self._tables.epoch if self._tables.log_offset <= fold.offset else 0
         is_late = not fold.is_shown or fold.view.epoch < epoch
-        if fold.is_urgent or (is_late and time.monotonic() >= self._next_show_s):
+        now_s = time.monotonic()
+        if (fold.is_urgent and now_s >= self._rest_until_s) or (is_late and now_s >= self._next_show_s):
             self._publish(fold)
+        elif self._outcomes and not fold.is_urgent:
+            outcomes, self._outcomes = self._outcomes, []
+            self._on_outcomes(fold.offset, outcomes)
         if self._tables.log_offset <= fold.offset:
-            self._compare(fold)
+            if not fold.is_urgent:  # else when the view shows it
+                self._compare(fold)
         elif not taken and is_exact(self._tables):
             log.warning("the tables are ahead of the log's reader", at=fold.offset, tables=self._tables.log_offset)
             self.checks.unchecked += 1
@@ -309,9 +325,13 @@ class Head:
 
     def _publish(self, fold: HeadFold) -> RouteView:
         epoch = self._tables.commit if self._tables.log_offset <= fold.offset else fold.view.commit
+        began_s = time.monotonic()
         view = fold.publish(epoch, TimeSlices())
         outcomes, self._outcomes = self._outcomes, []
-        self._next_show_s = time.monotonic() + _SHOWN_S
+        ended_s = time.monotonic()
+        self._next_show_s = ended_s + _SHOWN_S
+        took_s = ended_s - began_s
+        self._rest_until_s = ended_s + min(_REST[0] * took_s, _REST[1]) if took_s >= _LONG_S else 0.0
         self._on_view(view, outcomes)
         return view
 

@@ -72,7 +72,7 @@ class Scene:
         self.log, self.tables = Log(), Tables()
         self.views: list[RouteView] = []
         self.outcomes: list[CommandOutcome] = []
-        self.head = Head(lambda: self.log, self._on_view, poll_s=0.002)
+        self.head = Head(lambda: self.log, self._on_view, lambda offset, outcomes: None, poll_s=0.002)
         self._folded = 0
 
     def _on_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:

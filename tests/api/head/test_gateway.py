@@ -131,7 +131,7 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
 
     reader = Reader()
     views: list[RouteView] = []
-    head = Head(lambda: reader, lambda view, outcomes: views.append(view), poll_s=0.002)
+    head = Head(lambda: reader, lambda view, outcomes: views.append(view), lambda offset, outcomes: None, poll_s=0.002)
     log.append([(routing_key(event), encode(event)) for event in (make.put("n", "k", "1"),)])
     assert head.begin(RouteView.empty()).kv_get("n", "k") == "1"
     head.start()
