@@ -317,16 +317,19 @@ class Check:
         else:
             topics = {*self._topics, *self._moved.topics}
         waiting: list[str] = []
-        equal: set[tuple[int, int]] = set()
+        could: dict[tuple[int, int], bool] = {}
+        """Of two sides, which many topics share: whether they could be compared, and did not differ."""
         for topic in topics:
             pause()
             mine, theirs = view.topics.get(topic), tables.topics.get(topic)
             pair = (id(mine), id(theirs))
-            if pair in equal:
-                continue
-            if _are_equal(mine, theirs):
-                equal.add(pair)
-            elif not self._compare_topic(topic, mine, theirs, tables, state, found):
+            known = could.get(pair)
+            if known is None:
+                differences = found.counts[TOPIC_QUEUE_TABLE.name]
+                known = _are_equal(mine, theirs) or self._compare_topic(topic, mine, theirs, tables, state, found)
+                if found.counts[TOPIC_QUEUE_TABLE.name] == differences:
+                    could[pair] = known
+            if not known:
                 waiting.append(topic)
         self._topics, self._moved.topics, self._all_topics = waiting, [], False
         self._changed = {name: at for name, at in self._changed.items() if at > tables.log_offset}
