@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -254,16 +255,22 @@ def test_the_lock_is_for_whoever_holds_it_now(tmp_path: Path) -> None:
     lock_lake(tmp_path).close()
 
 
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A directory that others can enter: pytest's own are closed to them whenever another pytest begins."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 @pytest.mark.parametrize("action", ["lock_lake(lake)", "open_lake(lake, retention_days=30)", "lock_lake(lake / 'sub')"])
 @pytest.mark.parametrize("made", [True, False])
-def test_a_directory_that_is_read_only(tmp_path: Path, action: str, made: bool) -> None:
+def test_a_directory_that_is_read_only(anybodys: Path, action: str, made: bool) -> None:
     """Seen by a user who may read it and no more."""
     if made:
-        open_writer(tmp_path)
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.owner() == "root" and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o555)
+        open_writer(anybodys)
     script = f"""
         import os, pathlib, sys
         from lake.ddl import lock_lake, open_lake
@@ -277,11 +284,11 @@ def test_a_directory_that_is_read_only(tmp_path: Path, action: str, made: bool) 
             print("refused:", error)
         """
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", textwrap.dedent(script), str(anybodys)], cwd=ROOT, capture_output=True, text=True
     )
     if made and action.startswith("open_lake"):
         assert (run.returncode, run.stdout) == (0, ""), "reading what is there needs no right to write"
         return
     assert run.stdout.startswith("refused:"), run.stderr
-    assert str(tmp_path) in run.stdout
+    assert str(anybodys) in run.stdout
     assert "--data-dir" in run.stdout
