@@ -30,8 +30,6 @@ START_S, RESIDENT_GB = 5.0, 1.2
 LARGE_GROUPS = 1_000
 LARGE_START_S, LARGE_RESIDENT_GB = 6.0, 2.5
 HOUR_S, HOUR_TOPICS, HOUR_START_S = 3_600, 50, 20.0
-HEARTBEAT_S = 1
-"""BrokerConfig.brokerHeartbeatInterval, of a broker that is part of a controller's group; others have none."""
 REGISTER_PERIOD_S = 30
 """BrokerConfig.registerNameServerPeriod."""
 
@@ -87,6 +85,7 @@ def _starts(bench: Bench, data: Path, groups: int, topics: int) -> dict[str, lis
 def write_hour(data: Path, groups: int, topics: int, seconds: int) -> int:
     """Brokers that are in the tables, and a log that goes on: each heartbeats each second and registers each thirty.
 
+    A second is BrokerConfig.brokerHeartbeatInterval, of brokers in a controller's group; others send none.
     The log is as large as it would be, but written at once.
     """
     with LakeMaker(data) as maker:
@@ -99,7 +98,7 @@ def write_hour(data: Path, groups: int, topics: int, seconds: int) -> int:
         for second in range(seconds):
             turn = [entry for at, entry in enumerate(entries) if at % REGISTER_PERIOD_S == second % REGISTER_PERIOD_S]
             maker.append([*heartbeats, *turn])
-    return (groups * seconds // HEARTBEAT_S) + groups * seconds // REGISTER_PERIOD_S
+    return groups * seconds + groups * seconds // REGISTER_PERIOD_S
 
 
 def start_gateway(data: Path, options: tuple[str, ...], groups: int, topics: int) -> tuple[float, float, float]:
