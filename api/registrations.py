@@ -34,6 +34,7 @@ from api.view.snapshot import RegistrationResult, RouteView
 from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
+from schemas.codes import V5_0_0
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.outcomes import TOPICS_REQUIRED
@@ -44,6 +45,9 @@ _LARGE_AT_A_TIME: Final = 3
 """Large registrations between being read and being durable: each holds its whole event."""
 _OFF_LOOP_TOPICS: Final = 500
 """From here on, encoding takes long enough to be done off the event loop."""
+
+_ONE_WAY_S: Final = 120.0
+"""A broker registers every 10 to 60 s (BrokerConfig.registerNameServerPeriod)."""
 
 _Broker = tuple[str | None, str | None, str | None]
 """clusterName, brokerName, brokerAddr."""
@@ -96,6 +100,10 @@ class Registrations:
         self._large_at_a_time = asyncio.Semaphore(_LARGE_AT_A_TIME)
         self._under_way: set[asyncio.Future[None]] = set()
         """Requests that are not large: those take seconds."""
+        self._awaited: asyncio.Future[None] | None = None
+        """Done with the next registration; None while nobody waits for it."""
+        self._one_way_until_s = 0.0
+        """Until when, on the loop's clock, a registration may come one-way."""
         gateway.on_stop(self._large.close)
 
     async def settled(self, timeout_s: float) -> None:
@@ -107,6 +115,22 @@ class Registrations:
         await asyncio.sleep(0)  # those of this turn of the loop have begun then
         if self._under_way:
             await asyncio.wait(set(self._under_way), timeout=timeout_s)
+
+    async def arrived(self, is_shown: Callable[[], bool], timeout_s: float) -> None:
+        """Wait for what a registration shows that may come over a connection of a broker that sends it one-way.
+
+        Brokers before 5.0.0 do (TopicConfigManager.createTopicInSendMessageMethod). Returns at once if none has
+        registered here lately.
+
+        Args:
+            is_shown: Whether it has come; asked after each registration.
+            timeout_s: Wait no longer.
+        """
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        while not is_shown() and loop.time() < min(end_s, self._one_way_until_s):
+            self._awaited = self._awaited or loop.create_future()
+            await asyncio.wait([self._awaited], timeout=end_s - loop.time())
 
     async def register(self, event: RegisterBroker, body_bytes: int) -> Registered:
         """Register a broker.
@@ -143,15 +167,21 @@ class Registrations:
             InDoubtError: accepted or not, nobody knows.
             BadRequestError: too large for the log.
         """
+        loop = asyncio.get_running_loop()
+        if command.version < V5_0_0:
+            self._one_way_until_s = loop.time() + _ONE_WAY_S
         if is_large(command):
             return await self._register_request(command, actor, channel, let_go)
-        done = asyncio.get_running_loop().create_future()
+        done = loop.create_future()
         self._under_way.add(done)
         try:
             return await self._register_request(command, actor, channel, let_go)
         finally:
             self._under_way.discard(done)
             done.set_result(None)
+            if self._awaited is not None:
+                self._awaited.set_result(None)
+                self._awaited = None
 
     async def _register_request(
         self, command: RemotingCommand, actor: Actor, channel: Channel, let_go: Callable[[], None]

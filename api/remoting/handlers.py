@@ -25,6 +25,7 @@ from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.notifier import Notifier
 from api.remoting.route_requests import RouteRequest, RouteRequests
+from api.remoting.unknown_topics import UnknownTopics
 from api.repeats import Heartbeats
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
@@ -55,6 +56,8 @@ log = structlog.get_logger("routelake.gateway")
 _SHARED_KEPT_BYTES: Final = 16 * 1024 * 1024
 _SETTLED_S: Final = 1.0
 """How long the answer that there is no such topic waits for registrations: clients give up after 3 s."""
+_ON_ITS_WAY_S: Final = 0.1
+"""The same, for one that may come: brokers send it within a millisecond, on a machine that has nothing else to do."""
 
 Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
@@ -80,6 +83,7 @@ class NameServerHandler:
         """For the server: recognises route requests, and answers them."""
         self._heartbeats = Heartbeats()
         self._registrations = registrations
+        self._unknown = UnknownTopics()
         self._closing: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._notifier = Notifier(self._is_bound)
@@ -265,6 +269,8 @@ class NameServerHandler:
         query = RouteRequest(command, self._route_reply)
         if self._is_unknown(query):
             await self._registrations.settled(_SETTLED_S)
+        if self._is_unknown(query) and self._unknown.was_asked(query.topic, time.monotonic()):
+            await self._registrations.arrived(lambda: not self._is_unknown(query), _ON_ITS_WAY_S)
         return self._route_reply(query).command
 
     async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
