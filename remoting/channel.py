@@ -115,6 +115,8 @@ class Connection(asyncio.Protocol):
         last_read: When something came last, on the server's clock.
         has_spoken: Whether a whole request has come.
         has_registered: Whether a broker has registered over it; handlers set it.
+        is_tls: Whether it is encrypted.
+        certificate_names: What the peer's certificate, which was verified, calls it; none without one.
         close_reason: Why it was closed; None while it is open.
     """
 
@@ -126,6 +128,8 @@ class Connection(asyncio.Protocol):
         self.address = ""
         self.has_spoken = False
         self.has_registered = False
+        self.is_tls = False
+        self.certificate_names: tuple[str, ...] = ()
         self.close_reason: str | None = None
         self._server = server
         self._settings = settings
