@@ -107,7 +107,13 @@ class Gateway:
         self.shown = self.reads(settings.reads)
         self._log_client = log_client
         evidence = evidence_file(settings.lake_dir, settings.gateway_id)
-        self._head = Head(open_reader, self._on_head_thread, self._on_outcomes_thread, evidence=evidence)
+        self._head = Head(
+            open_reader,
+            self._on_head_thread,
+            self._on_outcomes_thread,
+            evidence=evidence,
+            gateway_id=settings.gateway_id,
+        )
         self._writer = GroupCommit(
             log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._head.feed
         )

@@ -38,6 +38,7 @@ class HeadFold:
     Attributes:
         view: After the last `publish`.
         offset: Of the last record that was taken.
+        gateway_id: Who has written the last one that could be read.
         is_urgent: Whether something was taken since the last `publish` that may show in an answer.
     """
 
@@ -50,6 +51,7 @@ class HeadFold:
         """
         self.view = view.apart()
         self.offset = view.log_offset
+        self.gateway_id = ""
         self.is_urgent = False
         self._state = state_of(view, self._topics)
         self._event_time_ms = self._state.now_ms
@@ -74,6 +76,7 @@ class HeadFold:
             event = read_event(record)
         except EventDecodeError:
             return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
+        self.gateway_id = event.actor.gateway
         try:
             done = step(self._state, event, at)
         except Exception:  # a defect in a rule: the fold puts the record into quarantine, too

@@ -51,6 +51,11 @@ _REST: Final = (4, 0.25)
 _MANY: Final = 2_000
 """Records that are folded before the view shows them, however many are there."""
 
+_ALONE_POLL_S: Final = 0.04
+"""How often the log is asked for what others wrote, when nobody else ..."""
+_ALONE_AFTER_S: Final = 30.0
+"""... has written for so long. They write a CLOCK every few seconds."""
+
 _PAUSE_S: Final = 0.5
 """After a log that could not be read."""
 
@@ -74,8 +79,9 @@ class Head:
         on_view: Called on the head's thread after each new view, with the outcomes of the records new in it.
         on_outcomes: Called on that thread with outcomes of records up to an offset, by which nothing shows in the view
             that did not before, but for deadlines.
-        poll_s: How often the log is asked for what others wrote.
+        poll_s: How often the log is asked for what others wrote, while others write.
         evidence: A file for differences between head and tables.
+        gateway_id: Under which this gateway writes.
 
     Attributes:
         aside: Why answers follow the tables alone; None while they are from the head.
@@ -90,12 +96,16 @@ class Head:
         on_outcomes: OnOutcomes,
         poll_s: float = 0.01,
         evidence: Path | None = None,
+        gateway_id: str = "",
     ) -> None:
         """Nothing is opened before `begin`."""
         self._open_reader = open_reader
         self._on_view = on_view
         self._on_outcomes = on_outcomes
         self._poll_s = poll_s
+        self._gateway_id = gateway_id
+        self._others_s = time.monotonic()
+        """When a record was taken last that somebody else had written."""
         self._reader: LogReader | None = None
         self._fold: HeadFold | None = None
         self._tables = RouteView.empty()
@@ -178,7 +188,8 @@ class Head:
             fed: Sequence[LogRecord] = ()
             with suppress(queue.Empty):
                 fed = self._fed.get(timeout=wait_s)
-            wait_s = self._poll_s
+            is_alone = time.monotonic() - self._others_s > _ALONE_AFTER_S
+            wait_s = max(self._poll_s, _ALONE_POLL_S) if is_alone else self._poll_s
             try:
                 self._round(fed)
                 self.failing = False
@@ -317,6 +328,8 @@ class Head:
     def _take(self, fold: HeadFold, records: Sequence[LogRecord]) -> None:
         for record in records:
             outcome = fold.take(record)
+            if fold.gateway_id != self._gateway_id:
+                self._others_s = time.monotonic()
             self._last_ms = max(self._last_ms, record.event_time_ms)
             if outcome is not None:
                 self._outcomes.append(outcome)

@@ -38,7 +38,7 @@ class GatewaySettings:
     head_wait_s: float = 10.0
     clock_interval_s: float = 5.0
     gap_s: float = 10.0
-    poll_s: float = 0.02
+    poll_s: float = 0.1
     support_acting_master: bool = False
     order_message_enable: bool = False
     return_order_topic_config_to_broker: bool = True

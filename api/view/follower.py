@@ -105,7 +105,7 @@ class Follower:
         self,
         lake_dir: str,
         on_view: OnView,
-        poll_s: float = 0.02,
+        poll_s: float = 0.1,
         *,
         begin_exact: bool = False,
         on_changes: Callable[[Changes | None], None] = lambda changes: None,
