@@ -92,9 +92,11 @@ def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
         One entry per expired member, in deadline order: the group after it, and the expiry's place in history (offset
         of its last heartbeat, time of its deadline). Empty when nobody expired.
     """
-    expired = sorted((live.expire_ms, key) for key, live in group.live.items() if live.expire_ms < now_ms)
-    steps = []
-    for expire_ms, key in expired:
+    expired = [(live.expire_ms, key) for key, live in group.live.items() if live.expire_ms < now_ms]
+    steps: list[tuple[BrokerGroup, At]] = []
+    if not expired:
+        return steps
+    for expire_ms, key in sorted(expired):
         live = group.live.get(key)
         if live is None:
             continue

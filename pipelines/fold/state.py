@@ -11,10 +11,11 @@ Groups are immutable: a rule returns a new one. A `RouteState` has one owner, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.outcomes import APPLIED, UNCHANGED
@@ -117,8 +118,7 @@ class TopicTable:
         return f"TopicTable({self._rows!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerGroup:
+class BrokerGroup(msgspec.Struct, frozen=True):
     """Everything known under one brokerName.
 
     ``known`` tells whether brokerAddrTable has an entry, which may be one without any address (a refused first
@@ -129,13 +129,13 @@ class BrokerGroup:
     known: bool = False
     cluster: str | None = None
     clusters: frozenset[str] = frozenset()
-    broker_addrs: Mapping[int, str] = field(default_factory=dict)
+    broker_addrs: Mapping[int, str] = msgspec.field(default_factory=dict)
     zone_name: str | None = None
     enable_acting_master: bool = False
-    live: Mapping[BrokerKey, LiveInfo] = field(default_factory=dict)
-    filter_servers: Mapping[BrokerKey, tuple[str, ...]] = field(default_factory=dict)
-    mappings: Mapping[tuple[str, str], RegisteredMapping] = field(default_factory=dict)
-    topics: TopicTable = field(default_factory=TopicTable)
+    live: Mapping[BrokerKey, LiveInfo] = msgspec.field(default_factory=dict)
+    filter_servers: Mapping[BrokerKey, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    mappings: Mapping[tuple[str, str], RegisteredMapping] = msgspec.field(default_factory=dict)
+    topics: TopicTable = msgspec.field(default_factory=TopicTable)
 
     @property
     def empty(self) -> bool:

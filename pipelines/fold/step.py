@@ -143,9 +143,9 @@ def _group(state: RouteState, name: str) -> BrokerGroup:
 
 def _on_group(group: BrokerGroup, event: AnyEvent, at: At, changes: list[GroupChange | KvChange]) -> Outcome:
     """One group's part of an event, its due expiries first; what changes is added to ``changes``."""
-    for expiry in _expiries(group, at.now_ms):
-        changes.append(expiry)
-        group = expiry.after
+    for expired, when in liveness.expire(group, at.now_ms):
+        changes.append(GroupChange(group, expired, when, None))
+        group = expired
     after, outcome = _GROUP_RULES[type(event)](group, event, at)
     if after is not group:
         changes.append(GroupChange(group, after, at, event))

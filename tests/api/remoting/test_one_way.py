@@ -12,6 +12,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.examples.parts import config, register, version
 from tests.model import codes
 from tests.model.wire import Request
@@ -38,8 +40,9 @@ def test_who_asks_right_after_finds_the_topic(tmp_path: Path) -> None:
             assert asked.code == codes.SUCCESS, asked.remark
 
 
-def test_who_asks_before_it_has_come_finds_the_topic(tmp_path: Path) -> None:
+def test_who_asks_before_it_has_come_finds_the_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The producer has asked, its message has made the topic, a consumer asks, and then the registration comes."""
+    monkeypatch.setattr("api.remoting.handlers._ON_ITS_WAY_S", 20.0)  # this test may be stopped for longer than 0.1 s
     with (
         LocalLake(tmp_path, folds=False, log_url=f"sqlite://{tmp_path / 'events.db'}") as lake,
         lake.gateway() as gateway,
