@@ -172,6 +172,7 @@ class GroupCommit:
             return
         due_s = self._due_s()
         if due_s < self._loop.time() + _TICK_S:
+            self._began_s = self._loop.time()  # the task begins a turn later, in which somebody may ask `failing`
             self._appending = self._loop.create_task(self._append_next())
         elif self._timer is None or due_s < self._timer_s:
             if self._timer is not None:

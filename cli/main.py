@@ -127,7 +127,7 @@ def serve(
         *_gateways(workers, gateway_id or default_gateway_id(listen[1]), [*common, *gateway_options]),
         Child("fold", _again("fold", *common, *fold_options)),
     ]
-    raise typer.Exit(_supervise(children, data_dir, data_mode, listen))
+    raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads))
 
 
 @app.command()
@@ -157,7 +157,7 @@ def gateway(
             *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads),
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
-        raise typer.Exit(_supervise(children, data_dir, data_mode, listen))
+        raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads))
     from api.view.no_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -300,7 +300,9 @@ def _gateways(workers: int, gateway_id: str, options: list[str]) -> list[Child]:
     ]
 
 
-def _supervise(children: list[Child], data_dir: Path, data_mode: str, listen: tuple[Listen, Listen]) -> int:
+def _supervise(
+    children: list[Child], data_dir: Path, data_mode: str, listen: tuple[Listen, Listen], reads: Reads
+) -> int:
     """Run children until told to stop."""
     from runtime.supervisor import Supervisor
 
@@ -308,7 +310,8 @@ def _supervise(children: list[Child], data_dir: Path, data_mode: str, listen: tu
     _make(data_dir, data_mode)
     supervisor = Supervisor(
         children,
-        ready_url=f"http://{http.local}/readyz",
+        # Who asks for the tables alone waits for Spark.
+        ready_url=f"http://{http.local}/readyz{'?strict' if reads is Reads.COMMITTED else ''}",
         ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on http://{http}, data in {data_dir}",
     )
     return supervisor.run()

@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the process is alive, whether it is ready, and its metrics."""
+"""Whether the process is alive, whether it is ready, how the fold is, and its metrics."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.gateway import Gateway, Reads
-from api.head.head import Head
-from api.http.context import context_of
+from api.http.context import HttpContext, context_of
 from api.http.describe import errors, plain
 from api.http.etag import JSON
-from api.http.problems import RETRY, UNAUTHORIZED
-from api.http.shapes import HealthShape, ReadyShape
+from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
+from api.http.readiness import (
+    fold_problem,
+    head_problem,
+    log_problem,
+    routes_age_s,
+    service_problem,
+    view_problem,
+)
+from api.http.reads import check_once
+from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
 from api.metrics import CONTENT_TYPE
 from deploy.version import release
 
@@ -25,19 +32,31 @@ router = APIRouter(tags=["health"])
 _encode = msgspec.json.Encoder().encode
 _NO_STORE: Final = {"cache-control": "no-store"}
 
-_MAX_EPOCHS_BEHIND: Final = 50
-"""A view further behind the fold than this is not fresh."""
-
 _OK: Final[dict[str, Any]] = {"ok": True}
-_READY: Final = {"ready": True, "epoch": 5, "offset": 17, "checks": {"view": _OK, "log": _OK, "fold": _OK, "head": _OK}}
+_READY: Final = {
+    "ready": True,
+    "epoch": 5,
+    "offset": 17,
+    "routesAgeSeconds": 0.412,
+    "checks": dict.fromkeys(("view", "log", "fold", "head"), _OK),
+}
 _NOT_READY: Final = {
     "ready": False,
-    "epoch": 0,
-    "offset": -1,
+    "epoch": 5,
+    "offset": 17,
+    "routesAgeSeconds": 71.4,
     "checks": {
-        "view": {"ok": False, "reason": "the head of the log cannot be followed (see the gateway's log)"},
+        "view": {"ok": False, "reason": "the view is at epoch 5, the fold at 70"},
         **dict.fromkeys(("log", "fold", "head"), _OK),
     },
+}
+_FOLD: Final = {**_OK, "epoch": 5, "offset": 17, "lag": {"epochs": 0, "events": 1, "seconds": 0.8}}
+_NO_FOLD: Final = {
+    "ok": False,
+    "reason": "the fold was last heard of 74 s ago",
+    "epoch": 5,
+    "offset": 17,
+    "lag": {"epochs": 0, "events": 310, "seconds": 74.2},
 }
 
 
@@ -62,43 +81,76 @@ async def health(request: Request) -> Response:
 @router.get(
     "/readyz",
     operation_id="ready",
-    summary="Is everything there?",
+    summary="Does this gateway answer routes?",
     responses={
-        200: plain(ReadyShape, _READY, "Everything is there."),
-        503: plain(ReadyShape, _NOT_READY, "Something is missing; `checks` says what. Routes are served all the same."),
+        200: plain(ReadyShape, _READY, "It does. `checks` may name something that is wrong all the same."),
+        503: plain(ReadyShape, _NOT_READY, "It does not; with `strict`: something is wrong. `checks` says what."),
+        **errors(BAD_PARAMETER),
     },
 )
-async def ready(request: Request) -> Response:
-    """200 when the tables can be read, the event log can be written, and the fold is alive and keeps up.
+async def ready(
+    request: Request,
+    strict: Annotated[str | None, Query(description="Present: ready only if every check is ok.")] = None,
+) -> Response:
+    """200 while this gateway answers routes: also without a fold, and while the event log cannot be written or read.
 
-    A gateway that is not ready goes on serving the routes it last saw. One that answers from the head of the log is
-    ready without a fold; with `--reads committed` it is not. The check `head` says whether answers can be from there,
-    and whether head and tables ever differed; it alone makes no gateway unready.
+    Then it serves the routes it last saw, and `routesAgeSeconds` says how old they are. It is unready where others do
+    better: while it holds its routes back (needWaitForService), and when they stand still while the tables go on.
+
+    `/readyz?strict` is 200 only if every check is ok: the routes are followed (`view`), the event log can be written
+    (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), and answers can be from the head of the
+    log and never differed from the tables (`head`).
     """
     context = context_of(request)
     gateway = context.gateway
-    # On a quiet log the fold has something to do, and to say, when a CLOCK comes.
-    stale_s = max(context.settings.fold_stale_s, 2 * gateway.settings.clock_interval_s)
+    now_s = time.time()
     checks = {
         "view": _check(view_problem(gateway)),
-        "log": _check(
-            "the event log refuses appends (see the gateway's log), or one has been under way for long"
-            if gateway.log_failing
-            else None
-        ),
-        "fold": _check(fold_problem(gateway, stale_s=stale_s, now_s=time.time())),
+        "log": _check(log_problem(gateway)),
+        "fold": _check(fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s)),
         "head": _check(head_problem(gateway.head)),
     }
-    is_at_head = gateway.settings.reads is Reads.HEAD and gateway.head.aside is None
-    needed = ("view", "log") if is_at_head else ("view", "log", "fold")
-    is_ready = all(checks[name]["ok"] for name in needed)
+    if _is_strict(request, strict):
+        is_ready = all(check["ok"] for check in checks.values())
+    else:
+        is_ready = service_problem(gateway) is None
+    age_s = routes_age_s(gateway, now_s)
     found = {
         "ready": is_ready,
         "epoch": gateway.view.epoch,
         "offset": gateway.shown.offset,
+        **({} if age_s is None else {"routesAgeSeconds": round(age_s, 3)}),
         "checks": checks,
     }
-    return Response(_encode(found), 200 if is_ready else 503, _NO_STORE if is_ready else {**_NO_STORE, **RETRY}, JSON)
+    return _health_answer(found, is_well=is_ready)
+
+
+@router.get(
+    "/healthz/fold",
+    operation_id="foldHealth",
+    summary="Is the fold alive, and does it keep up?",
+    responses={
+        200: plain(FoldHealthShape, _FOLD, "It is, and does."),
+        503: plain(FoldHealthShape, _NO_FOLD, "It is not; `reason` says why. Routes are answered all the same."),
+    },
+)
+async def fold_health(request: Request) -> Response:
+    """What the fold last said of itself, and how far tables and history are behind what was acknowledged.
+
+    For alarms on the fold. Every gateway of a lake says the same, so it is no reason to take a gateway out.
+    """
+    context = context_of(request)
+    gateway = context.gateway
+    now_s = time.time()
+    reason = fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s)
+    status = gateway.fold.status
+    lag = {
+        "epochs": 0 if status is None else max(0, status.epoch - gateway.committed.view.epoch),
+        "events": max(0, gateway.at_head.offset - gateway.committed.offset),
+        **({} if status is None else {"seconds": round(max(0.0, now_s - status.time_ms / 1000), 3)}),
+    }
+    position = {} if status is None else {"epoch": status.epoch, "offset": status.log_offset}
+    return _health_answer({**_check(reason), **position, "lag": lag}, is_well=reason is None)
 
 
 @router.get(
@@ -121,46 +173,24 @@ async def metrics(request: Request) -> Response:
     return Response(context.metrics.text(), 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
 
 
-def view_problem(gateway: Gateway) -> str | None:
-    """Why the view cannot be relied on; None when it can, an empty lake included."""
-    status = gateway.follower.status()
-    if gateway.head.failing:
-        return "the head of the log cannot be followed (see the gateway's log); routes are as they last were"
-    if status.failing:
-        return f"the tables cannot be read: {status.last_error}"
-    fold = gateway.fold.status
-    if fold is not None and fold.epoch - status.epoch > _MAX_EPOCHS_BEHIND:
-        return f"the view is at epoch {status.epoch}, the fold at {fold.epoch}"
-    return None
-
-
-def head_problem(head: Head) -> str | None:
-    """Why answers are not from the head, or what there was between head and tables since the start."""
-    if head.aside is not None:
-        return f"answers follow the tables alone: {head.aside}"
-    return None if head.checks.last is None else f"head and tables differed, and the tables won: {head.checks.last}"
-
-
-def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | None:
-    """Why the fold cannot be relied on.
-
-    Args:
-        gateway: Which has its status.
-        stale_s: Not heard of for this long is not alive.
-        now_s: Seconds since the epoch.
-    """
-    status, failure = gateway.fold.status, gateway.fold.failure
-    why = "" if failure is None else f"; it failed {now_s - failure.time_ms / 1000:.0f} s ago: {failure.error}"
-    if status is None:
-        return f"the fold has not run on this lake yet{why}"
-    age_s = now_s - status.time_ms / 1000
-    if age_s > stale_s or failure is not None:
-        return f"the fold was last heard of {age_s:.0f} s ago{why}"
-    behind = gateway.started_offset - gateway.committed.offset
-    if behind > 0:
-        return f"the fold has {behind} events to go to the start of this gateway"
-    return None
-
-
 def _check(reason: str | None) -> dict[str, Any]:
     return _OK if reason is None else {"ok": False, "reason": reason}
+
+
+def _is_strict(request: Request, text: str | None) -> bool:
+    """``?strict`` and ``?strict=true``; ``?strict=false`` is as nothing. Raises Problem for what is neither."""
+    check_once(request)
+    if text is None:
+        return False
+    if text.lower() not in ("", "true", "1", "false", "0"):
+        raise fields_problem(BAD_PARAMETER, [FieldError("strict", "is true, false, or nothing at all")])
+    return text.lower() in ("", "true", "1")
+
+
+def _stale_s(context: HttpContext) -> float:
+    """On a quiet log the fold has something to do, and to say, when a CLOCK comes."""
+    return max(context.settings.fold_stale_s, 2 * context.gateway.settings.clock_interval_s)
+
+
+def _health_answer(found: dict[str, Any], *, is_well: bool) -> Response:
+    return Response(_encode(found), 200 if is_well else 503, _NO_STORE if is_well else {**_NO_STORE, **RETRY}, JSON)

@@ -240,12 +240,33 @@ class CheckShape(Shape):
 
 
 class ReadyShape(Shape):
-    """Readiness, condition by condition."""
+    """Whether routes are answered, and what is wrong, if anything."""
 
     ready: bool
     epoch: int
     offset: int
+    routes_age_seconds: float | None = Field(
+        None, description="age of the newest event that the routes show; absent: there are none yet"
+    )
     checks: dict[str, CheckShape]
+
+
+class FoldLagShape(Shape):
+    """How far the tables are behind."""
+
+    epochs: int = Field(description="epochs that the fold has written and this gateway has not read")
+    events: int = Field(
+        description="events that this gateway has folded at the head of the log, and no epoch holds yet"
+    )
+    seconds: float | None = Field(None, description="since the fold last said how far it is; absent: it never did")
+
+
+class FoldHealthShape(CheckShape):
+    """The fold, as it last said of itself."""
+
+    epoch: int | None = None
+    offset: int | None = Field(None, description="it has folded everything up to this log offset")
+    lag: FoldLagShape
 
 
 class HealthShape(Shape):

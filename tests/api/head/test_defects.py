@@ -15,7 +15,7 @@ import pytest
 from api.head import fold as fold_module
 from api.head import head as head_module
 from api.head.head import Head
-from api.http.routes_health import head_problem
+from api.http.readiness import head_problem
 from api.metrics import Metrics
 from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome

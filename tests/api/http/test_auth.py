@@ -73,6 +73,7 @@ def test_reads_can_be_protected(make_api: Any) -> None:
     assert api.get("/v1/topics/orders/route", headers=ALICE).status_code == 200
     for path in ("/healthz", "/readyz"):
         assert api.get(path).status_code == 200
+    assert api.get("/healthz/fold").status_code in (200, 503)
 
 
 def test_without_tokens_only_this_machine_may_write(make_api: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Liveness and readiness: every reason has a name, and routes are served all the same."""
+"""Liveness and readiness: every reason has a name; only what is wrong with this gateway alone makes it unready."""
 
 from __future__ import annotations
 
@@ -13,20 +13,33 @@ from typing import Any
 import pytest
 
 from api.gateway import Reads
-from api.http.shapes import HealthShape, ReadyShape
+from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
 from api.view.follower import FollowerStatus
-from tests.support.http_api import HttpApi, broker
+from tests.support.http_api import HttpApi, broker, problem
 from tests.support.loops import until
 
 
-def ready(api: HttpApi, status: int) -> ReadyShape:
-    answer = api.get("/readyz")
-    assert answer.status_code == status, answer.text
+def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyShape:
+    """What /readyz?strict says: its status, and /readyz's beside it, are those expected."""
+    assert api.get("/readyz").status_code == lenient
+    answer = api.get("/readyz?strict")
+    assert answer.status_code == strict, answer.text
+    assert ("retry-after" in answer.headers) == (strict == 503)
     assert answer.headers["content-type"] == "application/json"
     found = ReadyShape.model_validate(answer.json())
     assert set(found.checks) == {"view", "log", "fold", "head"}
-    assert found.ready == (status == 200) == all(check.ok for check in found.checks.values())
+    assert found.ready == (strict == 200) == all(check.ok for check in found.checks.values())
     assert all((check.reason is None) == check.ok for check in found.checks.values())
+    assert fold_health(api).ok == found.checks["fold"].ok
+    return found
+
+
+def fold_health(api: HttpApi) -> FoldHealthShape:
+    answer = api.get("/healthz/fold")
+    found = FoldHealthShape.model_validate(answer.json())
+    assert answer.status_code == (200 if found.ok else 503)
+    assert answer.headers["cache-control"] == "no-store"
+    assert (found.reason is None) == found.ok
     return found
 
 
@@ -42,24 +55,68 @@ def test_alive(unfolded: HttpApi) -> None:
 
 def test_ready_when_everything_is_there(make_api: Any) -> None:
     api: HttpApi = make_api(reads=Reads.COMMITTED)
-    until(lambda: api.get("/readyz").status_code == 200)  # the fold has come to this gateway's start
+    until(lambda: api.get("/readyz?strict").status_code == 200)  # the fold has come to this gateway's start
     ready(api, 200)
     api.register(broker())
     api.settled()
     assert ready(api, 200).epoch >= 1
 
 
-def test_a_gateway_at_the_head_is_ready_without_a_fold(unfolded: HttpApi) -> None:
-    answer = unfolded.get("/readyz")
-    found = ReadyShape.model_validate(answer.json())
-    assert answer.status_code == 200 and found.ready
+@pytest.mark.parametrize("reads", Reads)
+def test_ready_without_a_fold_whatever_is_read(make_api: Any, reads: Reads) -> None:
+    """A fold that restarts takes no gateway out: routes are answered."""
+    api: HttpApi = make_api(fold=False, reads=reads)
+    found = ready(api, 503)
     assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
+    if reads is Reads.COMMITTED:
+        assert (found.epoch, found.offset, found.routes_age_seconds) == (0, -1, None)
+    lag = fold_health(api).lag
+    assert (lag.epochs, lag.seconds) == (0, None) and lag.events > 0
 
 
-def test_not_ready_before_the_fold_ever_ran(make_api: Any) -> None:
-    found = ready(make_api(fold=False, reads=Reads.COMMITTED), 503)
-    assert reasons(found) == {"fold": "the fold has not run on this lake yet"}
-    assert (found.epoch, found.offset) == (0, -1)
+def test_a_log_that_refuses_appends_takes_no_gateway_out(make_api: Any) -> None:
+    """It is the same log for all of them, and brokers that are refused go to another NameServer by themselves."""
+    api: HttpApi = make_api(fold=False)
+    api.register(broker())
+    api.log.close()
+    assert api.register(broker()).status_code == 503
+    assert api.get("/v1/topics/orders/route").status_code == 200
+    assert "refuses appends" in str(reasons(ready(api, 503))["log"])
+
+
+def test_a_gateway_that_holds_its_routes_back_is_not_ready(make_api: Any) -> None:
+    """Clients would be told that there are none."""
+    api: HttpApi = make_api(need_wait_for_service=True, wait_seconds_for_service=3_600)
+    until(lambda: api.get("/readyz").json()["checks"]["fold"]["ok"])
+    assert "needWaitForService" in str(reasons(ready(api, 503, lenient=503))["view"])
+
+
+def test_strict_is_true_false_or_nothing_at_all(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False)
+    for query, status in (
+        ("", 200),
+        ("?strict", 503),
+        ("?strict=TRUE", 503),
+        ("?strict=1", 503),
+        ("?strict=false", 200),
+    ):
+        assert api.get(f"/readyz{query}").status_code == status, query
+    for query in ("?strict=yes", "?strict&strict"):
+        problem(api.get(f"/readyz{query}"), 400, "bad-parameter")
+
+
+def test_routes_say_how_old_they_are(make_api: Any) -> None:
+    """At the head as old as the last CLOCK; committed, as what the fold last said."""
+    at_head: HttpApi = make_api(fold=False)
+    until(lambda: at_head.get("/readyz").json().get("routesAgeSeconds", 60.0) < 30)
+    api: HttpApi = make_api(reads=Reads.COMMITTED)
+    api.register(broker())
+    api.settled()
+    api.fold.stop()
+    write_status(api, timeMillis=_ms() + 1_000_000)  # newer than any event
+    until(lambda: api.get("/readyz").json()["routesAgeSeconds"] == 0.0)
+    write_status(api, timeMillis=_ms() - 1_000_000, epoch=10)  # an epoch that is not here yet: the event time counts
+    until(lambda: 0.0 < api.get("/readyz").json()["routesAgeSeconds"] < 900)
 
 
 def _ms() -> int:
@@ -72,7 +129,7 @@ def write_status(api: HttpApi, **fields: Any) -> None:
     path.write_text(json.dumps(found))
 
 
-def test_not_ready_when_the_fold_is_silent_but_routes_are_served(make_api: Any) -> None:
+def test_not_strictly_ready_when_the_fold_is_silent_but_routes_are_served(make_api: Any) -> None:
     api: HttpApi = make_api(reads=Reads.COMMITTED)
     api.register(broker())
     api.settled()
@@ -97,7 +154,7 @@ def test_a_fold_that_failed_says_why(make_api: Any) -> None:
     assert found is not None and int(found[1]) >= 5, said
     write_status(api, timeMillis=_ms())  # it has gone on since
     until(lambda: api.gateway.fold.failure is None)
-    until(lambda: api.get("/readyz").status_code == 200)
+    until(lambda: api.get("/readyz?strict").status_code == 200)
 
 
 def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_api: Any) -> None:
@@ -108,7 +165,8 @@ def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(m
     api.fold.stop()
     for age_ms, status in ((100_000, 200), (130_000, 503)):
         write_status(api, timeMillis=_ms() - age_ms)
-        until(lambda: api.get("/readyz").status_code == status)  # noqa: B023
+        until(lambda: api.get("/readyz?strict").status_code == status)  # noqa: B023
+        until(lambda: api.get("/healthz/fold").status_code == status)  # noqa: B023
 
 
 def status_of(api: HttpApi, **fields: Any) -> FollowerStatus:
@@ -116,9 +174,9 @@ def status_of(api: HttpApi, **fields: Any) -> FollowerStatus:
     return FollowerStatus(**{name: getattr(found, name) for name in found.__struct_fields__} | fields)
 
 
-def test_not_ready_when_the_tables_cannot_be_read(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_strictly_ready_when_the_tables_cannot_be_read(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api: HttpApi = make_api(reads=Reads.COMMITTED)
-    until(lambda: api.get("/readyz").status_code == 200)
+    until(lambda: api.get("/readyz?strict").status_code == 200)
     failing = status_of(api, failing=True, last_error="FileNotFoundError: gone")
     monkeypatch.setattr(api.gateway.follower, "status", lambda: failing)
     assert reasons(ready(api, 503)) == {"view": "the tables cannot be read: FileNotFoundError: gone"}
@@ -129,12 +187,14 @@ def test_not_ready_when_the_view_lags(make_api: Any, monkeypatch: pytest.MonkeyP
     api.fold.pause()
     write_status(api, epoch=1000, timeMillis=_ms())
     until(lambda: api.gateway.fold.status is not None and api.gateway.fold.status.epoch == 1000)
-    assert "the fold at 1000" in str(reasons(ready(api, 503))["view"])
+    found = ready(api, 503, lenient=503)  # here alone: the fold goes on
+    assert "the fold at 1000" in str(reasons(found)["view"])
+    assert fold_health(api).lag.epochs > 50
     api.fold.resume()
 
 
-def test_not_ready_when_the_fold_is_behind_the_start(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_strictly_ready_when_the_fold_is_behind_the_start(make_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api: HttpApi = make_api(reads=Reads.COMMITTED)
-    until(lambda: api.get("/readyz").status_code == 200)
+    until(lambda: api.get("/readyz?strict").status_code == 200)
     monkeypatch.setattr(api.gateway, "started_offset", 10_000_000)
     assert "to go to the start of this gateway" in str(reasons(ready(api, 503))["fold"])

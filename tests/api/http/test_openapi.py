@@ -19,7 +19,7 @@ OPERATIONS = {
     *("registerBroker", "heartbeat", "unregisterBroker"),
     *("listTopics", "getTopicRoute", "getTopicChanges", "listEpochs", "getClusters", "listBrokers", "getBroker"),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
-    *("health", "ready", "metrics"),
+    *("health", "ready", "foldHealth", "metrics"),
 }
 
 
