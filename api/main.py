@@ -49,7 +49,7 @@ def run_gateway(
         UnavailableError: the log cannot be reached.
     """
     give_back_large_blocks()
-    gc.disable()  # until `_calm_collector`: what the start makes stays, and looking through it again and again is a tenth
+    gc.disable()  # until `_calm_collector`: what the start makes stays, and is not to be looked through again and again
     check_file_limit(remoting_settings.max_connections + http_settings.max_connections)
     stop = StopSignal().listen()
     on_parent_exit(stop.set)

@@ -11,7 +11,7 @@ Groups are immutable: a rule returns a new one. A `RouteState` has one owner, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -162,15 +162,14 @@ KvTable = Mapping[str, Mapping[str, str | None]]
 """namespace -> key -> value. A namespace whose last key was deleted stays, holding that key with None."""
 
 
-@dataclass(slots=True)
-class RouteState:
+class RouteState(msgspec.Struct):
     """The whole NameServer, or one shard of it: groups by name, and KV configuration.
 
     ``now_ms`` is the greatest event time seen; ``resumed_ms`` the event time of the last RESUME.
     """
 
-    groups: dict[str, BrokerGroup] = field(default_factory=dict)
-    kv: KvTable = field(default_factory=dict)
+    groups: dict[str, BrokerGroup] = msgspec.field(default_factory=dict)
+    kv: KvTable = msgspec.field(default_factory=dict)
     now_ms: int = 0
     resumed_ms: int = 0
 
