@@ -41,7 +41,8 @@ class RouteCommit(msgspec.Struct, frozen=True):
 
     ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
     ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none;
-    ``rules_version`` is that of the fold (`pipelines.fold.version`). An older routelake wrote neither: both are None.
+    ``rules_version`` is that of the fold (`pipelines.fold.version`); ``chain`` is the digest of `lake.chain`. An older
+    routelake wrote none of them: all three are None.
     """
 
     epoch: int
@@ -55,6 +56,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
     outcomes: tuple[CommandOutcome, ...] = ()
     resume_time: datetime | None = None
     rules_version: int | None = None
+    chain: str | None = None
 
     def without_outcomes(self) -> RouteCommit:
         """This commit without its outcomes, of which an epoch may have 20,000: for who keeps many commits."""
@@ -263,6 +265,7 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
             outcomes=_outcomes_decoder.decode(row["outcomes"]) if row["outcomes"] else (),
             resume_time=None if row["resumeTime"] is None else row["resumeTime"].astimezone(UTC),
             rules_version=row["rulesVersion"],
+            chain=row["chain"],
         )
         for row in rows.select(_COLUMNS).to_pylist()
     ]

@@ -250,6 +250,9 @@ ROUTE_CHANGE_TABLE: Final = Table(
     ),
 )
 
+CHAIN: Final = "chain"
+"""The last column of routeCommitTable that has a meaning of its own: see `lake.chain`."""
+
 ROUTE_COMMIT_TABLE: Final = Table(
     name="routeCommitTable",
     comment="one row per epoch, written last: names one consistent set of versions of all tables",
@@ -295,6 +298,12 @@ ROUTE_COMMIT_TABLE: Final = Table(
             trap="null in epochs that an older routelake wrote, whatever there was",
         ),
         Column("rulesVersion", "int", "version of the rules that folded it; null: of an older routelake"),
+        Column(
+            CHAIN,
+            "string",
+            "SHA-256, in hex, over the row before, this row and the changes of this epoch ('The chain')",
+            trap="null in epochs that an older routelake wrote: the chain begins after them",
+        ),
     ),
 )
 

@@ -9,7 +9,8 @@ The order of a commit, written down because recovery depends on it:
 3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
    written every ten seconds, all at once.
 4. routeChangeTable, quarantineTable: append.
-5. routeCommitTable: one row naming the versions of all tables. Only now does the epoch exist for readers.
+5. routeCommitTable: one row naming the versions of all tables, with the chain's digest of it and of what step 4 wrote
+   (`lake.chain`). Only now does the epoch exist for readers.
 
 Each of them is a Delta commit in the table's staging folder, which is then published (`lake.staging`).
 
@@ -42,8 +43,11 @@ from deltalake import (
     write_deltalake,
 )
 
+from lake.active import active, dataset
+from lake.chain import EpochDigest, in_blocks
 from lake.commits import NO_COMMIT, RouteCommit, last_commit, to_ms
 from lake.ddl import open_lake
+from lake.deltalog import table_uri
 from lake.staging import StagedTable, stage
 from lake.types import arrow_schema
 from pipelines.fold.version import RULES_VERSION
@@ -56,6 +60,7 @@ from schemas.outcomes import APPLIED
 from schemas.tables import (
     ALL_TABLES,
     BROKER_LIVE_TABLE,
+    CHAIN,
     QUARANTINE_TABLE,
     ROUTE_CHANGE_TABLE,
     ROUTE_COMMIT_TABLE,
@@ -128,6 +133,8 @@ class LakeWriter:
         self._event_time_ms = to_ms(commit.event_time)
         self._watermark_ms = to_ms(commit.watermark)
         self._resumed_ms = resumed_ms(lake_dir, commit)
+        self._chain = commit.chain
+        self._committed_offset = commit.log_offset
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
         """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
@@ -166,11 +173,18 @@ class LakeWriter:
             steps.append(
                 partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], transaction)
             )
-        if batch.has_history and not self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
-            history = (_with_epoch(rows, epoch) for rows in batch.history())
+        digest, quarantine_digest = EpochDigest(), EpochDigest()  # each filled by the thread that writes its table
+        if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
+            digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
+        elif batch.has_history:
+            history = (_with_epoch(digest.add_changes(rows), epoch) for rows in batch.history())
             steps.append(partial(self._append, ROUTE_CHANGE_TABLE, history, transaction))
-        if batch.quarantine and not self._has(QUARANTINE_TABLE, query_id, batch_id):
-            steps.append(partial(self._append, QUARANTINE_TABLE, batch.quarantine, transaction))
+        if self._has(QUARANTINE_TABLE, query_id, batch_id):
+            since = pc.field("offset") > self._committed_offset
+            quarantine_digest.add_quarantine(self._written(QUARANTINE_TABLE, since))
+        elif batch.quarantine:
+            quarantine = map(quarantine_digest.add_quarantine, batch.quarantine)
+            steps.append(partial(self._append, QUARANTINE_TABLE, quarantine, transaction))
         self._do(steps)
         for key in written_live:
             del self._pending_live[key]
@@ -195,8 +209,9 @@ class LakeWriter:
             "resumeTime": self._resumed_ms * 1000 if self._resumed_ms else None,
             "rulesVersion": RULES_VERSION,
         }
+        row[CHAIN] = chain = digest.link(self._chain, row, quarantine_digest)
         self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
-        self.epoch = epoch
+        self.epoch, self._chain, self._committed_offset = epoch, chain, self._offset
         return Epoch(epoch, self._offset, versions)
 
     @property
@@ -236,6 +251,11 @@ class LakeWriter:
             if key in keys
         ]
         return pa.Table.from_pylist(rows, schema=operation_schema(BROKER_LIVE_TABLE))
+
+    def _written(self, table: Table, wanted: pc.Expression) -> pa.Table:
+        """Rows that an earlier try of this batch has already written."""
+        files = active(table_uri(str(self.lake_dir), table)).files
+        return dataset(str(self.lake_dir), table, files).to_table(filter=wanted)
 
     def _has(self, table: Table, query_id: str, batch_id: int) -> bool:
         """Whether a table has its part of a batch."""

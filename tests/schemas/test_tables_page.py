@@ -52,6 +52,29 @@ def by_duckdb(folder: Path) -> Iterator[dict[str, Rows]]:
         yield {question: connection.execute(query).fetchall() for question, query in QUERIES.items()}
 
 
+def chain_query() -> str:
+    (block,) = re.findall(r"```duckdb\n(.*?)```", TEXT, re.DOTALL)
+    return block
+
+
+def test_the_chain_is_what_the_page_says(folder: Path) -> None:
+    """Computed by another tool, which knows nothing of routelake: it holds, and not any more after one value has changed."""
+    with pytest.MonkeyPatch.context() as patch, duckdb.connect() as connection:
+        patch.chdir(folder)
+        patch.setattr(duckdb, "register", connection.register)
+        patch.setattr(duckdb, "sql", connection.execute)
+        exec(python_block(), {})  # as printed
+        found = connection.execute(chain_query()).fetchall()
+        assert found == [(epoch, True) for epoch in range(1, len(found) + 1)]
+        assert len(found) == 12
+        connection.execute(
+            "CREATE TABLE changed AS SELECT * REPLACE (CASE WHEN command = 'DELETE_TOPIC_IN_NAMESRV'"
+            " THEN replace(actor, '10.9.9.9', '10.9.9.8') ELSE actor END AS actor) FROM routeChangeTable"
+        )
+        found = connection.execute(chain_query().replace("routeChangeTable", "changed")).fetchall()
+        assert [epoch for epoch, holds in found if not holds] == [8]
+
+
 def test_every_question_of_the_page_is_asked() -> None:
     assert list(QUERIES) == list(EXPECTED)
     assert TEXT.count("```sql\n") == len(QUERIES)

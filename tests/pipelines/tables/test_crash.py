@@ -22,6 +22,7 @@ from pipelines.tables.writer import LakeWriter, rewind
 from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.support import events as make
 from tests.support import lakes
+from tests.support.chain import assert_chain
 from tests.support.drive import SHARDS, DeltaLake, open_writer
 from tests.support.expected import Expected
 from tests.support.fixed_log import FixedLog
@@ -126,8 +127,8 @@ def _versions(lake_dir: Path) -> dict[str, int]:
 
 
 def _comparable_commits(lake_dir: Path) -> list[dict[str, Any]]:
-    """All of routeCommitTable but the wall clock, and what depends on which run reported liveness last."""
-    skipped = {"commitTime", "livenessOffset"}
+    """All of routeCommitTable but the wall clock, what depends on which run reported liveness last, and on both."""
+    skipped = {"commitTime", "livenessOffset", "chain"}
     return [{name: row[name] for name in row if name not in skipped} for row in lakes.commits(lake_dir)]
 
 
@@ -156,6 +157,7 @@ def assert_as_if_nothing_had_happened(lake_dir: Path, undisturbed: Path) -> None
     assert _comparable_commits(lake_dir) == _comparable_commits(undisturbed)
     assert lakes.quarantine(lake_dir) == lakes.quarantine(undisturbed)
     lakes.check_epochs(lake_dir)
+    assert_chain(lake_dir)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +224,7 @@ def test_the_checkpoint_is_lost_as_well(before: list[Before], tmp_path: Path, di
     assert lakes.history(lake_dir) == lakes.rows(lake_dir, ROUTE_CHANGE_TABLE.name)
     assert [row["offset"] for row in lakes.quarantine(lake_dir)] == [4]
     lakes.check_epochs(lake_dir)
+    assert_chain(lake_dir)
 
 
 def test_rewind_twice_is_as_good_as_once(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from schemas.limits import MAX_BROKER_NAME_PATH_BYTES
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
 from tests.support import events as make
 from tests.support import lakes
+from tests.support.chain import assert_chain
 from tests.support.drive import DeltaLake, drive, open_writer
 from tests.support.expected import Expected
 from tests.support.generated_logs import batches, cuts, logs, written
@@ -54,6 +55,7 @@ def test_the_tables_are_what_the_fold_says(
     assert ordered(history) == expected.history()
     assert [row["offset"] for row in lakes.quarantine(lake_dir)] == [offset for offset, _ in expected.unreadable]
     lakes.check_epochs(lake_dir)
+    assert_chain(lake_dir)
 
 
 def test_an_epoch_names_one_cut_of_all_tables(tmp_path: Path) -> None:
