@@ -12,9 +12,13 @@ from api.http.problems import (
     BAD_BODY,
     BAD_PARAMETER,
     BAD_REQUEST,
+    BEFORE_HISTORY,
     BUSY,
     CROSS_SITE,
     FORBIDDEN,
+    FUTURE_EPOCH,
+    FUTURE_TIME,
+    GONE,
     MEDIA_TYPE,
     TIMEOUT,
     TOO_LARGE,
@@ -27,6 +31,8 @@ from api.http.problems import (
 Responses = dict[int | str, dict[str, Any]]
 
 READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, BUSY)
+PAST_PROBLEMS: Final = (FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE)
+"""Of whatever takes a moment of the past."""
 WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, BUSY)
 BODY_PROBLEMS: Final = (BAD_REQUEST, BAD_BODY, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA)
 

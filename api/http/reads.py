@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -17,9 +18,13 @@ from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
 from api.moving_view import MovingView
 from api.view.answers import RouteAnswers, body_digest
+from api.view.as_of import NOW
+from api.view.history import History, Moment
 from api.view.snapshot import RouteView
 from remoting.bounds import address_of
 from schemas.codes import MAX_LONG
+
+T = TypeVar("T")
 
 MAX_WAIT_MS: Final = 30_000
 DEFAULT_WAIT_MS: Final = 5_000
@@ -80,6 +85,36 @@ class ViewQuery(ReadQuery):
         return self.reads
 
 
+class PastQuery(ViewQuery):
+    """Parameters of a read of today, or of the past."""
+
+    as_of: str | None = Field(
+        None,
+        description="From the past: an epoch number, or an RFC 3339 time with its offset from UTC; `now` is the same "
+        "as to leave it out.",
+        examples=["17", "2026-01-31T03:00:00Z"],
+    )
+
+    @property
+    def past(self) -> str | None:
+        """The moment that is asked for; None for today."""
+        return None if self.as_of == NOW else self.as_of
+
+    def view(self) -> Reads | None:
+        """The past is in the tables."""
+        return self.reads if self.past is None else Reads.COMMITTED
+
+    def check(self) -> None:
+        """Refuse a past at the head.
+
+        Raises:
+            Problem: 400.
+        """
+        if self.past is not None and self.reads is Reads.HEAD:
+            text = "head cannot be combined with as_of: the past is in the tables"
+            raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A read that was let in.
@@ -122,6 +157,48 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
     if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000):
         raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
     return Reading(context, source, context.answers[reads])
+
+
+async def ask_past(
+    request: Request, context: HttpContext, as_of: str, read: Callable[[History, Moment], T]
+) -> tuple[T, ReadPosition]:
+    """What the tables of an earlier moment say, and which cut that is.
+
+    Args:
+        request: Whose address takes turns with others.
+        context: What the application was made with.
+        as_of: The moment.
+        read: Asked in a thread of the history's.
+
+    Raises:
+        RoutelakeError: As `History.resolve`.
+    """
+
+    def ask(history: History) -> tuple[T, ReadPosition]:
+        moment = history.resolve(as_of)
+        return read(history, moment), ReadPosition.of(moment.commit)
+
+    return await context.history.read(ask, (address(request), "past"))
+
+
+async def seen(
+    request: Request, query: PastQuery, read: Callable[[History, Moment], RouteView]
+) -> tuple[RouteView, ReadPosition]:
+    """The view that is to answer, today's or a part of an earlier one, and which cut it is.
+
+    Args:
+        request: The request.
+        query: Its parameters.
+        read: Reads what is needed of an earlier moment.
+
+    Raises:
+        RoutelakeError: As `begin` and `History.resolve`.
+    """
+    query.check()
+    reading = await begin(request, query)
+    if query.past is None:
+        return reading.view, reading.position
+    return await ask_past(request, reading.context, query.past, read)
 
 
 def check_once(request: Request) -> None:

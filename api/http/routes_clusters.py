@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,12 +12,13 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api.http.describe import read
+from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import NOTHING, read_headers
 from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import ViewQuery, answer, begin
+from api.http.reads import PastQuery, answer, seen
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
+from api.view import past
 from api.view.pickup import broker_data
 from api.view.rows import LiveRow
 from api.view.snapshot import RouteView
@@ -45,7 +47,7 @@ _LIVE: Final[dict[str, Any]] = {
 }
 
 
-class BrokersQuery(ViewQuery):
+class BrokersQuery(PastQuery):
     """Parameters of the broker list."""
 
     cluster: Cluster = Field(None, description="Only brokers that registered into this cluster.")
@@ -58,12 +60,12 @@ class BrokersQuery(ViewQuery):
     responses=read(
         ClusterInfoShape,
         {"brokerAddrTable": {"broker-a": _DATA}, "clusterAddrTable": {"DefaultCluster": ["broker-a"]}},
+        *PAST_PROBLEMS,
     ),
 )
-async def get_clusters(request: Request, query: Annotated[ViewQuery, Query()], _: IfNoneMatch = None) -> Response:
+async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the true ones, acting masters or not."""
-    reading = await begin(request, query)
-    position, view = reading.position, reading.view
+    view, position = await seen(request, query, past.clusters_at)
     tables = {
         "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
         "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
@@ -75,7 +77,7 @@ async def get_clusters(request: Request, query: Annotated[ViewQuery, Query()], _
     "/brokers",
     operation_id="listBrokers",
     summary="Live brokers",
-    responses=read(BrokerListShape, {"brokers": [_LIVE]}),
+    responses=read(BrokerListShape, {"brokers": [_LIVE]}, *PAST_PROBLEMS),
 )
 async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Every live broker address: when it was heard, how long it may stay silent, what it registered last.
@@ -83,8 +85,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     At the head `lastUpdateTimestamp` is at most a quarter of a second old. With `reads=committed` it is ten seconds: so
     often times of heartbeats reach the tables. Expiry does not depend on it.
     """
-    reading = await begin(request, query)
-    position, view = reading.position, reading.view
+    view, position = await seen(request, query, past.brokers_at)
     rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
     return answer(request, _encode({"brokers": _live_list(view, rows)}), position)
 
@@ -93,22 +94,20 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     "/brokers/{brokerName}",
     operation_id="getBroker",
     summary="One broker group",
-    responses=read(BrokerShape, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND),
+    responses=read(BrokerShape, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_broker(
     request: Request,
     broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
-    query: Annotated[ViewQuery, Query()],
+    query: Annotated[PastQuery, Query()],
     _: IfNoneMatch = None,
 ) -> Response:
     """A broker group: its addresses by brokerId, how many topics it holds, and its live rows."""
-    reading = await begin(request, query)
-    position, view = reading.position, reading.view
+    view, position = await seen(request, query, partial(past.broker_at, broker_name=broker_name))
     rows = view.live_rows(broker_name)
     if broker_name not in view.groups:
-        text = (
-            f"there is no broker group {broker_name!r} now; since when, GET /v1/topics/TOPIC/changes of its topics says"
-        )
+        when = "now" if query.past is None else "then"
+        text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= says what became of it"
         raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
     found = msgspec.json.decode(_group_json(view, broker_name))
     found["topicCount"] = view.topic_count(broker_name)

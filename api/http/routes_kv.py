@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -12,14 +13,15 @@ from starlette.responses import Response
 
 from api.gateway import Receipt
 from api.http.context import HttpContext, context_of
-from api.http.describe import BODY_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
-from api.http.etag import NOTHING, read_headers
+from api.http.describe import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
+from api.http.etag import NOTHING, ReadPosition, read_headers
 from api.http.models import PutKvConfigBody
 from api.http.parameters import IfNoneMatch, check_name
 from api.http.problems import NOT_FOUND, Problem
-from api.http.reads import Reading, ViewQuery, answer, begin
+from api.http.reads import PastQuery, answer, seen
 from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
+from api.view.past import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES
@@ -37,34 +39,36 @@ _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": 
     "/{namespace}",
     operation_id="listKv",
     summary="Every entry of a namespace",
-    responses=read(KvTableShape, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND),
+    responses=read(
+        KvTableShape, {"namespace": "ORDER_TOPIC_CONFIG", "table": {"orders": "broker-a:8"}}, NOT_FOUND, *PAST_PROBLEMS
+    ),
 )
 async def list_kv(
-    request: Request, namespace: Namespace, query: Annotated[ViewQuery, Query()], _: IfNoneMatch = None
+    request: Request, namespace: Namespace, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KVLIST_BY_NAMESPACE (219). A namespace whose last key was deleted still exists; one never put into is 404."""
-    reading = await begin(request, query)
-    table = reading.view.kv_list(namespace)
+    view, position = await seen(request, query, partial(kv_at, namespace=namespace))
+    table = view.kv_list(namespace)
     if table is None:
-        raise _missing(reading, f"there is no namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), reading.position)
+        raise _missing(position, f"there is no namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "table": dict(sorted(table.items()))}), position)
 
 
 @router.get(
     "/{namespace}/{key:path}",
     operation_id="getKv",
     summary="One entry",
-    responses=read(KvShape, _EXAMPLE, NOT_FOUND),
+    responses=read(KvShape, _EXAMPLE, NOT_FOUND, *PAST_PROBLEMS),
 )
 async def get_kv(
-    request: Request, namespace: Namespace, key: Key, query: Annotated[ViewQuery, Query()], _: IfNoneMatch = None
+    request: Request, namespace: Namespace, key: Key, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None
 ) -> Response:
     """GET_KV_CONFIG (101). Absent is 404 with QUERY_NOT_FOUND (22)."""
-    reading = await begin(request, query)
-    value = reading.view.kv_get(namespace, key)
+    view, position = await seen(request, query, partial(kv_at, namespace=namespace, key=key))
+    value = view.kv_get(namespace, key)
     if value is None:
-        raise _missing(reading, f"there is no key {key!r} in namespace {namespace!r}")
-    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), reading.position)
+        raise _missing(position, f"there is no key {key!r} in namespace {namespace!r}")
+    return answer(request, _encode({"namespace": namespace, "key": key, "value": value}), position)
 
 
 @router.put(
@@ -130,5 +134,5 @@ def _name_problem(name: str) -> str | None:
     return "must not hold control characters" if any(ord(character) < 32 for character in name) else None
 
 
-def _missing(reading: Reading, detail: str) -> Problem:
-    return Problem(NOT_FOUND, detail, headers=read_headers(reading.position, NOTHING))
+def _missing(position: ReadPosition, detail: str) -> Problem:
+    return Problem(NOT_FOUND, detail, headers=read_headers(position, NOTHING))

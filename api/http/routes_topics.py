@@ -8,6 +8,7 @@ import base64
 import binascii
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -16,17 +17,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api.gateway import Reads
 from api.http.context import HttpContext
-from api.http.describe import read
+from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
 from api.http.problems import (
     BAD_PARAMETER,
-    BEFORE_HISTORY,
-    FUTURE_EPOCH,
-    FUTURE_TIME,
-    GONE,
     LISTING_DISABLED,
     TOPIC_NOT_EXIST,
     FieldError,
@@ -35,10 +31,11 @@ from api.http.problems import (
 )
 from api.http.reads import (
     MAX_LONG_POLL_S,
+    PastQuery,
     Reading,
-    ViewQuery,
     address,
     answer,
+    ask_past,
     begin,
     number,
     seconds,
@@ -47,6 +44,7 @@ from api.http.shapes import RouteShape, TopicListShape
 from api.http.watch import Woken
 from api.names import topic_problem
 from api.view.history import History
+from api.view.past import topics_at
 from api.view.snapshot import RouteView
 from schemas.errors import NotFoundError
 
@@ -74,7 +72,7 @@ ROUTE_EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class TopicsQuery(ViewQuery):
+class TopicsQuery(PastQuery):
     """Parameters of the topic list."""
 
     cluster: Cluster = Field(None, description="Only topics with a row for a broker of this cluster.")
@@ -85,23 +83,14 @@ class TopicsQuery(ViewQuery):
     )
 
 
-class RouteQuery(ViewQuery):
+class RouteQuery(PastQuery):
     """Parameters of a route."""
 
-    as_of: str | None = Field(
-        None,
-        description="The route of the past: an epoch number, or an RFC 3339 time with its offset from UTC.",
-        examples=["17", "2026-01-31T03:00:00Z"],
-    )
     wait: Annotated[float, *seconds(MAX_LONG_POLL_S)] | None = Field(
         None,
         description="Long poll: with If-None-Match, answer when this topic's route is another one, or after so many "
         "seconds (304).",
     )
-
-    def view(self) -> Reads | None:
-        """The past is in the tables."""
-        return self.reads if self.as_of is None else Reads.COMMITTED
 
 
 # --- the list ---
@@ -140,6 +129,7 @@ class SortedTopics:
         TopicListShape,
         {"topicList": ["orders", "payments"], "total": 2},
         LISTING_DISABLED,
+        *PAST_PROBLEMS,
     ),
 )
 async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], _: IfNoneMatch = None) -> Response:
@@ -147,6 +137,7 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
 
     The cursor is a place in the order, so topics that come and go between two pages disturb nothing.
     """
+    query.check()
     reading = await begin(request, query)
     settings = reading.context.gateway.settings
     if query.cluster is None and not settings.enable_all_topic_list:
@@ -154,8 +145,13 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
     if query.cluster is not None and not settings.enable_topic_list:
         raise Problem(LISTING_DISABLED, "enableTopicList is false")
     after = None if query.cursor is None else _from_cursor(query.cursor)
-    position, view = reading.position, reading.view
-    topics = await request.app.state.sorted_topics.get(view, query.cluster)
+    if query.past is None:
+        position = reading.position
+        topics = await request.app.state.sorted_topics.get(reading.view, query.cluster)
+    else:
+        topics, position = await ask_past(
+            request, reading.context, query.past, partial(topics_at, cluster=query.cluster)
+        )
     first, last = 0, len(topics)
     if query.prefix:
         first = bisect_left(topics, query.prefix)
@@ -185,7 +181,7 @@ def _from_cursor(cursor: str) -> str:
     "/{topic:path}/route",
     operation_id="getTopicRoute",
     summary="The route of a topic, now or as of an epoch or time",
-    responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE),
+    responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
 )
 async def get_route(
     request: Request, topic: TopicPath, query: Annotated[RouteQuery, Query()], _: IfNoneMatch = None
@@ -201,14 +197,12 @@ async def get_route(
     mean a change. Where too many wait, some are answered early, with Retry-After. The 404 of a missing topic has an
     ETag, too: with it, a long poll waits for the topic to appear.
     """
-    if query.as_of is not None and query.reads is Reads.HEAD:
-        text = "head cannot be combined with as_of: the past is in the tables"
-        raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
+    query.check()
     reading = await begin(request, query)
-    if query.as_of is not None:
+    if query.past is not None:
         if query.wait is not None:
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
-        return await _past_route(request, reading.context, topic, query.as_of)
+        return await _past_route(request, reading.context, topic, query.past)
     crowded = query.wait is not None and await _until_changed(request, reading, topic, query.wait)
     found = reading.answers.route(reading.view, topic)
     if found is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``as_of``: an epoch number or an RFC 3339 time with its offset from UTC."""
+"""``as_of`` and its like: an epoch number, an RFC 3339 time with its offset from UTC, or ``now``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _UNIX_TIME: Final = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(\.\d+)?", re.ASCI
 _LOST_PLUS: Final = re.compile(r"(.*\d) (\d\d:\d\d)")
 
 
-def parse_as_of(value: str) -> int | datetime:
+NOW: Final = "now"
+
+
+def parse_as_of(value: str, name: str = "as_of") -> int | datetime:
     """An epoch, or an aware time in UTC.
 
     Raises:
@@ -30,7 +33,7 @@ def parse_as_of(value: str) -> int | datetime:
     """
     if _EPOCH.fullmatch(value.strip()):
         return int(value)
-    return parse_time(value, "as_of", "an epoch number (17) or a time (2026-01-31T03:00:00Z)")
+    return parse_time(value, name, f"an epoch number (17), a time (2026-01-31T03:00:00Z) or {NOW}")
 
 
 def unix_time_hint(value: str, name: str) -> str | None:

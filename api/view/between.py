@@ -21,7 +21,7 @@ from lake import query
 from lake.commits import RouteCommit
 from lake.deltalog import GONE
 from lake.types import arrow_schema
-from schemas.tables import Table
+from schemas.tables import TOPIC_QUEUE_TABLE, Table
 
 _WIDE_ROWS: Final = 16
 """Rows decoded at a time: a KV value may have 256 KiB."""
@@ -72,6 +72,26 @@ def changed_rows(changes: DeltaTable, spec: Table, epoch: int, until: datetime, 
         for field in arrow_schema(spec)
     }
     return pa.table({**columns, GONE: pa.array([after is None for after in values], pa.bool_())})
+
+
+def more_rows(changes: DeltaTable, epoch: int, until: datetime, condition: str) -> list[tuple[str, int]]:
+    """By how many rows of topicQueueTable each topic has more at a time within an epoch than before that epoch.
+
+    Args:
+        changes: routeChangeTable with the epoch's rows.
+        epoch: The epoch.
+        until: Inclusive.
+        condition: SQL on columns of routeChangeTable.
+    """
+    # A row came into being where a change has no ``before``, and went where it has no ``after``.
+    found = query.select(
+        changes,
+        'SELECT "topic", sum(CASE WHEN "before" IS NULL THEN 1 ELSE 0 END) '  # noqa: S608
+        '- sum(CASE WHEN "after" IS NULL THEN 1 ELSE 0 END) AS "more" '
+        f'FROM t WHERE {_up_to(epoch, until)} AND "tableName" = {query.text(TOPIC_QUEUE_TABLE.name)} '
+        f'AND {condition} GROUP BY "topic"',
+    )
+    return list(zip(found["topic"].to_pylist(), found["more"].to_pylist(), strict=True))
 
 
 def with_changes(spec: Table, rows: pa.Table, changed: pa.Table) -> pa.Table:

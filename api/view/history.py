@@ -32,21 +32,21 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sys import getsizeof
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from api.view.as_of import iso, parse_as_of, parse_time, unix_time_hint
-from api.view.between import changed_rows, commit_at, with_changes
+from api.view.as_of import NOW, iso, parse_as_of, parse_time, unix_time_hint
+from api.view.between import changed_rows, commit_at, more_rows, with_changes
 from api.view.changelog import (
     MAX_LIMIT,
     NO_CONTEXT,
@@ -132,6 +132,13 @@ class Moment(msgspec.Struct, frozen=True):
     until: datetime | None = None
 
 
+class Condition(NamedTuple):
+    """SQL on the columns of a state table, and the same on routeChangeTable's where they are others."""
+
+    of_rows: str = "true"
+    of_changes: str | None = None
+
+
 class History:
     """Reads the past of one lake.
 
@@ -153,8 +160,14 @@ class History:
 
     # --- commits ---
 
-    def resolve(self, as_of: str) -> Moment:
-        """What an epoch number or a time means.
+    def resolve(self, as_of: str, name: str = "as_of", *, readable: bool = True) -> Moment:
+        """What an epoch number or a time means; ``now`` is the newest epoch.
+
+        Args:
+            as_of: It.
+            name: Of the parameter, for errors.
+            readable: Whether the tables must be readable then. What routeChangeTable alone answers needs no more than
+                that the epoch is recorded.
 
         Raises:
             BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
@@ -164,13 +177,15 @@ class History:
             VacuumedError: It is not kept any more; ``oldest_epoch`` and ``oldest_time`` name the oldest that is.
             UnavailableError: There is no lake, or it cannot be read now.
         """
-        wanted = parse_as_of(as_of)
+        wanted = None if as_of == NOW else parse_as_of(as_of, name)
         self._refresh()
         newest = self._epochs.newest
-        if isinstance(wanted, datetime):
+        if wanted is None:
+            wanted = newest
+        elif isinstance(wanted, datetime):
             self._check_has_come(wanted, as_of)
-        elif wanted > newest and (hint := unix_time_hint(as_of, "as_of")) is not None:
-            raise BadRequestError(f"{hint}; a plain number is an epoch", field="as_of", value=as_of)
+        elif wanted > newest and (hint := unix_time_hint(as_of, name)) is not None:
+            raise BadRequestError(f"{hint}; a plain number is an epoch", field=name, value=as_of)
         if newest == 0:
             raise FutureEpochError("nothing has been committed yet", newest_epoch=0)
         epoch = wanted if isinstance(wanted, int) else self._epochs.last_at(wanted)
@@ -184,7 +199,7 @@ class History:
                 f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
             )
         commit = self._epochs.commit(epoch) if epoch >= self._epochs.first else None
-        if commit is None or not self._is_readable(commit):
+        if commit is None or (readable and not self._is_readable(commit)):
             raise self._vacuumed(as_of)
         return self._within(wanted, commit)
 
@@ -322,13 +337,8 @@ class History:
         known = self._routes.get(key)
         if known is not None:
             return known
-        try:
+        with self._reading_tables(commit):
             view = self._view_of_topic(topic, moment)
-        except Exception as error:
-            self._readable_from = (0, 0.0)
-            if commit.epoch and not self._is_readable(commit):
-                raise self._vacuumed(str(commit.epoch)) from error
-            raise UnavailableError(f"epoch {commit.epoch} cannot be read at the moment: {one_line(error)}") from error
         route = pick_up_topic_route(
             view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
         )
@@ -365,6 +375,56 @@ class History:
             return self._rows(spec, moment, condition(), of_changes)
 
         return RouteView.empty().apply(changes_from(moment.commit, read))
+
+    @contextmanager
+    def _reading_tables(self, commit: RouteCommit) -> Iterator[None]:
+        """Whatever storage raises means: vacuumed meanwhile, or not now."""
+        try:
+            yield
+        except Exception as error:
+            self._readable_from = (0, 0.0)
+            if commit.epoch and not self._is_readable(commit):
+                raise self._vacuumed(str(commit.epoch)) from error
+            raise UnavailableError(f"epoch {commit.epoch} cannot be read at the moment: {one_line(error)}") from error
+
+    # --- tables ---
+
+    def view(self, moment: Moment, conditions: Mapping[str, Condition]) -> RouteView:
+        """The state tables of a moment, as far as conditions go; a table without one is left empty.
+
+        Raises:
+            VacuumedError, UnavailableError: As `resolve`.
+        """
+
+        def read(spec: Table) -> pa.Table | None:
+            found = conditions.get(spec.name)
+            return None if found is None else self._rows(spec, moment, found.of_rows, found.of_changes)
+
+        with self._reading_tables(moment.commit):
+            return RouteView.empty().apply(changes_from(moment.commit, read))
+
+    def topics(self, moment: Moment, broker_names: Collection[str] | None = None) -> list[str]:
+        """Names of the topics that have a row at a moment, sorted; of some broker groups, or of all.
+
+        Raises:
+            VacuumedError, UnavailableError: As `resolve`.
+        """
+        where = "true" if broker_names is None else f'"brokerName" IN {texts(sorted(broker_names))}'
+        if broker_names is not None and not broker_names:
+            return []
+        commit = moment.commit
+        with self._reading_tables(commit):
+            rows: dict[str, int] = {}
+            if commit.epoch:
+                sql = f'SELECT "topic", count(*) AS "rows" FROM t WHERE {where} GROUP BY "topic"'  # noqa: S608
+                found = select(self._table(TOPIC_QUEUE_TABLE, commit), sql)
+                rows = dict(zip(found["topic"].to_pylist(), found["rows"].to_pylist(), strict=True))
+            later = None if moment.until is None else self._epochs.commit(commit.epoch + 1)
+            if moment.until is not None and later is not None:
+                changes = self._table(ROUTE_CHANGE_TABLE, later)
+                for topic, more in more_rows(changes, later.epoch, moment.until, where):
+                    rows[topic] = rows.get(topic, 0) + more
+        return sorted(topic for topic, count in rows.items() if count > 0)
 
     def _rows(self, spec: Table, moment: Moment, condition: str, of_changes: str | None = None) -> pa.Table:
         """Rows at a moment.

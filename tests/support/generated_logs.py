@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from hypothesis import strategies as st
@@ -143,3 +144,17 @@ def batches(records: Sequence[LogRecord], sizes: Sequence[int]) -> Iterator[list
         size = sizes[turn % len(sizes)]
         yield list(records[start : start + size])
         start, turn = start + size, turn + 1
+
+
+def generated(seed: int) -> list[LogRecord]:
+    """Sixty records, each a moment after the one before: nobody is silent for too long."""
+    rng = random.Random(seed)
+    entries = [entry for entry in ASSORTMENT if not isinstance(entry, Gap)]
+    first = make.register("b-0:1", table=make.topics(*TOPICS, row=make.ROW), filter_server_list=["f:1"])
+    return written([(1, first), *((rng.choice((1, 2)), rng.choice(entries)) for _ in range(60))])
+
+
+def time_of(record: LogRecord, more_ms: float = 0) -> str:
+    """A record's event time, and so many milliseconds later, in RFC 3339."""
+    time = datetime.fromtimestamp(record.event_time_ms / 1000, UTC) + timedelta(milliseconds=more_ms)
+    return time.isoformat().replace("+00:00", "Z")

@@ -168,3 +168,43 @@ def test_too_many_reads_at_once(past: HttpApi, monkeypatch: pytest.MonkeyPatch) 
     problem(answer, 503, "system-busy")
     assert answer.headers["retry-after"] == "1"
     assert past.get("/v1/clusters").status_code == 200
+
+
+def test_every_read_of_an_earlier_moment(past: HttpApi) -> None:
+    registered, deleted = epoch_of(past, "REGISTER_BROKER"), epoch_of(past, "DELETE_TOPIC_IN_NAMESRV")
+    past.put("/v1/kv/n/k", {"value": "v"})
+    past.settled()
+    before, after = f"?as_of={registered}", f"?as_of={deleted}"
+    assert past.get(f"/v1/topics{before}").json()["topicList"] == ["orders", "payments"]
+    assert past.get(f"/v1/topics{after}&cluster=c1").json() == {"topicList": ["payments"], "total": 1}
+    assert past.get(f"/v1/topics{after}&cluster=c2").json() == {"topicList": [], "total": 0}
+    page = past.get(f"/v1/topics{before}&limit=1").json()
+    assert past.get(f"/v1/topics{before}&limit=1&cursor={page['nextCursor']}").json()["topicList"] == ["payments"]
+    assert past.get(f"/v1/clusters{before}").json()["clusterAddrTable"] == {"c1": ["broker-a"]}
+    live = past.get(f"/v1/brokers{before}&cluster=c1").json()["brokers"]
+    assert [(row["brokerAddr"], row["brokerId"]) for row in live] == [("10.0.0.1:10911", 0)]
+    counts = [past.get(f"/v1/brokers/broker-a{when}").json()["topicCount"] for when in (before, after, "?as_of=now")]
+    assert counts == [2, 1, 1]
+    problem(past.get(f"/v1/kv/n{after}"), 404, "not-found")
+    problem(past.get(f"/v1/kv/n/k{after}"), 404, "not-found")
+    assert past.get("/v1/kv/n/k?as_of=now").json()["value"] == "v"
+    newest = epochs(past).epochs[0]
+    answer = past.get(f"/v1/kv/n/k?as_of={newest.epoch}")
+    assert answer.json()["value"] == "v"
+    assert answer.headers["x-routelake-event-time"] == newest.event_time
+    empty = past.get("/v1/brokers/broker-b?as_of=1")
+    assert "then" in problem(empty, 404, "not-found")["detail"]
+    assert empty.headers["x-routelake-epoch"] == "1"
+
+
+@pytest.mark.parametrize(
+    "path", ["topics", "topics/orders/route", "clusters", "brokers", "brokers/broker-a", "kv/n", "kv/n/k"]
+)
+def test_bad_moments_everywhere(past: HttpApi, path: str) -> None:
+    path = f"/v1/{path}?as_of="
+    problem(past.get(f"{path}2999-01-01T00:00:00Z"), 404, "future-time")
+    problem(past.get(f"{path}99999"), 404, "future-epoch")
+    problem(past.get(f"{path}1999-01-01T00:00:00Z"), 404, "before-history")
+    problem(past.get(f"{path}2026-01-01T00:00:00"), 400, "bad-parameter")
+    problem(past.get(f"{path}1&reads=head"), 400, "bad-parameter")
+    assert past.get(f"{path}1&reads=committed").status_code in (200, 404)

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,16 +14,11 @@ from api.view.history import History, PastRoute
 from api.view.pickup import pick_up_topic_route
 from api.view.snapshot import RouteView
 from lake.commits import NO_COMMIT
-from pipelines.log.base import LogRecord
 from schemas.errors import BeforeHistoryError, NotFoundError
 from schemas.rocketmq_json import encode_topic_route
 from tests.support import events as make
 from tests.support.drive import drive
-from tests.support.generated_logs import ASSORTMENT, TOPICS, Gap, batches, written
-
-
-def time_of(record: LogRecord, more_ms: float = 0) -> str:
-    return iso(datetime.fromtimestamp(record.event_time_ms / 1000, UTC) + timedelta(milliseconds=more_ms))
+from tests.support.generated_logs import TOPICS, batches, generated, time_of, written
 
 
 def body(view: RouteView, topic: str) -> bytes | None:
@@ -38,14 +31,6 @@ def route(history: History, topic: str, as_of: str) -> PastRoute | None:
         return history.route(topic, as_of, support_acting_master=True, order_message_enable=True)
     except NotFoundError:
         return None
-
-
-def generated(seed: int) -> list[LogRecord]:
-    """Sixty records, each a moment after the one before: nobody is silent for too long."""
-    rng = random.Random(seed)
-    entries = [entry for entry in ASSORTMENT if not isinstance(entry, Gap)]
-    first = make.register("b-0:1", table=make.topics(*TOPICS, row=make.ROW), filter_server_list=["f:1"])
-    return written([(1, first), *((rng.choice((1, 2)), rng.choice(entries)) for _ in range(60))])
 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (2, (61,)), (3, (2, 5, 30))])
