@@ -21,6 +21,8 @@ from runtime.children import on_parent_exit
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
+from security.accounts_file import AccountsFile
+from security.policy import Policy
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -38,6 +40,8 @@ def run_gateway(
     remoting: Address,
     remoting_settings: RemotingSettings,
     http_settings: HttpSettings,
+    policy: Policy,
+    accounts: AccountsFile | None,
 ) -> int:
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
@@ -54,7 +58,8 @@ def run_gateway(
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
     worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
-    parts = GatewayParts(settings, worker, partial(open_reader, log_url), remoting_settings, http_settings)
+    reader = partial(open_reader, log_url)
+    parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts)
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 
@@ -69,6 +74,7 @@ async def _run(
     gateway, server = parts.gateway, parts.server
     try:
         await gateway.start()
+        parts.access.start()
         _calm_collector()
         giving_back = asyncio.create_task(give_back_free_pages())
         try:
@@ -87,6 +93,7 @@ async def _run(
             await http_task
         finally:
             giving_back.cancel()
+            parts.access.stop()
             await gateway.stop()
     finally:
         await worker.close()

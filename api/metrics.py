@@ -117,6 +117,27 @@ class Metrics:
             "rocketmq_namesrv_active_connections", "Open connections.", ("listener",), registry=registry
         )
 
+    def observe_access(self, mode: str, is_failing: Callable[[], bool]) -> Counter:
+        """Add what tells of refusals, where anybody is asked who they are. Once.
+
+        Args:
+            mode: The operator's.
+            is_failing: Whether the file of accounts cannot be used as it is.
+
+        Returns:
+            Refusals by mode, reason and missing role; in mode `log`, those that would be.
+        """
+        counter = Counter(
+            "routelake_auth_refused",
+            "Requests refused for want of a role; with mode log, those that enforce would refuse.",
+            ("mode", "reason", "role"),
+            registry=None if mode == "off" else self.registry,
+        )
+        if mode != "off":
+            text = "1 while the file of accounts cannot be used as it is; the accounts read before hold."
+            Gauge("routelake_auth_file_failing", text, registry=self.registry).set_function(lambda: float(is_failing()))
+        return counter
+
     def before_scrape(self, bring: Callable[[], None]) -> None:
         """Call back before every scrape: whoever counts in plain numbers brings them then."""
         self._bring.append(bring)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Final
 
+from api.access_control import AccessControl
 from api.gateway import Gateway, GatewaySettings, Reads
 from api.group_commit import LogClient
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
 from api.registrations import Registrations
+from api.remoting.access import RemotingAccess
 from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
 from api.view.answers import RouteAnswers
@@ -20,6 +22,8 @@ from api.view.history import History
 from pipelines.log.base import LogReader
 from remoting.server import RemotingServer
 from remoting.settings import RemotingSettings
+from security.accounts_file import AccountsFile
+from security.policy import Policy
 
 _ASKED_FOR_BYTES: Final = 32 * 1024 * 1024
 """Of encoded routes of the other view: few ask for it, over HTTP alone."""
@@ -37,6 +41,8 @@ class GatewayParts:
         open_reader: Opens the log for reading.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP listener.
+        policy: What is done about those who may not.
+        accounts: Who there is.
     """
 
     def __init__(
@@ -46,14 +52,21 @@ class GatewayParts:
         open_reader: Callable[[], LogReader],
         remoting: RemotingSettings | None = None,
         http: HttpSettings | None = None,
+        policy: Policy | None = None,
+        accounts: AccountsFile | None = None,
     ) -> None:
         self._http = http or HttpSettings()
         self.gateway = Gateway(settings, log_client, open_reader)
         self.answers = answers_of(self.gateway)
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)
-        self.handler = NameServerHandler(self.gateway, self.answers[settings.reads], self.metrics, self.registrations)
-        self.server = RemotingServer(self.handler, remoting, self.handler.inline)
+        self.access = AccessControl(policy or Policy(), accounts, self.metrics)
+        access = RemotingAccess(self.access, lambda: self.gateway.at_head.view) if self.access.is_on else None
+        self.handler = NameServerHandler(
+            self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access
+        )
+        gate = None if access is None else access.inline
+        self.server = RemotingServer(self.handler, remoting, self.handler.inline, gate)
         RemotingMeter(self.server, self.metrics)
 
     @cached_property

@@ -21,6 +21,7 @@ from cli import backup, developer, kv_import, preflight, spark_sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
+from cli.auth_options import AdminPlaintext, AuthFile, AuthOptions, Insecure, Mode, RequireTls
 from cli.options import (
     AllowConfigUpdate,
     Config,
@@ -95,6 +96,11 @@ def serve(
     allow_config_update: AllowConfigUpdate = False,
     reads: ReadsFrom = Reads.HEAD,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
+    auth: AuthFile = None,
+    auth_mode: Mode = None,
+    auth_admin_plaintext: AdminPlaintext = False,
+    auth_require_tls: RequireTls = False,
+    insecure: Insecure = False,
     trigger_ms: TriggerMs = 1_000,
     shards: Shards = 2,
     history_retention_days: RetentionDays = 30,
@@ -108,12 +114,13 @@ def serve(
     """Run the NameServer: gateways and the fold, supervised."""
     configure("serve")
     listen = listening(context, http, remoting, config)
-    _judge(data_dir, log, listen, config, frame_limit_mib, supervised=True)
+    who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
+    _judge(data_dir, log, listen, config, frame_limit_mib, who, supervised=True)
     _judge_fold(data_dir, shards, driver_memory)
     from runtime.supervisor import Child
 
     common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
-    gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update, reads)
+    gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who)
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
         *("--shards", str(shards)),
@@ -142,6 +149,11 @@ def gateway(
     allow_config_update: AllowConfigUpdate = False,
     reads: ReadsFrom = Reads.HEAD,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
+    auth: AuthFile = None,
+    auth_mode: Mode = None,
+    auth_admin_plaintext: AdminPlaintext = False,
+    auth_require_tls: RequireTls = False,
+    insecure: Insecure = False,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
@@ -149,12 +161,13 @@ def gateway(
     """Run gateways alone: they answer from the tables and write to the event log."""
     configure("serve" if workers > 1 else "gateway")
     listen = listening(context, http, remoting, config)
+    who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
     if not reuse_port:
-        _judge(data_dir, log, listen, config, frame_limit_mib, supervised=workers > 1)
+        _judge(data_dir, log, listen, config, frame_limit_mib, who, supervised=workers > 1)
     if workers > 1:
         options = [
             *("--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)),
-            *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads),
+            *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
         raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads))
@@ -186,6 +199,8 @@ def gateway(
             remoting=listen[1],
             remoting_settings=bounds,
             http_settings=from_environment(os.environ),
+            policy=who.policy(),
+            accounts=who.accounts(),
         )
     )
 
@@ -240,11 +255,13 @@ def _judge(
     listen: tuple[Listen, Listen],
     config: Path | None,
     frame_limit_mib: int,
+    who: AuthOptions,
     *,
     supervised: bool,
 ) -> None:
     """Refuse what a gateway cannot start with, before anything is made, and say whom it lets in. Raises SetupError."""
     preflight.check_gateway(config, frame_limit_mib, os.environ)
+    who.accounts()
     preflight.check_data_dir(data_dir)
     preflight.check_log(log, data_dir)
     preflight.check_lake(data_dir, fold=False)
@@ -268,6 +285,7 @@ def _gateway_options(
     config: Path | None,
     allow_config_update: bool,
     reads: Reads,
+    who: AuthOptions,
 ) -> list[str]:
     """What every gateway process of a supervisor is told alike."""
     http, remoting = listen
@@ -276,6 +294,7 @@ def _gateway_options(
         *("--reads", reads),
         *(["--config", str(config)] if config else []),
         *(["--allow-config-update"] if allow_config_update else []),
+        *who.arguments(),
     ]
 
 

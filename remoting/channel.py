@@ -74,12 +74,20 @@ class Handler(Protocol):
         """A connection is gone, whoever ended it; `close_reason` says why."""
 
 
+class Gate(Protocol):
+    """Stands before what is recognised, where anybody is asked who they are."""
+
+    def __call__(self, asked: Any, connection: Connection) -> EncodedReply:  # noqa: ANN401 (what `Inline` has found)
+        """The reply to a recognised request, or its refusal; what this raises becomes one."""
+
+
 class Server(Protocol):
     """What a connection asks of the server that has accepted it. Its attributes are explained at `RemotingServer`."""
 
     settings: RemotingSettings
     handler: Handler
     inline: Inline | None
+    gate: Gate | None
     memory: ConnectionMemory[Connection]
     refusals: Refusals
     answered_inline: defaultdict[int, int]
@@ -117,6 +125,7 @@ class Connection(asyncio.Protocol):
         has_registered: Whether a broker has registered over it; handlers set it.
         is_tls: Whether it is encrypted.
         certificate_names: What the peer's certificate, which was verified, calls it; none without one.
+        known: What the handler remembers of the peer.
         close_reason: Why it was closed; None while it is open.
     """
 
@@ -130,6 +139,7 @@ class Connection(asyncio.Protocol):
         self.has_registered = False
         self.is_tls = False
         self.certificate_names: tuple[str, ...] = ()
+        self.known: object = None
         self.close_reason: str | None = None
         self._server = server
         self._settings = settings
@@ -260,6 +270,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
+        gate = self._server.gate
         high = self._settings.write_high_bytes
         out: list[bytes] = []
         size = successes = 0
@@ -267,7 +278,7 @@ class Connection(asyncio.Protocol):
             if isinstance(request, tuple):
                 asked, digits = request
                 try:
-                    reply = asked.reply or asked.answer()
+                    reply = (asked.reply or asked.answer()) if gate is None else gate(asked, self)
                 except Exception as error:
                     reply = EncodedReply(self._server.failure(error, self))
                 if reply.code:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from remoting.accepting import Acceptor
 from remoting.answers import failure
-from remoting.channel import CLOSE_GRACE_S, Connection, Handler
+from remoting.channel import CLOSE_GRACE_S, Connection, Gate, Handler
 from remoting.frame import RemotingCommand
 from remoting.inline import Inline
 from remoting.memory import ConnectionMemory
@@ -50,7 +50,11 @@ class RemotingServer:
     """
 
     def __init__(
-        self, handler: Handler, settings: RemotingSettings | None = None, inline: Inline | None = None
+        self,
+        handler: Handler,
+        settings: RemotingSettings | None = None,
+        inline: Inline | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """Prepare; `start` listens.
 
@@ -58,9 +62,11 @@ class RemotingServer:
             handler: Answers requests.
             settings: Bounds.
             inline: Answers what it recognises, within the turn of the loop in which it comes.
+            gate: Judges what it recognises; None: nobody is asked who they are.
         """
         self.handler = handler
         self.inline = inline
+        self.gate = gate
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
         self.accepted = self.failed = 0

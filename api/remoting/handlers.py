@@ -23,6 +23,7 @@ from api.gateway import KV_FULL, Gateway, Receipt
 from api.metrics import Metrics
 from api.registrations import Registrations
 from api.remoting import config_commands
+from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier
 from api.remoting.route_requests import RouteRequest, RouteRequests
 from api.remoting.unknown_topics import UnknownTopics
@@ -71,8 +72,10 @@ class NameServerHandler:
         answers: RouteAnswers,
         metrics: Metrics,
         registrations: Registrations,
+        access: RemotingAccess | None = None,
     ) -> None:
         self._gateway = gateway
+        self._access = access
         self._metrics = metrics
         self._answers = answers
         self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
@@ -135,6 +138,10 @@ class NameServerHandler:
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
+        if self._access is not None:
+            refusal = await self._access.refusal(command, connection)
+            if refusal is not None:
+                return refusal
         handler = self._handlers.get(command.code)
         return not_supported(command.code) if handler is None else await handler(command, connection)
 

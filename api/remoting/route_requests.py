@@ -25,6 +25,7 @@ from remoting.commands import read_route_query
 from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
 from remoting.reply import EncodedReply
 from schemas.codes import RequestCode, SerializeType
+from security.signature import ACCESS_KEY
 
 MAX_DIGITS: Final = 9
 """Nine digits always fit into an int32; a longer opaque is decoded each time."""
@@ -52,9 +53,11 @@ class RouteRequest:
         zone: Set only where the answer is filtered by it.
         reply: The reply of the moment, if it has been found.
         is_used: Whether it was asked again since somebody last looked for room.
+        signed: Its extFields and body, if it names an AccessKey.
+        passed: The generation of accounts that lets it pass, wherever it comes from (`api.remoting.access`).
     """
 
-    __slots__ = ("_answer", "is_used", "numeric_keys", "reply", "topic", "zone")
+    __slots__ = ("_answer", "is_used", "numeric_keys", "passed", "reply", "signed", "topic", "zone")
 
     def __init__(self, command: RemotingCommand, answer: Callable[[RouteRequest], EncodedReply]) -> None:
         """Read a request.
@@ -66,6 +69,9 @@ class RouteRequest:
         self.topic, self.numeric_keys, self.zone = read_route_query(command)
         self.reply: EncodedReply | None = None
         self.is_used = False
+        fields = command.ext_fields
+        self.signed = (fields, command.body) if fields and ACCESS_KEY in fields else None
+        self.passed: object = None
         self._answer = answer
 
     def answer(self) -> EncodedReply:
@@ -137,7 +143,8 @@ class RouteRequests:
         if len(header) <= _MAX_HEADER_BYTES and not command.body:
             key = _key(header, command)
             if key is not None and self._peek(key) is None:
-                self._known.put(key, query, _QUERY_BYTES + 2 * len(header), _was_not_asked)
+                copies = 2 if query.signed is None else 4
+                self._known.put(key, query, _QUERY_BYTES + copies * len(header), _was_not_asked)
         return None if self._may_wait(query) else (query, b"%d" % command.opaque)
 
     def forget_replies(self) -> None:

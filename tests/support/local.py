@@ -30,6 +30,8 @@ from pipelines.log.base import EventLog
 from pipelines.log.memory import MemoryLog
 from pipelines.log.open import open_log
 from remoting.settings import RemotingSettings
+from security.accounts_file import AccountsFile
+from security.policy import Policy
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
@@ -70,6 +72,8 @@ class LocalGateway:
         log: Where it writes; stays the caller's.
         remoting: Settings of the remoting listener.
         http: Settings of the HTTP API.
+        policy: What is done about those who may not.
+        accounts: Who there is.
         remoting_port: 0 for any; None for no listener.
         http_port: Likewise. Without a listener the HTTP API is there all the same, as `app`.
         settings: Of the gateway, on top of `UNHURRIED`.
@@ -82,6 +86,8 @@ class LocalGateway:
         remoting: RemotingSettings | None = None,
         http: HttpSettings | None = None,
         *,
+        policy: Policy | None = None,
+        accounts: AccountsFile | None = None,
         remoting_port: int | None = 0,
         http_port: int | None = None,
         **settings: Any,
@@ -90,6 +96,7 @@ class LocalGateway:
         self.port, self.http_port = remoting_port or 0, http_port or 0
         self._listens, self._serves_http = remoting_port is not None, http_port is not None
         self._remoting, self._http = remoting, http
+        self._policy, self._accounts = policy, accounts
         self._settings = GatewaySettings(lake_dir=lake_dir, **{"gateway_id": "local", **UNHURRIED, **settings})
         self.parts: GatewayParts
         self.loop: Loop
@@ -138,8 +145,17 @@ class LocalGateway:
 
     async def _start(self) -> None:
         client = LocalLogClient(self.log, self._settings)
-        self.parts = GatewayParts(self._settings, client, lambda: SharedReader(self.log), self._remoting, self._http)
+        self.parts = GatewayParts(
+            self._settings,
+            client,
+            lambda: SharedReader(self.log),
+            self._remoting,
+            self._http,
+            policy=self._policy,
+            accounts=self._accounts,
+        )
         await self.parts.gateway.start()
+        self.parts.access.start()
         if self._listens:
             await self.parts.server.start("127.0.0.1", self.port)
             self.port = self.parts.server.port
@@ -159,6 +175,7 @@ class LocalGateway:
         await self.parts.close_remoting(1.0)
         if "app" in vars(self.parts):
             close_app(self.app)
+        self.parts.access.stop()
         await self.parts.gateway.stop()
 
 

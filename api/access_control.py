@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may what at this gateway, for both listeners: the accounts of the moment, and what is told of refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from api.metrics import Metrics
+from security.accounts import Accounts
+from security.accounts_file import AccountsFile
+from security.identity import NOBODY, Identity, Unproven
+from security.notices import Notices
+from security.policy import AuthMode, Claim, Policy, Verdict, judge
+from security.roles import Role
+
+log = structlog.get_logger("routelake.gateway")
+
+CHECK_S: Final = 1.0
+"""Between two looks at the file of accounts."""
+
+
+class Refused(NamedTuple):
+    """A refusal to be told of; a would-be one has ``is_refused`` False.
+
+    Attributes:
+        via: remoting or http.
+        request: RequestCode's name, or the operation's.
+        needed: The role that is missing; "" for a request that nobody may send.
+        peer: host:port.
+        user: Who it is, or claims to be; None for nobody.
+        verdict: What was decided, and why.
+        times: How many there were since the last that was told, this one included.
+    """
+
+    via: str
+    request: str
+    needed: str
+    peer: str
+    user: str | None
+    verdict: Verdict
+    times: int = 1
+
+
+class AccessControl:
+    """Decides for both listeners. Lives on the gateway's event loop.
+
+    Attributes:
+        policy: What the operator has chosen.
+        accounts: Of the moment.
+        generation: Another object whenever the accounts are others: what was found out before holds no more.
+    """
+
+    def __init__(self, policy: Policy, file: AccountsFile | None, metrics: Metrics) -> None:
+        """Take the accounts that the file has now.
+
+        Args:
+            policy: What the operator has chosen.
+            file: Of the accounts; None: there are none.
+            metrics: Where refusals are counted.
+        """
+        self.policy: Final = policy
+        self.accounts = Accounts() if file is None else file.current
+        self.generation = object()
+        self._file = file
+        self._notices = Notices()
+        self._followers: list[Callable[[Refused], None]] = []
+        self._watching: asyncio.Task[None] | None = None
+        self._counter = metrics.observe_access(policy.mode, lambda: self.problem is not None)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is asked who they are."""
+        return self.policy.mode is not AuthMode.OFF
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file of accounts cannot be used as it is; those read before hold."""
+        return None if self._file is None else self._file.problem
+
+    def judge(
+        self,
+        needed: Role | None,
+        found: Identity | Unproven,
+        claims: tuple[Claim, ...] = (),
+        *,
+        is_tls: bool,
+    ) -> Verdict:
+        """`security.policy.judge`."""
+        if isinstance(found, Identity):
+            return judge(self.policy, needed, found, None, claims, is_tls=is_tls)
+        return judge(self.policy, needed, NOBODY, found, claims, is_tls=is_tls)
+
+    def note(self, refused: Refused) -> None:
+        """Count a refusal, or a would-be one, and tell of it within bounds."""
+        verdict = refused.verdict
+        self._counter.labels(self.policy.mode, verdict.reason, refused.needed).inc()
+        who = refused.user or refused.peer.rpartition(":")[0]
+        kind = (who, refused.request, verdict.reason)
+        count = self._notices.due(kind, time.monotonic())
+        if not count:
+            return
+        refused = refused._replace(times=count)
+        log.warning(
+            "access refused" if verdict.is_refused else "access would be refused",
+            listener=refused.via,
+            request=refused.request,
+            needed=refused.needed,
+            peer=refused.peer,
+            user=refused.user,
+            reason=verdict.reason,
+            detail=verdict.remark,
+            count=count,
+        )
+        for tell in self._followers:
+            tell(refused)
+
+    def follow(self, tell: Callable[[Refused], None]) -> None:
+        """Tell of refusals, too, as many as are logged."""
+        self._followers.append(tell)
+
+    def start(self) -> None:
+        """Watch the file from now on."""
+        if self._file is not None and self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch(self._file))
+
+    def stop(self) -> None:
+        """Watch it no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self, file: AccountsFile) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                if await asyncio.to_thread(file.check):
+                    self._take(file)
+            except Exception:
+                log.exception("the file of accounts cannot be looked at")
+
+    def _take(self, file: AccountsFile) -> None:
+        if file.problem is not None:
+            log.error("the file of accounts cannot be used; the accounts stay as they were", reason=file.problem)
+            return
+        if file.current is not self.accounts:
+            self.accounts = file.current
+            self.generation = object()
+            log.info("accounts were read again", accounts=len(self.accounts.accounts))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In front of every request over remoting: who sends it, and may they?
+
+Nothing of a body is inflated or parsed before its signature was checked. What a connection shows, its certificate and
+its address, is looked up once; a signed route request that comes again byte for byte was checked once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from api.access_control import AccessControl, Refused
+from api.remoting.route_requests import RouteRequest
+from api.view.snapshot import RouteView
+from remoting import commands
+from remoting.channel import Connection
+from remoting.frame import RemotingCommand
+from remoting.reply import EncodedReply, response
+from schemas.codes import RequestCode, ResponseCode
+from security.accounts import Accounts, identify
+from security.identity import Identity, Unproven
+from security.policy import Claim, Verdict
+from security.roles import BOUND, NEEDED, Role
+from security.signature import ACCESS_KEY
+
+_LARGE_BYTES: Final = 256 * 1024
+"""From here on a body is hashed in a thread: 64 MiB take a tenth of a second."""
+
+_NAMES: Final = {int(code): code.name for code in RequestCode}
+
+
+class _Peer:
+    """What a connection shows, as the accounts of one moment have it."""
+
+    __slots__ = ("generation", "host", "identity", "may_read")
+
+    def __init__(self, generation: object, accounts: Accounts, connection: Connection) -> None:
+        self.generation = generation
+        self.host = connection.peer.rpartition(":")[0].strip("[]")
+        self.identity = accounts.by_certificate(connection.certificate_names) or accounts.by_address(self.host)
+        self.may_read = False
+        """Whether its unsigned route requests pass, whoever else they are compared with."""
+
+
+class RemotingAccess:
+    """Judges requests for one gateway. Lives on its event loop."""
+
+    def __init__(self, control: AccessControl, view: Callable[[], RouteView]) -> None:
+        """Judge by a control.
+
+        Args:
+            control: Has policy and accounts.
+            view: The newest; it knows to which cluster a broker belongs.
+        """
+        self._control = control
+        self._view = view
+
+    async def refusal(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        """The answer to a request that may not be sent; None: it may."""
+        peer = self._peer(connection)
+        accounts, fields = self._control.accounts, command.ext_fields
+        if len(command.body) >= _LARGE_BYTES and fields and accounts.accounts.get(fields.get(ACCESS_KEY, "")):
+            found = await asyncio.to_thread(identify, accounts, fields, command.body, peer.host, peer.identity)
+        else:
+            found = identify(accounts, fields, command.body, peer.host, peer.identity)
+        needed = NEEDED.get(command.code)
+        claims: tuple[Claim, ...] = ()
+        if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and command.code in BOUND:
+            claims = self._claims(command)
+        verdict = self._control.judge(needed, found, claims, is_tls=connection.is_tls)
+        return self._told(verdict, needed, found, command.code, connection)
+
+    def inline(self, asked: RouteRequest, connection: Connection) -> EncodedReply:
+        """The answer to a recognised route request, or its refusal (`remoting.channel.Gate`)."""
+        generation = self._control.generation
+        if asked.passed is generation:
+            return asked.reply or asked.answer()
+        peer = self._peer(connection)
+        if asked.signed is None and peer.may_read:
+            return asked.reply or asked.answer()
+        fields, body = asked.signed or (None, b"")
+        found = identify(self._control.accounts, fields, body, peer.host, peer.identity)
+        verdict = self._control.judge(Role.READER, found, is_tls=connection.is_tls)
+        if not verdict.reason:
+            if asked.signed is None:
+                peer.may_read = True
+            elif self._passes_anywhere(found):
+                asked.passed = generation
+            return asked.reply or asked.answer()
+        refused = self._told(verdict, Role.READER, found, RequestCode.GET_ROUTEINFO_BY_TOPIC, connection)
+        return asked.reply or asked.answer() if refused is None else EncodedReply(refused)
+
+    def _passes_anywhere(self, found: Identity | Unproven) -> bool:
+        """Whether it is the same over TLS and without, from every address: an admin's signature is not."""
+        is_signed = isinstance(found, Identity) and found.by == "signature" and found.role is not Role.ADMIN
+        return is_signed and not self._control.policy.require_tls
+
+    def _peer(self, connection: Connection) -> _Peer:
+        known = connection.known
+        if isinstance(known, _Peer) and known.generation is self._control.generation:
+            return known
+        peer = _Peer(self._control.generation, self._control.accounts, connection)
+        connection.known = peer
+        return peer
+
+    def _claims(self, command: RemotingCommand) -> tuple[Claim, ...]:
+        """The brokers that a request speaks for. One that cannot be read names none, and does nothing either."""
+        groups = self._view().groups
+
+        def claim(cluster: str | None, broker_name: str | None) -> Claim:
+            group = groups.get(broker_name or "")
+            return Claim(cluster, broker_name, None if group is None else group.row.cluster)
+
+        if command.code != RequestCode.REGISTER_TOPIC_IN_NAMESRV:
+            header = commands.read_broker_header(command)
+            return (claim(header.cluster_name, header.broker_name),)
+        try:
+            registration = commands.read_topic_registration(command)
+        except commands.RefusedError:
+            return ()
+        return () if registration is None else tuple(claim(None, row.broker_name) for row in registration[1])
+
+    def _told(
+        self, verdict: Verdict, needed: Role | None, found: Identity | Unproven, code: int, connection: Connection
+    ) -> RemotingCommand | None:
+        if not verdict.reason:
+            return None
+        role = "" if needed is None else needed.word
+        name = _NAMES.get(code, "other")
+        self._control.note(Refused("remoting", name, role, connection.peer, found.user, verdict))
+        return response(ResponseCode.NO_PERMISSION, verdict.remark) if verdict.is_refused else None

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may what, how often, and over what: decided without I/O, for every listener alike."""

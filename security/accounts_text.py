@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of a file of accounts: RocketMQ's plain_acl.yml, and what a NameServer needs beyond it.
+
+::
+
+    globalWhiteRemoteAddresses:           # no account needed there: role broker, unless globalWhiteRole says otherwise
+      - 10.0.9.*
+    accounts:
+      - accessKey: orders-broker          # the name, too
+        secretKey: file:orders-broker.key # or env:NAME, or the key itself
+        role: broker                      # reader (the default), broker, admin; `admin: true` is the last
+        clusters: [DefaultCluster]        # a broker speaks for these alone
+        brokerNames: [broker-a, broker-b]
+        certificate: CN=orders-broker     # a name of its client certificate, or a list of such
+        whiteRemoteAddress: 10.0.3.*      # where it needs no signature; without a secretKey: the address is the proof
+        token: sha256:2bb80d53...         # for HTTP; or the token itself, file:, env:
+        tokenExpires: 2027-06-30T00:00:00Z
+
+The topic and group permissions of a broker's file say nothing about a NameServer, and are passed over.
+
+Source (4.9.8): org.apache.rocketmq.acl.plain.PlainPermissionManager, org.apache.rocketmq.acl.common.AclConstants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from security.accounts import Account, Accounts, digest_of
+from security.addresses import Matches, rule
+from security.roles import Role, role_of
+from security.yaml_nodes import FileError, Value, read_yaml
+
+Resolve = Callable[[str], str]
+"""What a reference ``file:NAME`` or ``env:NAME`` holds; raises ValueError with a sentence that shows none of it."""
+
+LEAST_SECRET: Final = 6
+"""Characters of a secretKey, as in RocketMQ (AclConstants.SECRET_KEY_MIN_LENGTH)."""
+
+_TOP: Final = frozenset({"globalWhiteRemoteAddresses", "globalWhiteRole", "accounts", "dataVersion"})
+_OF_BROKERS: Final = frozenset({"defaultTopicPerm", "defaultGroupPerm", "topicPerms", "groupPerms", "namespacePerms"})
+_OF_ACCOUNT: Final = _OF_BROKERS | {
+    "accessKey", "secretKey", "whiteRemoteAddress", "admin", "role", "clusters", "brokerNames", "certificate",
+    "token", "tokenExpires",
+}  # fmt: skip
+_HASHED: Final = "sha256:"
+_HEX_DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def parse_accounts(text: str, resolve: Resolve) -> Accounts:
+    """Read a file's text.
+
+    Args:
+        text: It.
+        resolve: Reads what the file refers to.
+
+    Raises:
+        FileError: Something in it cannot be meant; the message names line or account, and shows no secret.
+    """
+    top = _table(read_yaml(text), _TOP, "the file")
+    accounts: dict[str, Account] = {}
+    tokens: dict[bytes, str] = {}
+    certificates: dict[str, str] = {}
+    for entry in _items(top.get("accounts"), "accounts"):
+        account = _account(entry, resolve)
+        if account.user in accounts:
+            raise FileError(f"line {entry.line}: there are two accounts {account.user!r}")
+        accounts[account.user] = account
+        for name in account.certificates:
+            other = certificates.setdefault(name, account.user)
+            if other != account.user:
+                raise FileError(f"account {account.user!r}: certificate {name!r} is that of {other!r}, too")
+        if account.token_digest is not None:
+            other = tokens.setdefault(account.token_digest, account.user)
+            if other != account.user:
+                raise FileError(f"account {account.user!r}: its token is that of {other!r}, too")
+    white = [
+        _rule(_text(item, "globalWhiteRemoteAddresses"), f"line {item.line}")
+        for item in _items(top.get("globalWhiteRemoteAddresses"), "globalWhiteRemoteAddresses")
+    ]
+    white_role = top.get("globalWhiteRole")
+    role = Role.BROKER if white_role is None else _role(_text(white_role, "globalWhiteRole"), f"line {white_role.line}")
+    return Accounts(accounts.values(), white, role)
+
+
+def _account(entry: Value, resolve: Resolve) -> Account:
+    fields = _table(entry, _OF_ACCOUNT, f"line {entry.line}: an account")
+    key = fields.get("accessKey")
+    user = "" if key is None else _text(key, "accessKey").strip()
+    if not user:
+        raise FileError(f"line {entry.line}: an account without accessKey, which is its name")
+    where = f"account {user!r} (line {entry.line})"
+
+    def text(name: str) -> str:
+        value = fields.get(name)
+        return "" if value is None else _text(value, name).strip()
+
+    def secret(name: str) -> str:
+        try:
+            given = text(name)
+            return resolve(given).strip() if given.startswith(("file:", "env:")) else given
+        except ValueError as error:
+            raise FileError(f"{where}: {name}: {error}") from None
+
+    def names(name: str) -> tuple[str, ...]:
+        value = fields.get(name)
+        listed = () if value is None else value.items if value.items is not None else (value,)
+        return tuple(found for item in listed if (found := _text(item, name).strip()))
+
+    role = _account_role(text("role"), text("admin"), where)
+    secret_key = secret("secretKey")
+    if secret_key and len(secret_key) < LEAST_SECRET:
+        raise FileError(f"{where}: its secretKey has fewer than {LEAST_SECRET} characters")
+    white = text("whiteRemoteAddress")
+    account = Account(
+        user=user,
+        role=role,
+        clusters=frozenset(names("clusters")),
+        broker_names=frozenset(names("brokerNames")),
+        secret_key=secret_key or None,
+        token_digest=_token_digest(secret("token"), where),
+        token_expires_s=_time_s(text("tokenExpires"), where),
+        certificates=names("certificate"),
+        white=_rule(white, where) if white else None,
+    )
+    if role is not Role.BROKER and (account.clusters or account.broker_names):
+        raise FileError(f"{where}: clusters and brokerNames bind a broker; its role is {role.word}")
+    if account.token_expires_s is not None and account.token_digest is None:
+        raise FileError(f"{where}: tokenExpires without a token")
+    if not (secret_key or white or account.token_digest or account.certificates):
+        raise FileError(f"{where}: nobody can prove to be it: give it secretKey, certificate, token or address")
+    return account
+
+
+def _account_role(role: str, admin: str, where: str) -> Role:
+    if admin.lower() not in ("", "true", "false"):
+        raise FileError(f"{where}: admin is true or false")
+    is_admin = admin.lower() == "true"
+    if not role:
+        return Role.ADMIN if is_admin else Role.READER
+    found = _role(role, where)
+    if is_admin and found is not Role.ADMIN:
+        raise FileError(f"{where}: admin is true, and its role is {found.word}")
+    return found
+
+
+def _role(word: str, where: str) -> Role:
+    found = role_of(word.strip())
+    if found is None:
+        raise FileError(f"{where}: there is no role {word[:40]!r}: reader, broker or admin")
+    return found
+
+
+def _rule(text: str, where: str) -> Matches:
+    try:
+        return rule(text)
+    except ValueError as error:
+        raise FileError(f"{where}: {error}") from None
+
+
+def _token_digest(token: str, where: str) -> bytes | None:
+    if not token:
+        return None
+    if not token.startswith(_HASHED):
+        return digest_of(token)
+    digits = token.removeprefix(_HASHED)
+    if not _HEX_DIGEST.fullmatch(digits):
+        raise FileError(f"{where}: its token is no SHA-256 digest: expected sha256: and 64 hexadecimal digits")
+    return bytes.fromhex(digits)
+
+
+def _time_s(text: str, where: str) -> float | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise FileError(f"{where}: tokenExpires is no time, such as 2027-06-30T00:00:00Z") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _table(value: Value, known: Iterable[str], what: str) -> dict[str, Value]:
+    if value.table is None:
+        raise FileError(f"line {value.line}: {what} has to be a table of keys")
+    for name, found in value.table.items():
+        if name not in known:
+            raise FileError(f"line {found.line}: there is no key {name[:64]!r}")
+    return dict(value.table)
+
+
+def _items(value: Value | None, name: str) -> tuple[Value, ...]:
+    if value is None or value.text == "":
+        return ()
+    if value.items is None:
+        raise FileError(f"line {value.line}: {name} has to be a list")
+    return value.items
+
+
+def _text(value: Value, name: str) -> str:
+    if value.text is None:
+        raise FileError(f"line {value.line}: {name} has to be a text")
+    return value.text

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision: may somebody send this request? A function of what is known, without I/O and without a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from security.identity import ANONYMOUS, Identity, Unproven
+from security.roles import Role
+
+
+class AuthMode(StrEnum):
+    """What is done about somebody who may not."""
+
+    OFF = "off"
+    """Nobody is asked who they are."""
+    LOG = "log"
+    """Nobody is refused; who would be with `enforce` is counted and named."""
+    ENFORCE_WRITES = "enforce-writes"
+    """What needs more than a reader is refused. Reads are anybody's; who would be refused is counted and named."""
+    ENFORCE = "enforce"
+    """Everything needs an account."""
+
+
+class Policy(NamedTuple):
+    """What an operator has chosen.
+
+    Attributes:
+        mode: See there.
+        admin_plaintext: Take an admin's signature over plain TCP, too: whoever hears it can delete every route.
+        require_tls: All signatures and tokens count over TLS only.
+    """
+
+    mode: AuthMode = AuthMode.OFF
+    admin_plaintext: bool = False
+    require_tls: bool = False
+
+
+class Claim(NamedTuple):
+    """A broker that a request speaks for.
+
+    Attributes:
+        cluster: That the request names; None: none.
+        broker_name: Likewise.
+        current_cluster: In which that brokerName is now; None: in none. A name in another cluster is another's.
+    """
+
+    cluster: str | None
+    broker_name: str | None
+    current_cluster: str | None = None
+
+
+class Verdict(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        is_refused: Whether the request ends here.
+        reason: One of `REASONS`, also where it would be refused in another mode; "" where it may pass in any.
+        remark: What is missing, for a person; no secret.
+    """
+
+    is_refused: bool
+    reason: str = ""
+    remark: str = ""
+
+
+PASSES: Final = Verdict(False)
+
+REASONS: Final = (
+    "unknown-request", "anonymous", "unknown-key", "bad-signature", "unknown-token", "expired-token", "plaintext",
+    "role", "bound",
+)  # fmt: skip
+
+
+def judge(
+    policy: Policy,
+    needed: Role | None,
+    identity: Identity,
+    unproven: Unproven | None = None,
+    claims: Iterable[Claim] = (),
+    *,
+    is_tls: bool,
+) -> Verdict:
+    """Whether a request may pass.
+
+    Args:
+        policy: The operator's.
+        needed: The least role; None for a request that nobody may send.
+        identity: Who sends it; `NOBODY`.
+        unproven: Why that is nobody.
+        claims: The brokers that it speaks for.
+        is_tls: Whether nobody can listen.
+    """
+    mode = policy.mode
+    if mode is AuthMode.OFF:
+        return PASSES
+    found = _objection(policy, needed, identity, unproven, claims, is_tls)
+    if found is None:
+        return PASSES
+    reason, remark = found
+    is_open = mode is AuthMode.LOG or (mode is AuthMode.ENFORCE_WRITES and needed is Role.READER)
+    return Verdict(not is_open, reason, remark)
+
+
+def _objection(
+    policy: Policy,
+    needed: Role | None,
+    identity: Identity,
+    unproven: Unproven | None,
+    claims: Iterable[Claim],
+    is_tls: bool,
+) -> tuple[str, str] | None:
+    """What stands against it; None for nothing."""
+    if needed is None:
+        return "unknown-request", "nobody may send this request to a NameServer"
+    role = identity.role
+    if role is None:
+        return (unproven or ANONYMOUS)[:2]
+    plaintext = None if is_tls else _plaintext(policy, identity, role)
+    if plaintext is not None:
+        return "plaintext", plaintext
+    if role < needed:
+        return "role", f"{identity.user} is a {role.word}: this needs the role {needed.word}"
+    if role is Role.BROKER and identity.is_bound:
+        for claim in claims:
+            foreign = _foreign(identity, claim)
+            if foreign is not None:
+                return "bound", f"{identity.user} is bound to other brokers: {foreign}"
+    return None
+
+
+def _plaintext(policy: Policy, identity: Identity, role: Role) -> str | None:
+    """Why a proof is worth nothing where others may hear it."""
+    if identity.by == "signature" and role is Role.ADMIN and not policy.admin_plaintext:
+        return (
+            f"{identity.user} is an admin: sign over TLS only, and change this key, since whoever heard it can send "
+            "the request again as another (--auth-admin-plaintext takes it nevertheless)"
+        )
+    if policy.require_tls and identity.by in ("signature", "token"):
+        return f"{identity.user}: keys and tokens are taken over TLS only (--auth-require-tls)"
+    return None
+
+
+def _foreign(identity: Identity, claim: Claim) -> str | None:
+    """What a claim names that the identity is not bound to."""
+    if identity.broker_names and claim.broker_name not in identity.broker_names:
+        return f"not to brokerName {_shown(claim.broker_name)}"
+    if identity.clusters:
+        if claim.cluster is not None and claim.cluster not in identity.clusters:
+            return f"not to cluster {_shown(claim.cluster)}"
+        if claim.current_cluster is not None and claim.current_cluster not in identity.clusters:
+            return f"brokerName {_shown(claim.broker_name)} belongs to cluster {_shown(claim.current_cluster)}"
+        if claim.cluster is None and claim.current_cluster is None:
+            return f"no cluster has a brokerName {_shown(claim.broker_name)}"
+    return None
+
+
+def _shown(name: str | None) -> str:
+    """A name that a peer has chosen, short and on one line."""
+    return "null" if name is None else repr(name[:64])
