@@ -83,6 +83,7 @@ class GatewayParts:
             answers=self.answers,
             metrics=self.metrics,
             registrations=self.registrations,
+            access=self.access,
         )
 
     async def close_remoting(self, drain_s: float) -> None:

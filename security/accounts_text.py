@@ -164,7 +164,7 @@ def _token_digest(token: str, where: str) -> bytes | None:
     if not token:
         return None
     if not token.startswith(_HASHED):
-        return digest_of(token)
+        return digest_of(token.encode())
     digits = token.removeprefix(_HASHED)
     if not _HEX_DIGEST.fullmatch(digits):
         raise FileError(f"{where}: its token is no SHA-256 digest: expected sha256: and 64 hexadecimal digits")

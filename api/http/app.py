@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from api.access_control import AccessControl
 from api.gateway import Gateway, Reads
 from api.http import (
     routes_admin,
@@ -120,6 +121,7 @@ def create_app(
     answers: Mapping[Reads, RouteAnswers],
     metrics: Metrics,
     registrations: Registrations,
+    access: AccessControl | None = None,
 ) -> HttpApp:
     """The application over a started gateway.
 
@@ -130,6 +132,7 @@ def create_app(
         answers: The caches of encoded routes, of which the remoting listener shares one.
         metrics: Likewise; they do not observe a gateway yet.
         registrations: Likewise.
+        access: Likewise; None: nobody is asked for an account.
 
     Raises:
         SetupError: a setting is unusable.
@@ -141,6 +144,10 @@ def create_app(
         metrics.security.labels(f"http-{reason}").inc()
         refusals.note(reason, str(address), "the address that holds most gives way")
 
+    def cluster_of(broker_name: str) -> str | None:
+        group = gateway.at_head.view.groups.get(broker_name)
+        return None if group is None else group.row.cluster
+
     context = HttpContext(
         gateway=gateway,
         registrations=registrations,
@@ -151,7 +158,7 @@ def create_app(
             on_refused=partial(gave_way, "evicted-history"),
         ),
         settings=settings,
-        guard=Guard(settings, gateway.settings.gateway_id),
+        guard=Guard(settings, gateway.settings.gateway_id, access, cluster_of),
         answers=answers,
         metrics=metrics,
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),

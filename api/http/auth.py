@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may write, and under which name it goes into the history.
+"""Who may do what over HTTP, and under which name it goes into the history.
 
-With tokens configured, a write needs one of them. Without, writes are accepted from this machine only. Reads are open
-unless `HttpSettings.protect_reads` says otherwise. What other sites' pages send was refused before (`api.http.sites`).
+Without accounts (`--auth`), tokens decide: with tokens configured, a write needs one of them; without, writes are
+accepted from this machine only. Reads are open unless `HttpSettings.protect_reads` says otherwise.
+
+With accounts, the same users as over remoting come with bearer tokens or client certificates, and each operation needs
+its role (`security.roles.OPERATIONS`); whoever has a token of `HttpSettings.tokens` is an admin. While the mode lets
+those pass who may not (`log`), what is said above goes on to hold for them.
+
+What other sites' pages send was refused before (`api.http.sites`).
 """
 
 from __future__ import annotations
@@ -10,26 +16,52 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import time
+from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
 
+from api.access_control import AccessControl, Refused
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.settings import HttpSettings
 from api.names import is_loopback
 from schemas.errors import SetupError
 from schemas.events import Actor
+from security.identity import Identity, Unproven
+from security.policy import Claim, Verdict
+from security.roles import OPERATIONS, Role
 
 _HASHED: Final = "sha256:"
 _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="routelake"'}
+_SEND: Final = "send Authorization: Bearer <token>"
+_NOT_KNOWN: Final = "that token is not known here"
+_ANONYMOUS: Final = Unproven("anonymous", _SEND)
+_IDENTITY: Final = "routelake.identity"
+_READ: Final = "getTopicRoute"
+
+BrokerCluster = Callable[[str], str | None]
+"""brokerName -> the cluster in which it is now."""
 
 
 class Guard:
     """Decides who may write, and who may read."""
 
-    def __init__(self, settings: HttpSettings, gateway_id: str) -> None:
+    def __init__(
+        self,
+        settings: HttpSettings,
+        gateway_id: str,
+        access: AccessControl | None = None,
+        cluster_of: BrokerCluster = lambda _: None,
+    ) -> None:
         """Take the tokens in.
+
+        Args:
+            settings: Has tokens.
+            gateway_id: Stands in the history.
+            access: Has accounts; None or off: there are only tokens.
+            cluster_of: Of a brokerName.
 
         Raises:
             SetupError: a token is empty, or its digest invalid.
@@ -37,11 +69,27 @@ class Guard:
         self._settings = settings
         self._gateway_id = gateway_id
         self._digests = {user: _digest(user, token) for user, token in settings.tokens.items()}
+        self._access = access if access is not None and access.is_on else None
+        self._cluster_of = cluster_of
 
     @property
     def protects_reads(self) -> bool:
-        """Whether reads need a token."""
+        """Whether every read has to come past `reader`."""
+        return self._access is not None or self._tokens_protect_reads
+
+    @property
+    def _tokens_protect_reads(self) -> bool:
         return self._settings.protect_reads and bool(self._digests)
+
+    @property
+    def file_problem(self) -> str | None:
+        """Why the file of accounts cannot be used as it is now."""
+        return None if self._access is None else self._access.problem
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether there are accounts."""
+        return self._access is not None
 
     def writer(self, request: Request) -> Actor:
         """The actor of a write.
@@ -49,31 +97,120 @@ class Guard:
         Raises:
             Problem: it may not write.
         """
-        user = self._user(request) if self._digests else None
-        if not self._digests and not self._settings.anonymous_writes:
-            self._check_local(request)
+        user = None
+        if self._access is not None:
+            operation = _operation(request)
+            found, is_decided = self._judged(request, self._access, operation, OPERATIONS.get(operation))
+            user = found.user if isinstance(found, Identity) else None
+        else:
+            is_decided = False
+        if not is_decided:
+            user = self._user(request) if self._digests else user
+            if not self._digests and not self._settings.anonymous_writes:
+                self._check_local(request)
         return Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
+
+    def speaks_for(self, request: Request, cluster: str, broker_name: str) -> None:
+        """Let a write pass that speaks for a broker; after `writer`, when its body was read.
+
+        Raises:
+            Problem: its account is bound to other brokers.
+        """
+        found = request.scope.get(_IDENTITY)
+        if self._access is None or not isinstance(found, Identity) or not found.is_bound:
+            return
+        claim = Claim(cluster, broker_name, self._cluster_of(broker_name))
+        verdict = self._access.judge(Role.BROKER, found, (claim,), is_tls=_is_tls(request))
+        self._told(request, self._access, _operation(request), Role.BROKER, found, verdict)
 
     def reader(self, request: Request) -> None:
         """Let a read pass.
 
         Raises:
-            Problem: it needs a token.
+            Problem: it needs a token, or another.
         """
-        if self.protects_reads:
+        if self._access is not None:
+            _, is_decided = self._judged(request, self._access, _operation(request), Role.READER)
+            if is_decided:
+                return
+        if self._tokens_protect_reads:
             self._user(request)
 
-    def _user(self, request: Request) -> str:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise Problem(UNAUTHORIZED, "send Authorization: Bearer <token>", headers=_CHALLENGE)
+    def passes_fast(self, client: tuple[str, int] | None, authorization: bytes | None) -> bool:
+        """Whether a plain read of a route passes whatever `reader` would look at besides; if not, ask that.
+
+        Args:
+            client: Host and port of the other side.
+            authorization: The header; None: there is none.
+        """
+        access = self._access
+        if access is None or self._tokens_protect_reads or access.policy.require_tls:
+            return False
+        found = self._by_token((authorization or b"").decode("latin-1"), access)
+        verdict = access.judge(Role.READER, found, is_tls=False)
+        if verdict.is_refused:
+            return False
+        if verdict.reason:
+            peer = "" if client is None else _address(*client)
+            access.note(Refused("http", _READ, Role.READER.word, peer, found.user, verdict))
+        return True
+
+    def _judged(
+        self, request: Request, access: AccessControl, operation: str, needed: Role | None
+    ) -> tuple[Identity | Unproven, bool]:
+        """Who it is, and whether that decides; if not, tokens and the place it comes from do. Raises Problem."""
+        found = self._by_token(request.headers.get("authorization", ""), access)
+        if not isinstance(found, Identity) and found.reason != "expired-token":
+            found = access.accounts.by_certificate(getattr(request.state, "certificate_names", ())) or found
+        request.scope[_IDENTITY] = found
+        verdict = access.judge(needed, found, is_tls=_is_tls(request))
+        self._told(request, access, operation, needed, found, verdict)
+        return found, not verdict.reason
+
+    def _by_token(self, authorization: str, access: AccessControl) -> Identity | Unproven:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return _ANONYMOUS
+        user = self._token_user(token)
+        if user is not None:
+            return Identity(user, Role.ADMIN, by="token")
+        return access.accounts.by_token(token.encode("latin-1"), time.time())
+
+    def _told(
+        self,
+        request: Request,
+        access: AccessControl,
+        operation: str,
+        needed: Role | None,
+        found: Identity | Unproven,
+        verdict: Verdict,
+    ) -> None:
+        """Count and tell. Raises Problem."""
+        if not verdict.reason:
+            return
+        role = "" if needed is None else needed.word
+        access.note(Refused("http", operation, role, peer_of(request) or "", found.user, verdict))
+        if not verdict.is_refused:
+            return
+        if isinstance(found, Identity):
+            raise Problem(FORBIDDEN, verdict.remark)
+        raise Problem(UNAUTHORIZED, verdict.remark, headers=_CHALLENGE)
+
+    def _token_user(self, token: str) -> str | None:
         given = hashlib.sha256(token.strip().encode("latin-1")).digest()
         found: str | None = None
         for user, digest in self._digests.items():  # all of them, so that the time tells nothing
             if hmac.compare_digest(digest, given):
                 found = user
+        return found
+
+    def _user(self, request: Request) -> str:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Problem(UNAUTHORIZED, _SEND, headers=_CHALLENGE)
+        found = self._token_user(token)
         if found is None:
-            raise Problem(UNAUTHORIZED, "that token is not known here", headers=_CHALLENGE)
+            raise Problem(UNAUTHORIZED, _NOT_KNOWN, headers=_CHALLENGE)
         return found
 
     def _check_local(self, request: Request) -> None:
@@ -88,9 +225,19 @@ class Guard:
 def peer_of(request: Request) -> str | None:
     """``ip:port`` of the other side. Headers of proxies are not believed."""
     client = request.client
-    if client is None:
-        return None
-    return f"[{client.host}]:{client.port}" if ":" in client.host else f"{client.host}:{client.port}"
+    return None if client is None else _address(client.host, client.port)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _operation(request: Request) -> str:
+    return getattr(request.scope.get("route"), "operation_id", None) or "other"
+
+
+def _is_tls(request: Request) -> bool:
+    return request.scope.get("scheme") == "https"
 
 
 def _digest(user: str, token: str) -> bytes:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fast path: a plain read of a current route is answered from the parser's callback, without ASGI.
 
-Plain is ``GET /v1/topics/{topic}/route`` over HTTP/1.1 on a connection that stays open, with no query and no body, if
-reads need no token. Anything else, a topic that does not exist included, is left to the application, which answers a
-plain read alike, byte for byte (`api.http.routes_topics.get_route`). `FastRoutes` does no I/O: `GuardedProtocol` gives
-it the head of a request and writes what it returns.
+Plain is ``GET /v1/topics/{topic}/route`` over HTTP/1.1 on a connection that stays open, with no query and no body, by
+somebody whom `Guard.passes_fast` knows. Anything else, a topic that does not exist included, is left to the
+application, which answers a plain read alike, byte for byte (`api.http.routes_topics.get_route`). `FastRoutes` does no
+I/O: `GuardedProtocol` gives it the head of a request and writes what it returns.
 
 Nothing is kept of a request. An answer's body and digest are `RouteAnswers`'; of the lines around them, those that are
 the same for every topic are formatted once for each position of the log and each second of the date.
@@ -43,12 +43,12 @@ class FastRoutes:
             answers: The bodies.
             metrics: Where answers are counted.
             sites: Says which Host headers pass.
-            guard: Says whether reads need a token; then nothing is answered here.
+            guard: Says who may read; whom it does not let pass at once is left to the application.
         """
         self._shown = gateway.shown
         self._answers = answers
         self._sites = sites
-        self._is_open = not guard.protects_reads
+        self._passes = guard.passes_fast if guard.protects_reads else None
         self._counter = metrics.requests.labels("http", "getTopicRoute", "0")
         self._uncounted = 0
         metrics.before_scrape(self._count)
@@ -66,7 +66,7 @@ class FastRoutes:
             headers: Names in lower case.
             defaults: uvicorn's default headers, such as the date; a new list whenever one of them is another.
         """
-        if not self._is_open or not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):
+        if not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):
             return None
         if b"?" in target or b"#" in target:
             return None
@@ -81,6 +81,10 @@ class FastRoutes:
                 return None
         if not self._sites.allows_read(client, host):
             return None
+        if self._passes is not None:
+            authorization = next((value for name, value in headers if name == b"authorization"), None)
+            if not self._passes(client, authorization):
+                return None
         try:
             topic = target[len(_BEFORE_TOPIC) : -len(_AFTER_TOPIC)].decode("ascii")
             if "%" in topic:

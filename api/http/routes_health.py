@@ -110,6 +110,8 @@ async def ready(
         "fold": _check(fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s)),
         "head": _check(head_problem(gateway.head)),
     }
+    if context.guard.has_accounts:
+        checks["accounts"] = _check(context.guard.file_problem)
     if _is_strict(request, strict):
         is_ready = all(check["ok"] for check in checks.values())
     else:

@@ -57,8 +57,8 @@ class RemotingAccess:
         self._control = control
         self._view = view
 
-    async def refusal(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
-        """The answer to a request that may not be sent; None: it may."""
+    async def judge(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | str | None:
+        """The answer to a request that may not be sent; else the user who sends it, None for nobody."""
         peer = self._peer(connection)
         accounts, fields = self._control.accounts, command.ext_fields
         if len(command.body) >= _LARGE_BYTES and fields and accounts.accounts.get(fields.get(ACCESS_KEY, "")):
@@ -70,7 +70,10 @@ class RemotingAccess:
         if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and command.code in BOUND:
             claims = self._claims(command)
         verdict = self._control.judge(needed, found, claims, is_tls=connection.is_tls)
-        return self._told(verdict, needed, found, command.code, connection)
+        refused = self._told(verdict, needed, found, command.code, connection)
+        if refused is not None:
+            return refused
+        return found.user if isinstance(found, Identity) else None
 
     def inline(self, asked: RouteRequest, connection: Connection) -> EncodedReply:
         """The answer to a recognised route request, or its refusal (`remoting.channel.Gate`)."""

@@ -14,6 +14,7 @@ import asyncio
 import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Final
 
 import structlog
@@ -59,6 +60,9 @@ _SETTLED_S: Final = 1.0
 """How long the answer that there is no such topic waits for registrations: clients give up after 3 s."""
 _ON_ITS_WAY_S: Final = 0.1
 """The same, for one that may come: brokers send it within a millisecond, on a machine that has nothing else to do."""
+
+_user: Final[ContextVar[str | None]] = ContextVar("user", default=None)
+"""Who sends the request that this task handles."""
 
 Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
@@ -139,9 +143,10 @@ class NameServerHandler:
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
         if self._access is not None:
-            refusal = await self._access.refusal(command, connection)
-            if refusal is not None:
-                return refusal
+            judged = await self._access.judge(command, connection)
+            if isinstance(judged, RemotingCommand):
+                return judged
+            _user.set(judged)
         handler = self._handlers.get(command.code)
         return not_supported(command.code) if handler is None else await handler(command, connection)
 
@@ -399,7 +404,8 @@ class NameServerHandler:
         return Channel(self._gateway.settings.gateway_id, connection.id)
 
     def _actor(self, connection: Connection) -> Actor:
-        return Actor(gateway=self._gateway.settings.gateway_id, via="remoting", peer=connection.peer)
+        gateway_id = self._gateway.settings.gateway_id
+        return Actor(gateway=gateway_id, via="remoting", peer=connection.peer, user=_user.get())
 
 
 def effective(receipt: Receipt) -> Receipt:

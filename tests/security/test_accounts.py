@@ -98,11 +98,11 @@ def test_what_a_nameserver_needs() -> None:
     assert old is not None
     assert old.user == "old"
     before, after = 1_798_761_599.0, 1_798_761_600.0
-    assert accounts.by_token("of-reader", before) == Identity("r", Role.READER, by="token")
-    found = accounts.by_token("of-reader", after)
+    assert accounts.by_token(b"of-reader", before) == Identity("r", Role.READER, by="token")
+    found = accounts.by_token(b"of-reader", after)
     assert isinstance(found, Unproven)
     assert found.reason == "expired-token"
-    assert isinstance(accounts.by_token("", before), Unproven)
+    assert isinstance(accounts.by_token(b"", before), Unproven)
 
 
 def test_who_it_is_that_asks() -> None:
@@ -184,7 +184,7 @@ def test_secrets_elsewhere(tmp_path: Path) -> None:
     found = AccountsFile(file, {"B": "of-b-1234"})
     secrets = [account.secret_key for account in found.current.accounts.values()]
     assert secrets == ["of-a-1234", "of-b-1234", None]
-    assert isinstance(found.current.by_token("of-c", 0.0), Identity)
+    assert isinstance(found.current.by_token(b"of-c", 0.0), Identity)
     assert "1234" not in repr(found.current.accounts)
     assert not found.check()
     (tmp_path / "a.key").write_text("of-a-56789\n")

@@ -45,6 +45,7 @@ class HttpApi:
         self._local = self.lake.gateway(http=http or HttpSettings(), **settings)
         self._local.start()
         self.loop, self.gateway, self.app = self._local.loop, self._local.gateway, self._local.app
+        self.access = self._local.parts.access
         self._clients: dict[tuple[str, int], httpx.AsyncClient] = {}
 
     def close(self) -> None:

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts over HTTP: every operation by every role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.http.settings import HttpSettings
+from schemas.events import decode
+from security.policy import AuthMode
+from security.roles import OPERATIONS, Role
+from tests.api.http.wire import PATH, exchange, get, wires
+from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, policy
+from tests.support.http_api import HttpApi, broker, problem
+
+R, B, A = Role.READER, Role.BROKER, Role.ADMIN
+HEARTBEAT = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
+
+# operationId: role, method, path, body. An operation without a row fails.
+MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
+    "health": (None, "GET", "/healthz", None),
+    "ready": (None, "GET", "/readyz", None),
+    "metrics": (R, "GET", "/metrics", None),
+    "getClusters": (R, "GET", "/v1/clusters", None),
+    "listBrokers": (R, "GET", "/v1/brokers", None),
+    "getBroker": (R, "GET", "/v1/brokers/broker-a", None),
+    "getTopicChanges": (R, "GET", "/v1/topics/orders/changes", None),
+    "listEpochs": (R, "GET", "/v1/epochs", None),
+    "listTopics": (R, "GET", "/v1/topics", None),
+    "getTopicRoute": (R, "GET", "/v1/topics/orders/route", None),
+    "listKv": (R, "GET", "/v1/kv/ns", None),
+    "getKv": (R, "GET", "/v1/kv/ns/k", None),
+    "registerBroker": (B, "POST", "/v1/brokers/register", broker()),
+    "heartbeat": (B, "POST", "/v1/brokers/heartbeat", HEARTBEAT),
+    "unregisterBroker": (B, "POST", "/v1/brokers/unregister", {**HEARTBEAT, "brokerId": 0}),
+    "deleteTopic": (A, "DELETE", "/v1/topics/orders", None),
+    "wipeWritePerm": (A, "POST", "/v1/brokers/broker-a/wipe-write-perm", None),
+    "addWritePerm": (A, "POST", "/v1/brokers/broker-a/add-write-perm", None),
+    "putKv": (A, "PUT", "/v1/kv/ns/k", {"value": "v"}),
+    "deleteKv": (A, "DELETE", "/v1/kv/ns/k", None),
+}
+UNNAMED = {"/openapi.json": R, "/docs": R, "/": None}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def make(make_api: Any, folder: Path, mode: AuthMode, **more: Any) -> HttpApi:
+    api: HttpApi = make_api(
+        policy=policy(mode), accounts=accounts_file(folder), fold=False, clock_interval_s=3600.0, **more
+    )
+    return api
+
+
+@pytest.mark.parametrize("mode", AuthMode)
+def test_every_operation_by_every_role_in_every_mode(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
+    api = make(make_api, tmp_path, mode)
+    routes = [route for included in api.app.routes for route in included.original_router.routes]  # type: ignore[attr-defined]
+    assert {route.operation_id for route in routes} >= set(MATRIX)
+    assert {route.path for route in routes if route.operation_id not in MATRIX} == set(UNNAMED), "one without a row"
+    assert {name: row[0] for name, row in MATRIX.items()} == OPERATIONS
+    rows = [*MATRIX.values(), *((role, "GET", path, None) for path, role in UNNAMED.items())]
+    for needed, method, path, body in rows:
+        for who in ("nobody", "stranger", "late", "reader", "broker", "admin"):
+            headers = {} if who == "nobody" else bearer(f"token-{who}")
+            answer = api.send(method, path, **({} if body is None else {"json": body}), headers=headers)
+            role = {"reader": R, "broker": B, "admin": A}.get(who)
+            may = needed is None or (role is not None and role >= needed)
+            is_judged = mode is AuthMode.ENFORCE or (mode is AuthMode.ENFORCE_WRITES and needed is not R)
+            if may or not is_judged:
+                assert answer.status_code not in (401, 403), (method, path, who, answer.text)
+            elif role is None:
+                problem(answer, 401, "unauthorized")
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+            else:
+                found = problem(answer, 403, "forbidden")
+                assert found["detail"] == f"{who} is a {who}: this needs the role {needed.word}"  # type: ignore[union-attr]
+
+
+def test_who_did_it_is_in_the_history(make_api: Any, tmp_path: Path) -> None:
+    api = make(make_api, tmp_path, AuthMode.ENFORCE)
+    answer = api.post("/v1/brokers/register", broker(), headers=bearer("token-broker"), peer=("192.0.2.7", 4711))
+    assert answer.status_code == 200
+    actor = decode(next(r for r in api.log.read(0) if r.offset == answer.json()["offset"]).payload).actor
+    assert (actor.user, actor.via, actor.peer) == ("broker", "http", "192.0.2.7:4711")
+
+
+def test_a_bound_broker(make_api: Any, tmp_path: Path) -> None:
+    api = make(make_api, tmp_path, AuthMode.ENFORCE)
+    bound = bearer("token-bound")
+    assert api.register(broker("broker-c", cluster="cluster-b", host=3), headers=bearer("token-broker")).is_success
+    assert api.register(broker("broker-a", cluster="cluster-a"), headers=bound).is_success
+    before = api.log.end()
+    for body, why in (
+        (broker("broker-b", cluster="cluster-a"), "not to brokerName 'broker-b'"),
+        (broker("broker-a", cluster="c9"), "not to cluster 'c9'"),
+        (broker("broker-c", cluster="cluster-a"), "belongs to cluster 'cluster-b'"),
+    ):
+        names = {name: body[name] for name in ("clusterName", "brokerName", "brokerAddr")}
+        for path, sent in (("register", body), ("heartbeat", names), ("unregister", {**names, "brokerId": 0})):
+            answer = api.post(f"/v1/brokers/{path}", sent, headers=bound)
+            assert why in problem(answer, 403, "forbidden")["detail"]
+    assert api.written_since(before) == []
+
+
+def test_tokens_of_before_are_admins(make_api: Any, tmp_path: Path) -> None:
+    api = make(make_api, tmp_path, AuthMode.ENFORCE, http=HttpSettings(tokens={"alice": "of-alice"}))
+    assert api.register(broker(), headers=bearer("of-alice")).is_success
+    assert api.delete("/v1/topics/orders", headers=bearer("of-alice")).is_success
+    assert api.get("/v1/topics", headers=bearer("of-alice")).is_success
+    problem(api.get("/v1/topics"), 401, "unauthorized")
+
+
+def test_while_migrating_what_held_before_holds(make_api: Any, tmp_path: Path) -> None:
+    """Mode log opens nothing: a write from elsewhere needs what it needed before, or an account."""
+    far = ("192.0.2.7", 4711)
+    api = make(make_api, tmp_path, AuthMode.LOG)
+    problem(api.register(broker(), peer=far), 403, "forbidden")
+    assert api.register(broker(), peer=far, headers=bearer("token-broker")).is_success
+    assert api.register(broker()).is_success
+    api = make(make_api, tmp_path, AuthMode.LOG, http=HttpSettings(tokens={"alice": "x"}, protect_reads=True))
+    problem(api.get("/v1/topics"), 401, "unauthorized")
+    assert api.get("/v1/topics", headers=bearer("token-reader")).is_success
+    value = api.app.context.metrics.registry.get_sample_value
+    labels = {"mode": "log", "reason": "anonymous", "role": "reader"}
+    assert value("routelake_auth_refused_total", labels) == 1
+
+
+@pytest.mark.parametrize("mode", [AuthMode.ENFORCE_WRITES, AuthMode.ENFORCE])
+def test_the_fast_path_is_judged(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
+    api = make(make_api, tmp_path, mode)
+    assert api.register(broker(), headers=bearer("token-broker")).is_success
+    fast, slow = wires(api)
+    for headers, may in (
+        ([], False),
+        ([b"Authorization: Bearer token-reader"], True),
+        ([b"authorization: bearer  token-admin "], True),
+        ([b"Authorization: Bearer token-late"], False),
+        ([b"Authorization: Bearer \xff\xfe"], False),
+        ([b"Authorization: Basic token-reader"], False),
+        ([b"Authorization: Bearer nonsense"], False),
+    ):
+        request = get(PATH, *headers)
+        one, other = exchange(api, fast, [request]), exchange(api, slow, [request])
+        assert one == other
+        assert one[0].startswith(b"HTTP/1.1 200 OK") is (may or mode is AuthMode.ENFORCE_WRITES), one
+
+
+def test_a_bad_file_is_told(make_api: Any, tmp_path: Path) -> None:
+    api = make(make_api, tmp_path, AuthMode.ENFORCE)
+    assert api.get("/readyz").json()["checks"]["accounts"] == {"ok": True}
+    (tmp_path / "acl.yml").write_text("accounts: 7")
+    file = api.app.context.guard._access._file  # type: ignore[union-attr]
+    assert file is not None
+    file.check()
+    found = api.get("/readyz").json()
+    assert found["checks"]["accounts"] == {"ok": False, "reason": "line 1: accounts has to be a list"}
+    assert api.get("/v1/topics", headers=bearer(TOKENS["reader"])).is_success
+    (tmp_path / "acl.yml").write_text(ACCOUNTS)
