@@ -22,6 +22,7 @@ from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
 from cli.auth_options import AdminPlaintext, AuthFile, AuthOptions, Insecure, Mode, RequireTls
+from cli.exposure import check_exposed
 from cli.options import (
     AllowConfigUpdate,
     Config,
@@ -266,7 +267,13 @@ def _judge(
     preflight.check_log(log, data_dir)
     preflight.check_lake(data_dir, fold=False)
     preflight.check_listening(*listen, supervised=supervised)
-    exposure = preflight.exposure(*listen)
+    check_exposed(
+        *listen,
+        remoting_asks=who.enforces,
+        http_asks=who.enforces or bool(os.environ.get("ROUTELAKE_HTTP_TOKENS", "").split()),
+        insecure=who.insecure,
+    )
+    exposure = None if who.enforces else preflight.exposure(*listen)
     if exposure is not None and SUPERVISED not in os.environ:
         print(f"routelake: {exposure}", file=sys.stderr)
 

@@ -310,7 +310,7 @@ def test_every_interface_is_said_before_anything_is_made(
     refused: Refused, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     with pytest.raises(AssertionError, match="it went on"):
-        refused(command, "--http", f":{free_port()}", "--remoting", f"127.0.0.1:{free_port()}")
+        refused(command, "--http", f":{free_port()}", "--remoting", f"127.0.0.1:{free_port()}", "--insecure")
     assert capsys.readouterr().err.count("every interface of this machine") == 1
 
 
@@ -337,3 +337,25 @@ def _spent_s(tmp_path: Path, command: str) -> float:
     assert (done.returncode, done.stdout) == (2, ""), done
     assert list(tmp_path.iterdir()) == []
     return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], tmp_path: Path, command: str) -> None:
+    accounts = tmp_path.parent / f"{tmp_path.name}.yml"
+    accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1}\n")
+    assert "--remoting 0.0.0.0:" in refused(command, *ports, "--remoting", f":{free_port()}")
+    assert "--http 0.0.0.0:" in refused(command, *ports, "--http", f":{free_port()}")
+    assert "can be reached" in refused(
+        command, *ports, "--remoting", f":{free_port()}", "--auth", str(accounts), "--auth-mode", "log"
+    )
+    for more in (("--insecure",), ("--auth", str(accounts)), ("--auth", str(accounts), "--auth-mode=enforce-writes")):
+        with pytest.raises(AssertionError, match="it went on"):
+            refused("serve", *ports, "--remoting", f":{free_port()}", "--http", f":{free_port()}", *more)
+    assert "needs accounts: --auth FILE" in refused(command, *ports, "--auth-mode", "log")
+    assert "contradict" in refused(
+        command, *ports, "--auth", str(accounts), "--auth-require-tls", "--auth-admin-plaintext"
+    )
+    accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1, adnim: true}\n")
+    said = refused(command, *ports, "--auth", str(accounts))
+    assert "line 2: there is no key 'adnim'" in said
+    assert "secret1" not in said

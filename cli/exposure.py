@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether somebody beyond this machine could change routes without being asked who they are."""
+
+from __future__ import annotations
+
+import socket
+
+from api.names import is_loopback
+from cli.preflight import Listen
+from schemas.errors import SetupError
+
+
+def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool) -> None:
+    """Refuse to listen beyond this machine where nobody is asked who they are, unless that was said.
+
+    Args:
+        http: Of --http.
+        remoting: Of --remoting.
+        remoting_asks: Whether changes need an account, or a connection a client certificate.
+        http_asks: The same over HTTP, where a token does, too.
+        insecure: Whether --insecure was said.
+
+    Raises:
+        SetupError: It was not.
+    """
+    if insecure:
+        return
+    found = [(remoting, "--remoting", "change routes")] if not remoting_asks else []
+    found += [(http, "--http", "read them")] if not http_asks else []
+    for listen, option, what in found:
+        if is_beyond(listen):
+            raise SetupError(
+                f"{option} {listen} can be reached from other machines, and whoever does can {what}: "
+                "give it accounts with --auth FILE (docs/security.md), or say --insecure if the network is trusted."
+            )
+
+
+def is_beyond(listen: Listen) -> bool:
+    """Whether other machines could reach it."""
+    if is_loopback(listen.host):
+        return False
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return True
+    return not all(is_loopback(str(info[4][0])) for info in found)
