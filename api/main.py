@@ -23,6 +23,8 @@ from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
 from security.accounts_file import AccountsFile
 from security.policy import Policy
+from security.tls_config import TlsSettings
+from security.tls_rotation import Tls
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -42,6 +44,7 @@ def run_gateway(
     http_settings: HttpSettings,
     policy: Policy,
     accounts: AccountsFile | None,
+    tls_settings: TlsSettings | None = None,
 ) -> int:
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
@@ -58,8 +61,9 @@ def run_gateway(
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
     worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
+    tls = None if tls_settings is None else Tls(tls_settings)
     reader = partial(open_reader, log_url)
-    parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts)
+    parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls)
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 
@@ -77,6 +81,8 @@ async def _run(
         parts.access.start()
         _calm_collector()
         giving_back = asyncio.create_task(give_back_free_pages())
+        if parts.tls is not None:
+            parts.tls.start()
         try:
             await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
 
@@ -84,7 +90,14 @@ async def _run(
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
 
             http_task = asyncio.create_task(
-                serve_http(parts.app, *http, stop=stop, on_bound=bound, reuse_port=server.settings.reuse_port)
+                serve_http(
+                    parts.app,
+                    *http,
+                    stop=stop,
+                    on_bound=bound,
+                    reuse_port=server.settings.reuse_port,
+                    tls=None if parts.tls is None else parts.tls.http,
+                )
             )
             endings = {http_task, *(asyncio.create_task(event.wait()) for event in (stop, worker.died))}
             await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
@@ -94,6 +107,8 @@ async def _run(
         finally:
             giving_back.cancel()
             parts.access.stop()
+            if parts.tls is not None:
+                parts.tls.stop()
             await gateway.stop()
     finally:
         await worker.close()

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from api.gateway import Gateway
 from pipelines.fold.version import RULES_VERSION
 from schemas.tables import STATE_TABLES
+from security.tls_rotation import Tls
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -108,8 +109,8 @@ class Metrics:
             "Refused for protection. HTTP: unauthorized, forbidden, cross-site, unknown-host, "
             "too-large, request-timeout, system-busy. "
             "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
-            "evicted-idle. HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-history, "
-            "bad-request, each with http- before it.",
+            "evicted-idle, not-encrypted, tls-handshake, tls-record, tls-deadline. HTTP: the same, and evicted-memory, "
+            "evicted-body, evicted-long-poll, evicted-history, bad-request, each with http- before it.",
             ("reason",),
             registry=registry,
         )
@@ -189,11 +190,34 @@ class Metrics:
         self.registry.register(_Versions(gateway))
         self.registry.register(_HeadChecks(gateway))
 
+    def follow_tls(self, tls: Tls) -> None:
+        """Add what there is to say of a certificate. Once."""
+        self.registry.register(_Certificate(tls))
+
     def text(self) -> bytes:
         """The exposition format."""
         for bring in self._bring:
             bring()
         return generate_latest(self.registry)
+
+
+class _Certificate(Collector):
+    """The certificate that new connections get."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+
+    def collect(self) -> Iterable[Metric]:
+        tls = self._tls
+        yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were taken.", tls.reloads)
+        yield CounterMetricFamily(
+            "routelake_tls_reload_failures", "Changed certificates that were not taken.", tls.reload_failures
+        )
+        yield GaugeMetricFamily(
+            "routelake_tls_certificate_not_after_seconds",
+            "When the certificate in use expires, seconds since the epoch.",
+            tls.not_after_s,
+        )
 
 
 class _HeadChecks(Collector):

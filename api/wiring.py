@@ -24,6 +24,7 @@ from remoting.server import RemotingServer
 from remoting.settings import RemotingSettings
 from security.accounts_file import AccountsFile
 from security.policy import Policy
+from security.tls_rotation import Tls
 
 _ASKED_FOR_BYTES: Final = 32 * 1024 * 1024
 """Of encoded routes of the other view: few ask for it, over HTTP alone."""
@@ -43,6 +44,7 @@ class GatewayParts:
         http: Settings of the HTTP listener.
         policy: What is done about those who may not.
         accounts: Who there is.
+        tls: Of both listeners; started and stopped with the gateway by the caller. None: all is plain.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class GatewayParts:
         http: HttpSettings | None = None,
         policy: Policy | None = None,
         accounts: AccountsFile | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._http = http or HttpSettings()
         self.gateway = Gateway(settings, log_client, open_reader)
@@ -65,8 +68,16 @@ class GatewayParts:
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access
         )
-        gate = None if access is None else access.inline
-        self.server = RemotingServer(self.handler, remoting, self.handler.inline, gate)
+        self.tls = tls
+        self.server = RemotingServer(
+            self.handler,
+            remoting,
+            self.handler.inline,
+            None if access is None else access.inline,
+            None if tls is None else tls.remoting,
+        )
+        if tls is not None:
+            self.metrics.follow_tls(tls)
         RemotingMeter(self.server, self.metrics)
 
     @cached_property
@@ -84,6 +95,7 @@ class GatewayParts:
             metrics=self.metrics,
             registrations=self.registrations,
             access=self.access,
+            tls=self.tls,
         )
 
     async def close_remoting(self, drain_s: float) -> None:

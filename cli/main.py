@@ -23,6 +23,7 @@ from cli import route as route_cli
 from cli.admin.lazy import admin
 from cli.auth_options import AdminPlaintext, AuthFile, AuthOptions, Insecure, Mode, RequireTls
 from cli.exposure import check_exposed
+from cli.encryption import Encryption
 from cli.options import (
     AllowConfigUpdate,
     Config,
@@ -40,6 +41,13 @@ from cli.options import (
     Remoting,
     RetentionDays,
     Shards,
+    TlsCert,
+    TlsClientAuth,
+    TlsClientCa,
+    TlsConfig,
+    TlsKey,
+    TlsKeyPassword,
+    TlsModeText,
     TriggerMs,
     Workers,
 )
@@ -50,6 +58,7 @@ from runtime.logs import configure
 from runtime.machine import guard_data
 from runtime.process import run_to_end
 from runtime.secrets import drop_secrets
+from security.tls_config import TlsOptions
 
 if TYPE_CHECKING:
     from runtime.supervisor import Child
@@ -111,17 +120,31 @@ def serve(
     fold_niceness: FoldNiceness = 5,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
+    tls_config: TlsConfig = None,
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    tls_key_password: TlsKeyPassword = "",
+    tls_client_ca: TlsClientCa = "",
+    tls_client_auth: TlsClientAuth = "",
+    tls_mode: TlsModeText = "",
 ) -> None:
     """Run the NameServer: gateways and the fold, supervised."""
     configure("serve")
+    tls = Encryption(
+        tls_config,
+        TlsOptions(tls_cert, tls_key, tls_key_password, tls_client_ca, tls_client_auth, tls_mode),
+    )
     listen = listening(context, http, remoting, config)
     who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
-    _judge(data_dir, log, listen, config, frame_limit_mib, who, supervised=True)
+    _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, supervised=True)
     _judge_fold(data_dir, shards, driver_memory)
     from runtime.supervisor import Child
 
     common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
-    gateway_options = _gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who)
+    gateway_options = [
+        *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
+        *tls.arguments,
+    ]
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
         *("--shards", str(shards)),
@@ -135,7 +158,7 @@ def serve(
         *_gateways(workers, gateway_id or default_gateway_id(listen[1]), [*common, *gateway_options]),
         Child("fold", _again("fold", *common, *fold_options)),
     ]
-    raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads))
+    raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads, tls))
 
 
 @app.command()
@@ -157,21 +180,33 @@ def gateway(
     insecure: Insecure = False,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
+    tls_config: TlsConfig = None,
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    tls_key_password: TlsKeyPassword = "",
+    tls_client_ca: TlsClientCa = "",
+    tls_client_auth: TlsClientAuth = "",
+    tls_mode: TlsModeText = "",
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
 ) -> None:
     """Run gateways alone: they answer from the tables and write to the event log."""
     configure("serve" if workers > 1 else "gateway")
+    tls = Encryption(
+        tls_config,
+        TlsOptions(tls_cert, tls_key, tls_key_password, tls_client_ca, tls_client_auth, tls_mode),
+    )
     listen = listening(context, http, remoting, config)
     who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
     if not reuse_port:
-        _judge(data_dir, log, listen, config, frame_limit_mib, who, supervised=workers > 1)
+        _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, supervised=workers > 1)
     if workers > 1:
         options = [
             *("--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)),
             *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
+            *tls.arguments,
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
-        raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads))
+        raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads, tls))
     from api.view.no_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -202,6 +237,7 @@ def gateway(
             http_settings=from_environment(os.environ),
             policy=who.policy(),
             accounts=who.accounts(),
+            tls_settings=tls.settings(),
         )
     )
 
@@ -257,12 +293,14 @@ def _judge(
     config: Path | None,
     frame_limit_mib: int,
     who: AuthOptions,
+    tls: Encryption,
     *,
     supervised: bool,
 ) -> None:
     """Refuse what a gateway cannot start with, before anything is made, and say whom it lets in. Raises SetupError."""
     preflight.check_gateway(config, frame_limit_mib, os.environ)
     who.accounts()
+    tls.check()
     preflight.check_data_dir(data_dir)
     preflight.check_log(log, data_dir)
     preflight.check_lake(data_dir, fold=False)
@@ -327,18 +365,24 @@ def _gateways(workers: int, gateway_id: str, options: list[str]) -> list[Child]:
 
 
 def _supervise(
-    children: list[Child], data_dir: Path, data_mode: str, listen: tuple[Listen, Listen], reads: Reads
+    children: list[Child],
+    data_dir: Path,
+    data_mode: str,
+    listen: tuple[Listen, Listen],
+    reads: Reads,
+    tls: Encryption,
 ) -> int:
     """Run children until told to stop."""
     from runtime.supervisor import Supervisor
 
     http, remoting = listen
+    scheme = "https" if tls.is_enforced else "http"
     _make(data_dir, data_mode)
     supervisor = Supervisor(
         children,
         # Who asks for the tables alone waits for Spark.
-        ready_url=f"http://{http.local}/readyz{'?strict' if reads is Reads.COMMITTED else ''}",
-        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on http://{http}, data in {data_dir}",
+        ready_url=f"{scheme}://{http.local}/readyz{'?strict' if reads is Reads.COMMITTED else ''}",
+        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on {scheme}://{http}, data in {data_dir}",
     )
     return supervisor.run()
 

@@ -178,3 +178,57 @@ Workers = Annotated[
         help="Gateway processes on the same ports (SO_REUSEPORT); the kernel spreads connections over them.",
     ),
 ]
+TlsConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-config",
+        envvar="ROUTELAKE_TLS_CONFIG",
+        metavar="FILE",
+        help="A RocketMQ tls.properties, for both ports. Options and variables given explicitly win over it.",
+    ),
+]
+TlsCert = Annotated[
+    str,
+    typer.Option(
+        "--tls-cert", envvar="ROUTELAKE_TLS_CERT", metavar="FILE", help="PEM: the server's certificate, then its chain."
+    ),
+]
+TlsKey = Annotated[
+    str, typer.Option("--tls-key", envvar="ROUTELAKE_TLS_KEY", metavar="FILE", help="PEM: the certificate's key.")
+]
+TlsKeyPassword = Annotated[
+    str,
+    typer.Option(
+        "--tls-key-password",
+        envvar="ROUTELAKE_TLS_KEY_PASSWORD",
+        metavar="REFERENCE",
+        help="Where the key's password is: file:PATH or env:NAME.",
+    ),
+]
+TlsClientCa = Annotated[
+    str,
+    typer.Option(
+        "--tls-client-ca",
+        envvar="ROUTELAKE_TLS_CLIENT_CA",
+        metavar="FILE",
+        help="PEM: who signs clients' certificates. With it, clients have to show one.",
+    ),
+]
+TlsClientAuth = Annotated[
+    str,
+    typer.Option(
+        "--tls-client-auth",
+        envvar="ROUTELAKE_TLS_CLIENT_AUTH",
+        metavar="WHETHER",
+        help="Whether clients show a certificate: none, optional, require.",
+    ),
+]
+TlsModeText = Annotated[
+    str,
+    typer.Option(
+        "--tls-mode",
+        envvar="ROUTELAKE_TLS_MODE",
+        metavar="MODE",
+        help="permissive: plain connections are taken, too (the default, as RocketMQ's); enforcing: none; disabled.",
+    ),
+]

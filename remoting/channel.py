@@ -17,7 +17,8 @@ announces a frame and lets it starve   `frame_deadline_s`, plus what a slow but 
                                        if all of them together hold `max_received_bytes`
 says nothing                           `idle_timeout_s`; sooner if it is among `max_connections`
 sends large frames, as many do         takes turns with the others (`FairQueue`)
-sends TLS, HTTP, noise                 closed at the first length field; HTTP is told where it belongs
+sends HTTP, noise, or TLS where there  closed at the first length field; HTTP is told where it belongs
+is none (else: `remoting.tls_channel`)
 =====================================  =====================================================================
 
 Who is dropped for the sake of others is the one that holds most, for longest (`remoting.bounds`).
@@ -42,6 +43,7 @@ from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
 from remoting.reply import EncodedReply, encode_reply
 from remoting.settings import RemotingSettings
+from remoting.tls_channel import TlsTransport
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -147,6 +149,7 @@ class Connection(asyncio.Protocol):
         self._memory = server.memory
         self._incoming = RemotingConnection(settings.frame_limit_bytes, server.inline)
         self._transport: asyncio.Transport | None = None
+        self._tls: TlsTransport | None = None
         self._backlog: list[Received] = []
         self._in_flight = 0
         self._in_flight_bytes = 0
@@ -196,6 +199,19 @@ class Connection(asyncio.Protocol):
         size = len(command.body)
         command.body = b""
         self._account_in_flight(-size)
+
+    # --- remoting.tls_channel.Secured ---
+
+    def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
+        """The handshake is done: from now on through this transport."""
+        self._transport = self._tls = transport
+        self.is_tls = True
+        self.certificate_names = names
+
+    def refuse_tls(self, reason: str, detail: str) -> None:
+        """Plain where only TLS is taken, or TLS that failed."""
+        self._server.refusals.note(reason, self.peer, detail)
+        self.close(f"{reason}: {detail}")
 
     # --- asyncio.Protocol ---
 
@@ -390,7 +406,9 @@ class Connection(asyncio.Protocol):
     @property
     def unread(self) -> Holding[Connection]:
         """Answers that wait for the peer; not what is held anyway, for all who are told the same."""
-        size = 0 if self._transport is None else self._transport.get_write_buffer_size() - self._shared_bytes
+        # What is encrypted is nobody else's.
+        shared = self._shared_bytes if self._tls is None else min(self._shared_bytes, self._tls.waiting_bytes)
+        size = 0 if self._transport is None else self._transport.get_write_buffer_size() - shared
         return Holding(self, self.address, max(0, size), self._unread_since_s)
 
     def _pause_reading(self) -> None:

@@ -24,6 +24,7 @@ from remoting.inline import Inline
 from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
 from remoting.settings import RemotingSettings
+from remoting.tls_channel import HANDSHAKE_S, TlsGate, TlsSource
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
@@ -55,6 +56,7 @@ class RemotingServer:
         settings: RemotingSettings | None = None,
         inline: Inline | None = None,
         gate: Gate | None = None,
+        tls: TlsSource | None = None,
     ) -> None:
         """Prepare; `start` listens.
 
@@ -63,10 +65,12 @@ class RemotingServer:
             settings: Bounds.
             inline: Answers what it recognises, within the turn of the loop in which it comes.
             gate: Judges what it recognises; None: nobody is asked who they are.
+            tls: None: connections are plain.
         """
         self.handler = handler
         self.inline = inline
         self.gate = gate
+        self._tls = tls
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
         self.accepted = self.failed = 0
@@ -80,7 +84,7 @@ class RemotingServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._idlest: deque[tuple[Connection, float]] = deque()
         self._all_gone = asyncio.Event()
-        self._acceptor = Acceptor(lambda: Connection(self), self._accept_refused)
+        self._acceptor = Acceptor(self._protocol, self._accept_refused)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, *, option: str = "") -> None:
@@ -151,6 +155,14 @@ class RemotingServer:
         connection.id = f"{self._run_id}-{self.accepted}"
         self.connections[connection.id] = connection
         return True
+
+    def _protocol(self) -> asyncio.Protocol:
+        connection = Connection(self)
+        return (
+            connection
+            if self._tls is None
+            else TlsGate(connection, self._tls, takes_preamble=True, handshake_s=HANDSHAKE_S)
+        )
 
     def _accept_refused(self, error: OSError) -> None:
         """The system has no file descriptor, or no memory, for a newcomer: somebody idle gives way."""

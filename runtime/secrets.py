@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+
+from schemas.errors import SetupError
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
@@ -21,3 +24,28 @@ def drop_secrets() -> None:
 def is_secret(name: str) -> bool:
     """Whether a variable of ours holds a token: ROUTELAKE_HTTP_TOKENS, ROUTELAKE_HTTP_TOKEN."""
     return name.startswith("ROUTELAKE_") and any(word in name for word in ("TOKEN", "SECRET", "PASSWORD"))
+
+
+def resolve(text: str, what: str) -> str:
+    """A secret that may be written as a reference: ``file:PATH`` (without its last line end) or ``env:NAME``.
+
+    Args:
+        text: The reference, or the secret itself.
+        what: What it is, for messages. They never show it.
+
+    Raises:
+        SetupError: There is no such file or variable.
+    """
+    kind, colon, place = text.partition(":")
+    if kind == "file" and colon:
+        try:
+            return Path(place).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+            raise SetupError(f"{what}: {place} cannot be read: {why}.") from None
+    if kind == "env" and colon:
+        value = os.environ.get(place)
+        if value is None:
+            raise SetupError(f"{what}: there is no environment variable {place}.")
+        return value
+    return text

@@ -58,6 +58,7 @@ from api.view.history import History
 from deploy.version import release
 from remoting.refusals import Refusals
 from schemas.errors import RoutelakeError
+from security.tls_rotation import Tls
 
 log = structlog.get_logger("routelake.http")
 
@@ -122,6 +123,7 @@ def create_app(
     metrics: Metrics,
     registrations: Registrations,
     access: AccessControl | None = None,
+    tls: Tls | None = None,
 ) -> HttpApp:
     """The application over a started gateway.
 
@@ -133,6 +135,7 @@ def create_app(
         metrics: Likewise; they do not observe a gateway yet.
         registrations: Likewise.
         access: Likewise; None: nobody is asked for an account.
+        tls: What is encrypted, for /readyz.
 
     Raises:
         SetupError: a setting is unusable.
@@ -164,6 +167,7 @@ def create_app(
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
+        tls=tls,
     )
     for view in (gateway.at_head, gateway.committed):
         view.follow(lambda _, __: context.watch.view_moved())

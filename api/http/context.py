@@ -18,6 +18,7 @@ from api.metrics import Metrics
 from api.registrations import Registrations
 from api.view.answers import RouteAnswers
 from remoting.refusals import Refusals
+from security.tls_rotation import Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class HttpContext:
     watch: ViewWatch
     budget: BodyBudget
     refusals: Refusals
+    tls: Tls | None = None
 
 
 def context_of(request: Request) -> HttpContext:

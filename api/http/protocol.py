@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import httptools
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -33,6 +34,7 @@ from api.http.settings import HttpSettings
 from api.metrics import Metrics
 from remoting.bounds import address_of
 from remoting.refusals import Refusals
+from remoting.tls_channel import TlsTransport
 
 _GRACE_S: Final = 5.0
 _HEADER_BYTES: Final = 150
@@ -45,7 +47,7 @@ _REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Hea
 
 def guarded_protocol(
     settings: HttpSettings, metrics: Metrics, fast: FastRoutes, refused: Refusals | None = None
-) -> type[HttpToolsProtocol]:
+) -> type[GuardedProtocol]:
     """The protocol class for uvicorn's ``http`` option, of one listener."""
 
     class Guarded(GuardedProtocol):
@@ -86,6 +88,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self.address = ""
+        self.is_tls = False
+        self.certificate_names: tuple[str, ...] = ()
+        """Of the client's certificate, which was verified."""
+        self.needs_certificate = False
+        """Whether who has none may see health alone: `api.http.sites.Sites` refuses the rest."""
+        self._lacks_certificate = False
         self.active_s = time.monotonic()
         self.held_bytes = 0
         self.held_since_s = 0.0
@@ -102,6 +110,27 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self._count_refusal("too-many-connections", f"{self.limits.max_connections} connections, all busy")
             self._refuse(BUSY, 503, "too many connections")
+
+    def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
+        """The handshake is done. Requests find this as ``request.state.certificate_names``."""
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        self.scheme = "https"
+        self.is_tls, self.certificate_names = True, names
+        self._lacks_certificate = self.needs_certificate and not names
+        self.app_state = {
+            **self.app_state,
+            "certificate_names": names,
+            "lacks_certificate": self._lacks_certificate,
+        }
+
+    def refuse_tls(self, reason: str, detail: str) -> None:
+        """Plain where only TLS is taken, or TLS that failed."""
+        self._count_refusal(reason, detail)
+        if reason == "not-encrypted":
+            self._refuse(BAD_REQUEST, 400, "this port takes https alone")
+        else:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
@@ -254,7 +283,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._disarm()
-        if self._answer_fast():
+        if not self._lacks_certificate and self._answer_fast():
             return
         # uvicorn's part of the beginning is late: it makes a scope, which the fast path does without.
         url, headers, expects_continue = self.url, self.headers, self.expect_100_continue

@@ -98,8 +98,9 @@ async def ready(
     better: while it holds its routes back (needWaitForService), and when they stand still while the tables go on.
 
     `/readyz?strict` is 200 only if every check is ok: the routes are followed (`view`), the event log can be written
-    (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), and answers can be from the head of the
-    log and never differed from the tables (`head`).
+    (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers can be from the head of the log
+    and never differed from the tables (`head`), and, where there are accounts or certificates, their files could be
+    read again after their last change (`accounts`, `tls`).
     """
     context = context_of(request)
     gateway = context.gateway
@@ -112,6 +113,8 @@ async def ready(
     }
     if context.guard.has_accounts:
         checks["accounts"] = _check(context.guard.file_problem)
+    if context.tls is not None:
+        checks["tls"] = _check(context.tls.problem)
     if _is_strict(request, strict):
         is_ready = all(check["ok"] for check in checks.values())
     else:

@@ -8,12 +8,14 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable, Generator
-from typing import Final
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
 import uvicorn
 
 from api.http.app import HttpApp, close_app
-from api.http.protocol import guarded_protocol
+from api.http.protocol import GuardedProtocol, guarded_protocol
+from remoting.tls_channel import Secured, TlsGate, TlsSource
 from schemas.errors import SetupError
 
 DRAIN_S: Final = 8
@@ -25,6 +27,14 @@ _WHY: Final = {
     errno.EACCES: "may not be opened by this user. Choose a port above 1023",
     errno.EADDRNOTAVAIL: "is no address of this machine. Choose one of `ip address`, or 0.0.0.0",
 }
+
+
+class HttpTls(TlsSource, Protocol):
+    """What this listener asks of TLS."""
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether a client without a certificate may see health alone."""
 
 
 class _Server(uvicorn.Server):
@@ -43,6 +53,7 @@ async def serve_http(
     on_bound: Callable[[int], None] | None = None,
     drain_s: int = DRAIN_S,
     reuse_port: bool = False,
+    tls: HttpTls | None = None,
 ) -> None:
     """Serve until ``stop`` is set, then finish what is under way. Long polls are answered at once.
 
@@ -54,15 +65,17 @@ async def serve_http(
         on_bound: Told the port, once connections are taken.
         drain_s: How long requests under way may take after that.
         reuse_port: SO_REUSEPORT: several gateway processes on one port.
+        tls: None: connections are plain.
 
     Raises:
         SetupError: the address cannot be used; the message names --http.
     """
     listener = listen(host, port, reuse_port=reuse_port)
     context = app.context
+    protocol = guarded_protocol(context.settings, context.metrics, app.fast_routes, context.refusals)
     config = uvicorn.Config(
         app,
-        http=guarded_protocol(context.settings, context.metrics, app.fast_routes, context.refusals),
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -73,6 +86,9 @@ async def serve_http(
         timeout_keep_alive=context.settings.keep_alive_s,
         timeout_graceful_shutdown=drain_s,
     )
+    if tls is not None:
+        config.load()
+        config.http_protocol_class = cast("type[asyncio.Protocol]", partial(_gate, tls, protocol))
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
@@ -85,6 +101,13 @@ async def serve_http(
         close_app(app)
         server.should_exit = True
         await serving
+
+
+def _gate(tls: HttpTls, behind: Callable[..., GuardedProtocol], **arguments: Any) -> TlsGate:  # noqa: ANN401 (uvicorn's)
+    """What uvicorn makes for each connection. Its own ``ssl`` takes one context for as long as it listens."""
+    protocol = behind(**arguments)
+    protocol.needs_certificate = tls.needs_certificate
+    return TlsGate(cast("Secured", protocol), tls, takes_preamble=False, handshake_s=protocol.limits.header_timeout_s)
 
 
 def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:

@@ -7,6 +7,9 @@ and ``none`` (the user's own doing) may pass. Browsers send that header to secur
 it Origin decides, which they send with every such request: it must name the host and port that Host names. With
 neither header the request comes from no browser. Pattern: Go's net/http CrossOriginProtection.
 
+*Who lacks a certificate*, where one is required (tls.server.need.client.auth=require), sees health alone: probes have
+none.
+
 *DNS rebinding*. A page whose own name was bent to an address of this machine is same-origin to its browser; only the
 Host header, which still carries the page's name, gives it away. So a request that comes from this machine must name an
 IP address, localhost, this machine or a trusted host there, a read as well; and so must a write from elsewhere that
@@ -25,12 +28,13 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from api.http.problems import CROSS_SITE, UNKNOWN_HOST, Problem
+from api.http.problems import CROSS_SITE, FORBIDDEN, UNKNOWN_HOST, Problem
 from api.http.settings import HttpSettings
 from api.names import is_loopback
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
+_FOR_PROBES: Final = frozenset({"/healthz", "/healthz/fold", "/readyz"})
 _PASSING: Final = frozenset({b"same-origin", b"none"})
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _LONGEST_HOST: Final = 300
@@ -61,6 +65,8 @@ class Sites:
 
     def refusal(self, scope: Scope) -> Problem | None:
         """Why a request must not pass; None if it may."""
+        if scope.get("state", {}).get("lacks_certificate") and scope["path"] not in _FOR_PROBES:
+            return Problem(FORBIDDEN, "a client certificate is required (tls.server.need.client.auth=require)")
         client = scope["client"]
         if scope["method"] in SAFE_METHODS:
             host = next((value for name, value in scope["headers"] if name == b"host"), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar, cast
@@ -19,6 +20,7 @@ from remoting.inline import Recognised
 from remoting.reply import EncodedReply, response
 from remoting.server import RemotingServer
 from remoting.settings import RemotingSettings
+from remoting.tls_channel import TlsSource
 from schemas.errors import UnavailableError
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -121,9 +123,11 @@ class Handler:
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Handler, settings: RemotingSettings | None = None) -> AsyncIterator[RemotingServer]:
+async def serving(
+    handler: Handler, settings: RemotingSettings | None = None, tls: TlsSource | None = None
+) -> AsyncIterator[RemotingServer]:
     """A server on a free port."""
-    server = RemotingServer(handler, settings, handler)
+    server = RemotingServer(handler, settings, handler, tls)
     await server.start("127.0.0.1", 0)
     try:
         yield server
@@ -164,9 +168,11 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def connected(server: RemotingServer, limit: int = 1 << 20) -> AsyncIterator[Client]:
+async def connected(
+    server: RemotingServer, limit: int = 1 << 20, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Client]:
     """A client of this server that holds no more than about this many bytes unread."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=limit)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=limit, ssl=tls)
     try:
         yield Client(reader, writer)
     finally:

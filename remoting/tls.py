@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of one TLS connection: bytes of the wire to plain bytes and back. No I/O, no clock.
+
+What the peer sends goes into one `ssl.MemoryBIO`, what OpenSSL wants to send comes out of another. A record is read as
+soon as it is whole, so that at most one unfinished record is held.
+
+Source (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer.TlsModeHandler; RFC 8446, RFC 5246.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+from schemas.errors import ProtocolError
+
+HANDSHAKE: Final = 0x16
+"""The first byte of a TLS connection. As the first byte of a frame's length it would announce 352 MiB or more."""
+
+RECORD_BYTES: Final = 16 * 1024
+"""The most plain bytes of one record."""
+
+_SHORT: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+_NAMED_KINDS: Final = frozenset({"DNS", "URI", "email"})
+
+
+class TlsSession:
+    """One connection.
+
+    Attributes:
+        is_open: Whether the handshake is done.
+        has_ended: Whether the peer has said that it sends nothing more (close_notify).
+        error: Why nothing more can be read; None while it can.
+    """
+
+    __slots__ = ("_incoming", "_object", "_outgoing", "error", "has_ended", "is_open")
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        """Nothing has come yet."""
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.is_open = self.has_ended = False
+        self.error: ProtocolError | None = None
+
+    def receive(self, data: bytes) -> bytes:
+        """Take what came from the wire.
+
+        Returns:
+            The plain bytes that it completes. What is to be answered, be it an alert, is in `to_send` afterwards; if
+            the bytes made no sense, `error` is set.
+        """
+        if self.error is not None or self.has_ended:
+            return b""
+        pieces: list[bytes] = []
+        incoming = self._incoming
+        try:
+            incoming.write(data)
+            if not self.is_open:
+                self._object.do_handshake()
+                self.is_open = True
+            read = self._object.read
+            while True:
+                piece = read(RECORD_BYTES)
+                if not piece:
+                    self.has_ended = True
+                    break
+                pieces.append(piece)
+                if not incoming.pending:  # OpenSSL takes one record at a time: nothing is left of this one
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.error = ProtocolError(f"TLS: {_why(error)}")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def to_send(self) -> bytes:
+        """What waits to be sent; it is handed out once."""
+        return self._outgoing.read() if self._outgoing.pending else b""
+
+    def encrypt(self, data: bytes | memoryview) -> bytes:
+        """Records for plain bytes, behind whatever else waits to be sent.
+
+        Raises:
+            ProtocolError: The session has failed.
+        """
+        write = self._object.write
+        try:
+            written = write(data)
+            if written < len(data):
+                rest = memoryview(data)
+                while written < len(data):
+                    written += write(rest[written:])
+        except ssl.SSLError as error:
+            raise ProtocolError(f"TLS: {_why(error)}") from None
+        return self._outgoing.read()
+
+    def close(self) -> bytes:
+        """The last bytes to send: close_notify, and what waited before it."""
+        if self.is_open and self.error is None:
+            with contextlib.suppress(ssl.SSLError):  # the peer's own close_notify is not waited for
+                self._object.unwrap()
+        return self._outgoing.read()
+
+    def certificate_names(self) -> tuple[str, ...]:
+        """What the peer's certificate calls it; see the function of that name. Empty without one that was verified."""
+        return certificate_names(self._object.getpeercert() or {})
+
+    def describe(self) -> str:
+        """Version and cipher, for a person."""
+        cipher = self._object.cipher()
+        return f"{self._object.version()} {cipher[0] if cipher else ''}"
+
+
+def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names in a certificate: its subject as RFC 4514 writes it, its common names, then DNS, URI and e-mail names.
+
+    Args:
+        certificate: As `ssl.SSLObject.getpeercert` gives it.
+    """
+    subject = certificate.get("subject", ())
+    # RFC 4514 writes the last name first.
+    text = ",".join(
+        "+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in rdn) for rdn in subject[::-1]
+    )
+    names = [text] if text else []
+    names += [value for rdn in subject for kind, value in rdn if kind == "commonName"]
+    names += [value for kind, value in certificate.get("subjectAltName", ()) if kind in _NAMED_KINDS]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _escaped(value: str) -> str:
+    """A value as RFC 4514 section 2.4 has it."""
+    text = "".join(f"\\{char}" if char in '"+,;<>\\' else "\\00" if char == "\0" else char for char in value)
+    if text.startswith(("#", " ")):
+        text = f"\\{text}"
+    return f"{text[:-1]}\\ " if text.endswith(" ") and not text.endswith("\\ ") else text
+
+
+def _why(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in small letters, without where in its sources it was."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate was not accepted: {error.verify_message}"
+    return (error.reason or str(error)).lower().replace("_", " ")

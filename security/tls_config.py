@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be encrypted and how: RocketMQ's tls.properties, and options, which win over them. Reads no file.
+
+=================================  ==========================================  ==================================
+tls.properties                     option                                      here
+=================================  ==========================================  ==================================
+tls.server.mode                    --tls-mode                                  disabled, permissive, enforcing
+tls.server.certPath                --tls-cert                                  PEM: the certificate, then its chain
+tls.server.keyPath                 --tls-key                                   PEM
+tls.server.keyPassword             --tls-key-password                          file:PATH or env:NAME, or as is
+tls.server.trustCertPath           --tls-client-ca                             PEM: who signs clients' certificates
+tls.server.authClient              (--tls-client-ca implies it)                whether they are verified
+tls.server.need.client.auth        --tls-client-auth                           none, optional, require
+tls.ciphers, tls.protocols                                                     `security.tls_ciphers`
+tls.client.*, tls.enable                                                       not a server's: left alone
+tls.test.mode.enable                                                           refused if true: no self-made certificate
+=================================  ==========================================  ==================================
+
+Sources (5.5.0): org.apache.rocketmq.remoting.netty.TlsSystemConfig, TlsHelper.buildSslContext.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeVar
+
+from schemas.errors import SetupError
+from schemas.tls import ClientAuth, TlsMode
+from security.tls_ciphers import split_suites, version_range
+
+_SERVER: Final = "tls.server."
+_KNOWN: Final = frozenset(
+    {
+        *(f"{_SERVER}{name}" for name in ("mode", "certPath", "keyPath", "keyPassword", "authClient", "trustCertPath")),
+        *(f"{_SERVER}need.client.auth", "tls.ciphers", "tls.protocols", "tls.test.mode.enable", "tls.enable"),
+        "tls.config.file",
+    }
+)
+_E = TypeVar("_E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """What the command line says; empty where it says nothing. ``key_password`` is a reference."""
+
+    cert: str = ""
+    key: str = ""
+    key_password: str = ""
+    client_ca: str = ""
+    client_auth: str = ""
+    mode: str = ""
+
+    @property
+    def says_something(self) -> bool:
+        """Whether TLS is asked for at all."""
+        return any((self.cert, self.key, self.key_password, self.client_ca, self.client_auth, self.mode))
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """TLS of both listeners.
+
+    Attributes:
+        mode: Never DISABLED.
+        cert: PEM file of the certificate and its chain.
+        key: PEM file of its private key.
+        key_password: Of the key; or a reference, ``file:PATH`` or ``env:NAME``, to it.
+        client_ca: PEM file of those who sign clients' certificates.
+        client_auth: Whether clients show one.
+        ciphers: Up to TLS 1.2, by OpenSSL's names; empty: OpenSSL's choice.
+        lowest: Version.
+        highest: Version.
+        warnings: What an operator should hear.
+    """
+
+    mode: TlsMode
+    cert: Path
+    key: Path
+    key_password: str = field(default="", repr=False)
+    client_ca: Path | None = None
+    client_auth: ClientAuth = ClientAuth.NONE
+    ciphers: tuple[str, ...] = ()
+    lowest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    highest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those to be watched."""
+        reference = self.key_password.removeprefix("file:")
+        password = (Path(reference),) if reference != self.key_password else ()
+        return (self.cert, self.key, *password, *(() if self.client_ca is None else (self.client_ca,)))
+
+
+def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions) -> TlsSettings | None:
+    """What both say together.
+
+    Args:
+        properties: Of the file; empty without one.
+        source: The file's name, for messages; empty without one.
+        options: Win over the file.
+
+    Returns:
+        None: nothing is encrypted.
+
+    Raises:
+        SetupError: They do not go together, or ask for what cannot be had; the message says what to do.
+    """
+    if not source and not options.says_something:
+        return None
+    given = {key: value.strip() for key, value in properties.items() if value.strip()}
+    mode = _one_of(TlsMode, options.mode, given.get(f"{_SERVER}mode", ""), "--tls-mode", f"{source}: {_SERVER}mode")
+    mode = mode or TlsMode.PERMISSIVE
+    if mode is TlsMode.DISABLED:
+        return None
+    unknown = [key for key in given if key not in _KNOWN and not key.startswith("tls.client.")]
+    warnings = [f"{source}: {key} is not known here, and does nothing" for key in unknown]
+    if _switch(given, "tls.test.mode.enable", source):
+        raise SetupError(
+            f"{source}: tls.test.mode.enable=true means a certificate made up at the start, which no client can verify. "
+            f"Set it to false, and {_SERVER}certPath and {_SERVER}keyPath."
+        )
+    cert = options.cert or given.get(f"{_SERVER}certPath", "")
+    key = options.key or given.get(f"{_SERVER}keyPath", "")
+    if not cert or not key:
+        raise SetupError(
+            "TLS needs a certificate and its key: give --tls-cert and --tls-key, "
+            f"or {_SERVER}certPath and {_SERVER}keyPath in --tls-config; or say --tls-mode disabled."
+        )
+    client_auth, client_ca = _client_auth(given, source, options, warnings)
+    ciphers, lowest, highest = _protocol(given, source)
+    return TlsSettings(
+        mode=mode,
+        cert=Path(cert),
+        key=Path(key),
+        key_password=_password(given, options),
+        client_ca=client_ca,
+        client_auth=client_auth,
+        ciphers=ciphers,
+        lowest=lowest,
+        highest=highest,
+        warnings=tuple(warnings),
+    )
+
+
+def _client_auth(
+    given: Mapping[str, str], source: str, options: TlsOptions, warnings: list[str]
+) -> tuple[ClientAuth, Path | None]:
+    """Whether clients show a certificate, and who signs it."""
+    key = f"{_SERVER}need.client.auth"
+    asked = _one_of(ClientAuth, options.client_auth, given.get(key, ""), "--tls-client-auth", f"{source}: {key}")
+    verifies = bool(options.client_ca) or _switch(given, f"{_SERVER}authClient", source)
+    ca = options.client_ca or given.get(f"{_SERVER}trustCertPath", "")
+    if asked is None:
+        asked = ClientAuth.REQUIRE if options.client_ca else ClientAuth.NONE
+    if asked is ClientAuth.NONE:
+        if verifies:
+            warnings.append(
+                f"{source or 'the options'}: no client is asked for a certificate, so none is verified: "
+                f"set {key} to optional or require"
+            )
+        return asked, None
+    if options.client_auth and ca:
+        verifies = True
+    if not verifies:
+        if asked is ClientAuth.REQUIRE:
+            raise SetupError(
+                f"{source or '--tls-client-auth require'}: RocketMQ would ask for a certificate and take any. "
+                f"Set {_SERVER}authClient=true and {_SERVER}trustCertPath, or give --tls-client-ca; or ask for none."
+            )
+        warnings.append(
+            f"{source or '--tls-client-auth'}: certificates that clients show would not be verified "
+            f"({_SERVER}authClient=false), so they are not asked for"
+        )
+        return ClientAuth.NONE, None
+    if not ca:
+        raise SetupError(
+            f"{source or '--tls-client-auth'}: clients' certificates are to be verified, but nothing says who signs "
+            f"them. Set {_SERVER}trustCertPath, or give --tls-client-ca."
+        )
+    return asked, Path(ca)
+
+
+def _protocol(given: Mapping[str, str], source: str) -> tuple[tuple[str, ...], ssl.TLSVersion, ssl.TLSVersion]:
+    """Suites and versions. A list of suites without one of a version excludes that version, as in Java."""
+    lowest, highest = version_range(_list(given, "tls.protocols"), f"{source}: tls.protocols")
+    names = _list(given, "tls.ciphers")
+    if not names:
+        return (), lowest, highest
+    suites, has_13 = split_suites(names, f"{source}: tls.ciphers")
+    if not suites:
+        lowest = ssl.TLSVersion.TLSv1_3
+    if not has_13:
+        highest = ssl.TLSVersion.TLSv1_2
+    if lowest > highest:
+        raise SetupError(
+            f"{source}: tls.ciphers has no suite for any of tls.protocols. Add one, or leave out one of the two."
+        )
+    return suites, lowest, highest
+
+
+def _password(given: Mapping[str, str], options: TlsOptions) -> str:
+    if options.key_password and not options.key_password.startswith(("file:", "env:")):
+        raise SetupError(
+            "--tls-key-password takes a reference, file:PATH or env:NAME: "
+            "whoever lists this machine's processes reads a command line."
+        )
+    return options.key_password or given.get(f"{_SERVER}keyPassword", "")
+
+
+def _one_of(kind: type[_E], option: str, value: str, option_name: str, value_name: str) -> _E | None:
+    text, where = (option, option_name) if option else (value, value_name)
+    if not text:
+        return None
+    try:
+        return kind(text.lower())
+    except ValueError:
+        raise SetupError(f"{where} is {text!r}: expected one of {', '.join(kind)}.") from None
+
+
+def _switch(given: Mapping[str, str], key: str, source: str) -> bool:
+    text = given.get(key, "false").lower()
+    if text not in {"true", "false"}:
+        raise SetupError(f"{source}: {key} is {text!r}: expected true or false.")
+    return text == "true"
+
+
+def _list(given: Mapping[str, str], key: str) -> list[str]:
+    return [name.strip() for name in given.get(key, "").split(",") if name.strip()]

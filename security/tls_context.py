@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts for `ssl` from settings: the files are read, and what was made of them is tried, before anybody connects."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runtime.secrets import resolve
+from schemas.errors import SetupError
+from schemas.tls import ClientAuth
+from security.tls_certificate import not_after_s
+from security.tls_config import TlsSettings
+
+_VERIFY: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRE: ssl.CERT_REQUIRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What connections are made with.
+
+    Attributes:
+        remoting: For port 9876.
+        http: For port 8080: a certificate is asked for at most, so that probes, which have none, see health.
+        not_after_s: When the certificate expires, seconds since the epoch.
+    """
+
+    remoting: ssl.SSLContext
+    http: ssl.SSLContext
+    not_after_s: float
+
+
+def build(settings: TlsSettings) -> Contexts:
+    """Read the files, and make contexts that were tried.
+
+    Raises:
+        SetupError: A file is missing, a key does not fit, nothing could be agreed upon; the message says what to do.
+    """
+    password = resolve(settings.key_password, "the password of the TLS key")
+    for_http = ClientAuth.OPTIONAL if settings.client_auth is ClientAuth.REQUIRE else settings.client_auth
+    trial = _context(settings, password, ClientAuth.NONE)
+    _try(trial, settings)
+    return Contexts(
+        remoting=_context(settings, password, settings.client_auth),
+        http=_context(settings, password, for_http),
+        not_after_s=not_after_s(_read(settings.cert, "certificate")),
+    )
+
+
+def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version, context.maximum_version = settings.lowest, settings.highest
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 0  # connections live for hours: nobody resumes, and none outlives a change of `client_ca`
+    if settings.ciphers:
+        context.set_ciphers(":".join(settings.ciphers))
+    _load_pair(context, settings, password)
+    context.verify_mode = _VERIFY[client_auth]
+    if client_auth is not ClientAuth.NONE and settings.client_ca is not None:
+        _read(settings.client_ca, "clients' CA")
+        try:
+            context.load_verify_locations(settings.client_ca)
+        except ssl.SSLError as error:
+            raise SetupError(f"TLS: {settings.client_ca} holds no certificates in PEM ({_why(error)}).") from None
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java: whoever is listed is trusted
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, settings: TlsSettings, password: str) -> None:
+    certificate, key = _read(settings.cert, "certificate"), _read(settings.key, "key")
+    if b"-----BEGIN CERTIFICATE-----" not in certificate:
+        raise SetupError(f"TLS: {settings.cert} holds no certificate in PEM.")
+    if b"PRIVATE KEY-----" not in key:
+        raise SetupError(f"TLS: {settings.key} holds no private key in PEM.")
+    asked: list[None] = []
+
+    def answer() -> str:  # without one OpenSSL asks at the terminal
+        asked.append(None)
+        return password
+
+    try:
+        context.load_cert_chain(settings.cert, settings.key, answer)
+    except (ssl.SSLError, ValueError) as error:
+        reason = _why(error)
+        if "mismatch" in reason:
+            raise SetupError(
+                f"TLS: the key {settings.key} does not fit the certificate {settings.cert}. "
+                "Name the two that belong together."
+            ) from None
+        if asked and not password:
+            raise SetupError(
+                f"TLS: the key {settings.key} is encrypted. Give --tls-key-password (file:PATH or env:NAME), "
+                "or tls.server.keyPassword."
+            ) from None
+        if asked:
+            raise SetupError(f"TLS: the password does not open the key {settings.key}.") from None
+        raise SetupError(f"TLS: {settings.cert} and {settings.key} cannot be used: {reason}.") from None
+
+
+def _try(server: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Shake hands with ourselves, in memory.
+
+    Raises:
+        SetupError: Nobody could.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE
+    client.set_ciphers("ALL")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as error:
+                raise SetupError(
+                    f"TLS: no client could connect with {settings.cert}: {_why(error)}. "
+                    "Look at tls.ciphers and tls.protocols: a suite has to fit the kind of key."
+                ) from None
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SetupError(f"TLS: the {what} {path} cannot be read: {error.strerror}.") from error
+
+
+def _why(error: Exception) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return (reason or str(error)).lower().replace("_", " ")

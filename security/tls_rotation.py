@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate that changes while connections live on: its files are watched, and a new pair is tried first.
+
+A look comes every half second, in a thread. A file has changed when its stamp and its digest are other ones; what has
+changed is read one look later, when both files of a pair have been written. What cannot be used leaves everything as it
+was, and is said once: in the log, in ``reload_failures``, and as `problem`.
+
+Source (5.5.0): org.apache.rocketmq.namesrv.NamesrvController.initiateSslContext, FileWatchService. There
+certificate and key must both change, and what came before leaked (apache/rocketmq#10398).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from schemas.errors import SetupError
+from schemas.tls import ClientAuth, TlsMode
+from security.tls_config import TlsSettings
+from security.tls_context import Contexts, build
+
+log = structlog.get_logger("routelake.gateway")
+
+LOOK_S: Final = 0.5
+
+_DAY_S: Final = 86_400
+
+
+class Tls:
+    """TLS of both listeners, as of now.
+
+    Attributes:
+        settings: As given at the start.
+        remoting: What port 9876 asks.
+        http: What port 8080 asks.
+        reloads: How often a new certificate was taken.
+        reload_failures: How often one was not.
+        problem: Why the files, as they are now, are not in use; None when they are.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """Read the files.
+
+        Raises:
+            SetupError: They cannot be used.
+        """
+        self.settings = settings
+        self.reloads = self.reload_failures = 0
+        self.problem: str | None = None
+        self._digest = self._tried = _digest(settings.files)
+        self._stamps = _stamps(settings.files)
+        self._contexts = build(settings)
+        self.remoting = _Listener(self, is_http=False)
+        self.http = _Listener(self, is_http=True)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def contexts(self) -> Contexts:
+        """Those of the next connection."""
+        return self._contexts
+
+    @property
+    def not_after_s(self) -> float:
+        """When the certificate in use expires, seconds since the epoch."""
+        return self._contexts.not_after_s
+
+    def start(self) -> None:
+        """Begin to watch, and say what an operator should know."""
+        for warning in self.settings.warnings:
+            log.warning(warning)
+        if self.settings.mode is TlsMode.PERMISSIVE:
+            log.info("TLS is permissive: plain connections are taken, too (--tls-mode enforcing takes none)")
+        self._warn_of_expiry()
+        self._thread = threading.Thread(target=self._watch, name="tls-files", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> None:
+        """Look at the files once."""
+        stamps = _stamps(self.settings.files)
+        if stamps != self._stamps:
+            self._stamps = stamps  # and read it a look later: somebody is writing
+            return
+        digest = _digest(self.settings.files)
+        if digest == self._tried:
+            return
+        self._tried = digest
+        if digest == self._digest:
+            self.problem = None  # as it was
+            return
+        try:
+            contexts = build(self.settings)
+        except SetupError as error:
+            self.problem = f"a changed certificate was not taken, the one before is in use: {error}"
+            self.reload_failures += 1
+            log.error("the changed TLS files cannot be used; the certificate before them stays", reason=str(error))
+            return
+        if _digest(self.settings.files) != digest:
+            self._tried = b""  # written to meanwhile
+            return
+        self._contexts, self._digest, self.problem = contexts, digest, None
+        self.reloads += 1
+        log.info("a new TLS certificate is in use", not_after=time.strftime("%FT%TZ", time.gmtime(self.not_after_s)))
+        self._warn_of_expiry()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception:
+                log.exception("the TLS files could not be looked at")
+
+    def _warn_of_expiry(self) -> None:
+        left_s = self.not_after_s - time.time()
+        if left_s < 0:
+            log.warning(
+                "the TLS certificate has expired: clients that verify it refuse it", cert=str(self.settings.cert)
+            )
+        elif left_s < 14 * _DAY_S:
+            log.warning(f"the TLS certificate expires in {left_s / _DAY_S:.1f} days", cert=str(self.settings.cert))
+
+
+class _Listener:
+    """`remoting.tls_channel.TlsSource` of one port.
+
+    Attributes:
+        mode: What it takes.
+        needs_certificate: Whether a client without one may see health alone (HTTP).
+    """
+
+    def __init__(self, tls: Tls, *, is_http: bool) -> None:
+        self.mode = tls.settings.mode
+        self.needs_certificate = tls.settings.client_auth is ClientAuth.REQUIRE
+        self._tls = tls
+        self._is_http = is_http
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        contexts = self._tls.contexts
+        return contexts.http if self._is_http else contexts.remoting
+
+
+def _stamps(files: tuple[Path, ...]) -> tuple[object, ...]:
+    return tuple(map(_stamp, files))
+
+
+def _stamp(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _digest(files: tuple[Path, ...]) -> bytes:
+    whole = hashlib.sha256()
+    for path in files:
+        try:
+            whole.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError as error:
+            whole.update(str(error.errno).encode())
+    return whole.digest()
