@@ -121,7 +121,8 @@ def tls_settings(properties: Mapping[str, str], source: str, options: TlsOptions
     warnings = [f"{source}: {key} is not known here, and does nothing" for key in unknown]
     if _switch(given, "tls.test.mode.enable", source):
         raise SetupError(
-            f"{source}: tls.test.mode.enable=true means a certificate made up at the start, which no client can verify. "
+            f"{source}: tls.test.mode.enable=true means a certificate made up at the start,"
+            " which no client can verify. "
             f"Set it to false, and {_SERVER}certPath and {_SERVER}keyPath."
         )
     cert = options.cert or given.get(f"{_SERVER}certPath", "")
