@@ -22,8 +22,8 @@ from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
 from cli.auth_options import AdminPlaintext, AuthFile, AuthOptions, Insecure, Mode, RequireTls
-from cli.exposure import check_exposed
 from cli.encryption import Encryption
+from cli.exposure import check_exposed
 from cli.options import (
     AllowConfigUpdate,
     Config,
