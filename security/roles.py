@@ -82,6 +82,7 @@ BOUND: Final = frozenset(
 OPERATIONS: Final[Mapping[str, Role | None]] = {
     "health": None,
     "ready": None,
+    "foldHealth": None,
     "metrics": Role.READER,
     "getClusters": Role.READER,
     "listBrokers": Role.READER,

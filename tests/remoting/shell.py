@@ -127,7 +127,7 @@ async def serving(
     handler: Handler, settings: RemotingSettings | None = None, tls: TlsSource | None = None
 ) -> AsyncIterator[RemotingServer]:
     """A server on a free port."""
-    server = RemotingServer(handler, settings, handler, tls)
+    server = RemotingServer(handler, settings, handler, tls=tls)
     await server.start("127.0.0.1", 0)
     try:
         yield server

@@ -23,6 +23,7 @@ HEARTBEAT = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.
 MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "health": (None, "GET", "/healthz", None),
     "ready": (None, "GET", "/readyz", None),
+    "foldHealth": (None, "GET", "/healthz/fold", None),
     "metrics": (R, "GET", "/metrics", None),
     "getClusters": (R, "GET", "/v1/clusters", None),
     "listBrokers": (R, "GET", "/v1/brokers", None),
