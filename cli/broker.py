@@ -4,21 +4,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
+from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, resolve
 from cli.options import NamesrvOrHttp
 from cli.preflight import check_folder, check_free, listen_address
 from clients.addresses import namesrv_addresses
 from runtime.logs import configure
 from schemas.errors import SetupError
 
-_BROKER_PORT = 10911
+if TYPE_CHECKING:
+    from clients.credentials import Credentials
 
-HttpToken = Annotated[
-    str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for the HTTP API.")
-]
+_BROKER_PORT = 10911
 
 
 def listen_settings(text: str) -> dict[str, str]:
@@ -46,6 +47,23 @@ def file_settings(path: Path) -> dict[str, str]:
         raise SetupError(f"--config {path}: cannot be read: {why}") from error
 
 
+def inner_credentials(text: str) -> Credentials:
+    """What innerClientAuthenticationCredentials of a broker.conf holds.
+
+    Raises:
+        SetupError: It is not {"accessKey": ..., "secretKey": ...}.
+    """
+    from clients.credentials import Credentials
+
+    try:
+        found = msgspec.json.decode(text, type=dict[str, str])
+        return Credentials(found["accessKey"], found["secretKey"], found.get("securityToken", ""))
+    except (msgspec.MsgspecError, KeyError):
+        raise SetupError(
+            'innerClientAuthenticationCredentials: expected {"accessKey":"...","secretKey":"..."}'
+        ) from None
+
+
 def broker(
     namesrv: NamesrvOrHttp = "",
     config_file: Annotated[
@@ -67,6 +85,8 @@ def broker(
         typer.Option("--auto-create-topic/--no-auto-create-topic", help="autoCreateTopicEnable; on by default."),
     ] = None,
     http_token: HttpToken = "",
+    access_key: AccessKey = "",
+    secret_key: SecretKey = "",
 ) -> None:
     """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
     from cli.run_broker import run_broker
@@ -87,10 +107,14 @@ def broker(
         **({} if listen is None else listen_settings(listen)),
         **{key: value for key, value in options.items() if value is not None},
     }
+    inner = settings.pop("innerClientAuthenticationCredentials", "")
+    keys = credentials(access_key, secret_key) if access_key or secret_key or not inner else inner_credentials(inner)
     config, ignored = broker_config(settings, "options" if config_file is None else str(config_file))
     check_folder(Path(config.store_path_root_dir), "--store")
     namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
-    raise typer.Exit(run_broker(config, namesrvs, ignored=ignored, http_token=http_token))
+    raise typer.Exit(
+        run_broker(config, namesrvs, ignored=ignored, http_token=resolve("--token", http_token), keys=keys)
+    )
 
 
 def fleet(
@@ -117,6 +141,8 @@ def fleet(
     ] = True,
     seed: Annotated[int, typer.Option("--seed", help="Decides queue numbers and which topics change.")] = 1,
     http_token: HttpToken = "",
+    access_key: AccessKey = "",
+    secret_key: SecretKey = "",
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
     from cli.run_fleet import run_fleet
@@ -136,7 +162,8 @@ def fleet(
         force_register=force_register,
         unregister=unregister,
         seed=seed,
-        http_token=http_token,
+        http_token=resolve("--token", http_token),
+        credentials=credentials(access_key, secret_key),
     )
     raise typer.Exit(run_fleet(settings))
 

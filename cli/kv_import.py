@@ -20,8 +20,10 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from cli.credentials import AccessKey, SecretKey, credentials
 from cli.options import Namesrv
 from clients.addresses import namesrv_addresses
+from clients.credentials import Credentials
 from remoting.client import RemotingClient
 from remoting.frame import RemotingCommand
 from schemas.codes import V5_5_0, RequestCode
@@ -66,14 +68,14 @@ def read_kv_config(path: Path) -> KvTables:
     return tables
 
 
-async def put_all(address: str, tables: KvTables) -> int:
+async def put_all(address: str, tables: KvTables, keys: Credentials | None = None) -> int:
     """Put every entry. Returns how many there were.
 
     Raises:
         ClientError: One was not accepted; those before it were.
     """
     count = 0
-    async with RemotingClient() as client:
+    async with RemotingClient(sign=None if keys is None else keys.sign) as client:
         for namespace, table in tables.items():
             for key, value in table.items():
                 fields = {"namespace": namespace, "key": key, "value": value}
@@ -86,12 +88,15 @@ async def put_all(address: str, tables: KvTables) -> int:
 def import_kv(
     file: Annotated[Path, typer.Argument(help="kvConfig.json of a stock NameServer.")],
     namesrv: Namesrv = "127.0.0.1:9876",
+    access_key: AccessKey = "",
+    secret_key: SecretKey = "",
 ) -> None:
     """Take over the KV configuration (order topics) of a stock NameServer."""
     addresses = namesrv_addresses(namesrv, "--namesrv")
+    keys = credentials(access_key, secret_key)
     tables = read_kv_config(file)
     for address in addresses:
-        count = asyncio.run(put_all(address, tables))
+        count = asyncio.run(put_all(address, tables, keys))
         print(f"{count} entries of {file} put into {address}")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, resolve
 from cli.options import NamesrvOrHttp
 
 
@@ -24,9 +25,9 @@ def route(
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and show every change.")] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TABLE,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Put before the topic.")] = None,
-    http_token: Annotated[
-        str, typer.Option("--http-token", envvar="ROUTELAKE_HTTP_TOKEN", help="Bearer token for routelake's HTTP.")
-    ] = "",
+    http_token: HttpToken = "",
+    access_key: AccessKey = "",
+    secret_key: SecretKey = "",
 ) -> None:
     """Show a topic's route, as clients get it.
 
@@ -43,7 +44,11 @@ def route(
         show_route(
             topic,
             namesrv_addr,
-            RouteSettings(namespace=namespace, http_token=http_token or None),
+            RouteSettings(
+                namespace=namespace,
+                http_token=resolve("--token", http_token) or None,
+                credentials=credentials(access_key, secret_key),
+            ),
             watch=watch,
             as_json=output is Output.JSON,
         )

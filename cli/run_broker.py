@@ -10,13 +10,19 @@ import uvloop
 
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
+from clients.credentials import Credentials
 from runtime.process import StopSignal
 
 log = structlog.get_logger("routelake.broker")
 
 
 def run_broker(
-    config: BrokerConfig, namesrvs: Sequence[str], *, ignored: Sequence[str] = (), http_token: str = ""
+    config: BrokerConfig,
+    namesrvs: Sequence[str],
+    *,
+    ignored: Sequence[str] = (),
+    http_token: str = "",
+    keys: Credentials | None = None,
 ) -> int:
     """Run one until SIGTERM or SIGINT; returns 0 after a stop.
 
@@ -25,13 +31,15 @@ def run_broker(
         namesrvs: See `BrokerAgent`.
         ignored: Keys of the configuration file that mean nothing here, for one line in the log.
         http_token: For the HTTP API.
+        keys: Sign what goes over remoting.
 
     Raises:
         SetupError: It cannot start as things are.
     """
     if ignored:
         log.info("settings that mean nothing to a broker without messages", keys=", ".join(ignored))
-    return uvloop.run(_run(StopSignal().listen(), BrokerAgent(config, namesrvs, http_token=http_token)))
+    agent = BrokerAgent(config, namesrvs, http_token=http_token, credentials=keys)
+    return uvloop.run(_run(StopSignal().listen(), agent))
 
 
 async def _run(stop_signal: StopSignal, agent: BrokerAgent) -> int:

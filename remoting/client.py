@@ -37,6 +37,9 @@ ANSWER_TIMEOUT_S: Final = 3.0
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 """(address, request of the peer's own) -> answer; None for none."""
 
+Sign = Callable[[RemotingCommand], RemotingCommand]
+"""Adds to a request what shows who sends it; its opaque and language are not part of that."""
+
 
 class RemotingClient:
     """Requests to any number of addresses. Lives on one event loop; use it as ``async with``."""
@@ -48,6 +51,7 @@ class RemotingClient:
         language: LanguageCode = LanguageCode.PYTHON,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
+        sign: Sign | None = None,
     ) -> None:
         """Connects to nobody yet.
 
@@ -56,7 +60,9 @@ class RemotingClient:
             language: What we say we are written in.
             connect_timeout_s: How long a connection may take to be made.
             frame_limit_bytes: Largest frame to take.
+            sign: Signs each request; None: nobody asks who this is.
         """
+        self._sign = sign
         self._on_request = on_request
         self._language = language
         self._connect_timeout_s = connect_timeout_s
@@ -87,7 +93,7 @@ class RemotingClient:
         try:
             async with asyncio.timeout(timeout_s):
                 link = await self._link(address)
-                return await link.ask(request)
+                return await link.ask(request if self._sign is None else self._sign(request))
         except TimeoutError:
             message = f"no answer to request {request.code} within {timeout_s:g} s"
             raise AnswerTimeoutError(address, message, code=request.code) from None
@@ -113,6 +119,7 @@ class RemotingClient:
             ConnectError, ConnectionLostError: No connection.
         """
         link = await self._link(address)
+        request = request if self._sign is None else self._sign(request)
         link.send(msgspec.structs.replace(request, flag=request.flag | FLAG_ONEWAY))
 
     def is_connected(self, address: str) -> bool:

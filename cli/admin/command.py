@@ -15,6 +15,7 @@ import typer
 
 from cli.admin.report import Output, Report, Status, show_dry_run, show_report
 from cli.admin.session import Admin
+from cli.credentials import AccessKey, SecretKey, credentials
 from cli.options import Namesrv
 from remoting.client import RemotingClient
 from remoting.errors import AnswerError
@@ -46,6 +47,8 @@ _COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
     ("output", OutputFormat, Output.TABLE),
     ("dry_run", DryRun, False),
     ("timeout_s", TimeoutS, ANSWER_TIMEOUT_S),
+    ("access_key", AccessKey, ""),
+    ("secret_key", SecretKey, ""),
 )
 
 
@@ -82,10 +85,19 @@ def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Calla
 
 
 async def _run(
-    work: Work, values: dict[str, object], *, namesrv_addr: str, output: Output, dry_run: bool, timeout_s: float
+    work: Work,
+    values: dict[str, object],
+    *,
+    namesrv_addr: str,
+    output: Output,
+    dry_run: bool,
+    timeout_s: float,
+    access_key: str,
+    secret_key: str,
 ) -> int:
     """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
-    async with RemotingClient() as client:
+    keys = credentials(access_key, secret_key)
+    async with RemotingClient(sign=None if keys is None else keys.sign) as client:
         admin = Admin(client, namesrv_addr, output=output, dry_run=dry_run, timeout_s=timeout_s)
         try:
             report = await work(admin, **values)

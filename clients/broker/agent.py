@@ -24,6 +24,7 @@ from clients.broker.http import HttpNameServer
 from clients.broker.nameservers import NameServer, RemotingNameServer, ServerResult
 from clients.broker.registrar import RegisterResults, Registrar
 from clients.broker.topic_config import TopicConfig
+from clients.credentials import Credentials
 from remoting.client import RemotingClient
 from remoting.frame import RemotingCommand
 from remoting.server import RemotingServer
@@ -51,6 +52,7 @@ class BrokerAgent:
         namesrvs: Sequence[str],
         *,
         http_token: str = "",
+        credentials: Credentials | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -61,6 +63,7 @@ class BrokerAgent:
                 free one.
             namesrvs: host:port for the remoting protocol, http://host:port for routelake's HTTP API.
             http_token: For the HTTP API.
+            credentials: Sign what goes over remoting.
             lock_timeout_s: See LOCK_TIMEOUT_S.
             clock: Seconds since the epoch, for versions.
 
@@ -73,7 +76,9 @@ class BrokerAgent:
         self._clock = clock
         self.broker_topics = BrokerTopics(config, self._now_ms, self._register_changed, lock_timeout_s)
         self.topics = self.broker_topics.topics
-        self._client = RemotingClient(on_request=self._on_request)
+        self._client = RemotingClient(
+            on_request=self._on_request, sign=None if credentials is None else credentials.sign
+        )
         servers = [_name_server(address, self._client, http_token) for address in dict.fromkeys(namesrvs)]
         self._registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
         self._server = RemotingServer(BrokerHandler(self, self.broker_topics))

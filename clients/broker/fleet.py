@@ -23,6 +23,7 @@ from clients.broker.fleet_topics import FleetBroker, SharedTopics, fleet_configs
 from clients.broker.http import HttpNameServer
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer, ask_all
 from clients.broker.registration import Registration
+from clients.credentials import Credentials
 from remoting.client import RemotingClient
 from schemas.errors import SetupError
 
@@ -51,6 +52,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """At the end; otherwise the brokers are just gone."""
     seed: int = 1
     http_token: str = ""
+    credentials: Credentials | None = None
 
 
 class Fleet:
@@ -83,7 +85,8 @@ class Fleet:
         self._in_turn = [asyncio.Lock() for _ in self.members]
         self._sends: set[asyncio.Task[bool]] = set()
         self._is_ending = False
-        self._clients = [RemotingClient() for _ in self.members]
+        keys = settings.credentials
+        self._clients = [RemotingClient(sign=None if keys is None else keys.sign) for _ in self.members]
         self._servers = [
             [_server(address, client, settings.http_token) for address in settings.namesrvs] for client in self._clients
         ]

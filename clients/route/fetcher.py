@@ -16,6 +16,7 @@ from clients.route.nameservers import NameServers
 from clients.route.remoting import RemotingTransport
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer, RouteTransport
+from remoting.client import RemotingClient
 from remoting.errors import AnswerError, ClientError
 from schemas.codes import ResponseCode
 from schemas.errors import UnavailableError
@@ -51,7 +52,8 @@ class RouteFetcher:
             choice: For the order of the list and the back-off.
             now_s: A clock that only goes forward.
         """
-        self.remoting = RemotingTransport()
+        keys = settings.credentials
+        self.remoting = RemotingTransport(RemotingClient(sign=None if keys is None else keys.sign))
         self._http = HttpTransport(settings.http_token)
         self._servers = NameServers(addresses, choice, settings.back_off, preferred=is_http)
         self._timeout_s = settings.mq_client_api_timeout_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from clients.credentials import Credentials
 from clients.route.nameservers import BackOff
 from schemas.errors import SetupError
 
@@ -28,6 +29,7 @@ class RouteSettings:
         long_poll_s: How long one long poll waits.
         max_long_polls: Topics followed by long poll at a time; the others are polled.
         http_token: Bearer token for a routelake that protects its reads.
+        credentials: Keys that sign what is asked over remoting.
     """
 
     namespace: str | None = None
@@ -44,6 +46,7 @@ class RouteSettings:
     long_poll_s: float = 20.0
     max_long_polls: int = 64
     http_token: str | None = field(default=None, repr=False)
+    credentials: Credentials | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would ask without pause or never.
