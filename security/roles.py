@@ -89,6 +89,8 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "getBroker": Role.READER,
     "getTopicChanges": Role.READER,
     "listEpochs": Role.READER,
+    "listChanges": Role.READER,
+    "getDiff": Role.READER,
     "listTopics": Role.READER,
     "getTopicRoute": Role.READER,
     "listKv": Role.READER,

@@ -24,6 +24,7 @@ from api.access_control import AccessControl
 from api.gateway import Gateway, Reads
 from api.http import (
     routes_admin,
+    routes_between,
     routes_brokers,
     routes_clusters,
     routes_docs,
@@ -197,6 +198,7 @@ def create_app(
         routes_brokers,
         routes_topics,
         routes_history,
+        routes_between,
         routes_clusters,
         routes_admin,
         routes_kv,

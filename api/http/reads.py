@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Final, TypeVar
 
 from fastapi import Request
@@ -219,10 +220,17 @@ def address(request: Request) -> str:
     return "" if request.client is None else address_of(request.client.host)
 
 
-def answer(request: Request, body: bytes, position: ReadPosition) -> Response:
-    """200 with a JSON body, or 304 when the client has it."""
+def answer(
+    request: Request,
+    body: bytes,
+    position: ReadPosition,
+    *,
+    media: str = JSON,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
+    """200 with a body, or 304 when the client has it; in either case with these headers."""
     digest = body_digest(body)
-    headers = read_headers(position, digest)
+    all_headers = {**read_headers(position, digest), **headers}
     if matches(if_none_match(request.headers.raw), digest):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, JSON)
+        return Response(status_code=304, headers=all_headers)
+    return Response(body, 200, all_headers, media)

@@ -203,7 +203,7 @@ class ChangeShape(Shape):
     key: dict[str, Any] | None = None
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
-    cursor: str
+    cursor: str | None = Field(None, description="place in the list of a topic's changes")
 
 
 class ChangesShape(Shape):
@@ -212,6 +212,39 @@ class ChangesShape(Shape):
     changes: list[ChangeShape]
     before: str | None = None
     after: str | None = None
+
+
+class AllChangesShape(Shape):
+    """Changes, newest first. `nextCursor` leads to older ones and is absent at the end."""
+
+    changes: list[ChangeShape]
+    next_cursor: str | None = None
+
+
+class CutShape(Shape):
+    """One moment of all tables. For a time within an epoch: the epoch before, and the last change until then."""
+
+    epoch: int
+    event_time: str
+
+
+class DifferenceShape(Shape):
+    """A row that two cuts show differently: `i` only the later one has it, `d` only the earlier one, `u` both."""
+
+    table_name: str
+    op: Literal["i", "u", "d"]
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class DiffShape(Shape):
+    """What is different between two cuts. `nextCursor` leads to the next page and is null on the last."""
+
+    from_: CutShape = Field(alias="from")
+    to: CutShape
+    differences: list[DifferenceShape]
+    next_cursor: str | None
 
 
 class EpochShape(Shape):

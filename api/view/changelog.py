@@ -118,14 +118,20 @@ class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
         return f'"epoch" {sign}= {self.epoch} AND {condition}'
 
 
-class ChangeQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes. ``newest_epoch`` keeps out what no epoch has made visible yet."""
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Which page. ``newest_epoch`` keeps out what no epoch has made visible yet, ``oldest_epoch`` what is before it."""
 
-    topic: str
     newest_epoch: int
+    oldest_epoch: int = 0
     limit: int
     before: ChangePosition | None = None
     after: ChangePosition | None = None
+
+
+class ChangeQuery(Page, frozen=True, kw_only=True):
+    """Which changes of a topic."""
+
+    topic: str
     since: datetime | None = None
     until: datetime | None = None
 
@@ -173,12 +179,17 @@ def read_context(table: DeltaTable, topic: str, newest_epoch: int, known: Contex
 
 
 def read_changes(table: DeltaTable, wanted: ChangeQuery, context: Context) -> ChangePage:
-    """One page.
+    """One page of what concerned a topic."""
+    return read_page(table, wanted, _condition(wanted, context))
+
+
+def read_page(table: DeltaTable, wanted: Page, condition: str) -> ChangePage:
+    """One page of the rows that meet a condition.
 
     First which epochs it is in, from narrow columns and from the newest epochs backwards; then, of these epochs alone,
     how much JSON the rows hold; then as many rows as `MAX_PAGE_BYTES` has room for.
     """
-    where = _condition(wanted, context)
+    where = " AND ".join([f"({condition})", *_beside_cursors(wanted)])
     forwards = wanted.after is not None and wanted.before is None
     order = ", ".join(f"{column} {'ASC' if forwards else 'DESC'}" for column in _POSITION)
     found: list[int] = []
@@ -210,9 +221,9 @@ def _how_many_fit(sizes: list[int]) -> int:
     return max(1, fits)
 
 
-def _windows(wanted: ChangeQuery, forwards: bool) -> Iterator[tuple[int, int]]:
+def _windows(wanted: Page, forwards: bool) -> Iterator[tuple[int, int]]:
     """Ranges of epochs in the order of the page, each 16 times as long as the one before."""
-    low = wanted.after.epoch if wanted.after is not None else 0
+    low = max(wanted.oldest_epoch, wanted.after.epoch if wanted.after is not None else 0)
     high = min(wanted.newest_epoch, wanted.before.epoch) if wanted.before is not None else wanted.newest_epoch
     length = _FIRST_WINDOW
     while low <= high:
@@ -244,15 +255,16 @@ def _condition(wanted: ChangeQuery, context: Context) -> str:
             f'AND "brokerName" IN {query.texts(sorted(context.holders))})'
         )
     terms = [f"({' OR '.join(concerns)})"]
-    if wanted.before is not None:
-        terms.append(f"({wanted.before.compare('<')})")
-    if wanted.after is not None:
-        terms.append(f"({wanted.after.compare('>')})")
     if wanted.since is not None:
         terms.append(f'"eventTime" >= {query.time(wanted.since)}')
     if wanted.until is not None:
         terms.append(f'"eventTime" < {query.time(wanted.until)}')
     return " AND ".join(terms)
+
+
+def _beside_cursors(wanted: Page) -> list[str]:
+    before = [] if wanted.before is None else [f"({wanted.before.compare('<')})"]
+    return before if wanted.after is None else [*before, f"({wanted.after.compare('>')})"]
 
 
 def _change(row: dict[str, Any]) -> Change:

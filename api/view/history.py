@@ -73,6 +73,7 @@ from schemas.errors import (
     FutureEpochError,
     FutureTimeError,
     NotFoundError,
+    RoutelakeError,
     UnavailableError,
     VacuumedError,
     one_line,
@@ -225,7 +226,7 @@ class History:
             BadRequestError: limit is out of range, or ``before`` looks like a Unix time.
             UnavailableError: There is no lake, or it cannot be read now.
         """
-        _check_limit(limit)
+        check_limit(limit)
         self._refresh()
         newest = self._epochs.newest
         if before is not None and before > newest and unix_time_hint(str(before), "before") is not None:
@@ -474,7 +475,7 @@ class History:
             FutureTimeError: ``since`` has not come yet. ``until`` may be in the future.
             UnavailableError: There is no lake, or it cannot be read now.
         """
-        _check_limit(limit)
+        check_limit(limit)
         wanted = ChangeQuery(
             topic=topic,
             newest_epoch=0,
@@ -498,15 +499,44 @@ class History:
             self._contexts.put(topic, context, getsizeof(topic) + context.size_bytes())
             return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
 
+    def is_empty(self) -> bool:
+        """Whether nothing has been committed yet.
+
+        Raises:
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        self._refresh()
+        return self._epochs.newest == 0
+
+    @contextmanager
+    def reading_changes(self) -> Iterator[DeltaTable]:
+        """routeChangeTable at the newest epoch, of a history that is not empty.
+
+        Raises:
+            UnavailableError: It cannot be read now, then or within.
+        """
+        newest = self._epochs.commit(self._epochs.newest)
+        if newest is None:
+            raise UnavailableError("nothing has been committed yet")
+        with self._reading_changes():
+            yield self._table(ROUTE_CHANGE_TABLE, newest)
+
     @contextmanager
     def _reading_changes(self) -> Iterator[None]:
         """Whatever storage raises means: not now."""
         try:
             yield
+        except RoutelakeError:
+            raise
         except Exception as error:
             raise UnavailableError(f"routeChangeTable cannot be read at the moment: {one_line(error)}") from error
 
 
-def _check_limit(limit: int) -> None:
+def check_limit(limit: int) -> None:
+    """Refuse what is no size of a page.
+
+    Raises:
+        BadRequestError: limit is out of range.
+    """
     if not 1 <= limit <= MAX_LIMIT:
         raise BadRequestError(f"limit must be from 1 to {MAX_LIMIT}, not {limit}", field="limit", value=limit)

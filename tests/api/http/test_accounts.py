@@ -30,6 +30,8 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "getBroker": (R, "GET", "/v1/brokers/broker-a", None),
     "getTopicChanges": (R, "GET", "/v1/topics/orders/changes", None),
     "listEpochs": (R, "GET", "/v1/epochs", None),
+    "listChanges": (R, "GET", "/v1/changes", None),
+    "getDiff": (R, "GET", "/v1/diff?from=1", None),
     "listTopics": (R, "GET", "/v1/topics", None),
     "getTopicRoute": (R, "GET", "/v1/topics/orders/route", None),
     "listKv": (R, "GET", "/v1/kv/ns", None),

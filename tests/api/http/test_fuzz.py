@@ -119,7 +119,7 @@ queries = st.lists(
         st.sampled_from(
             [
                 *("wait_for", "wait_timeout", "as_of", "wait", "limit", "cursor", "prefix", "cluster", "before"),
-                *("after", "since", "until", "x"),
+                *("after", "since", "until", "x", "from", "to", "topic", "brokerName", "command", "peer", "user"),
             ]
         ),
         st.sampled_from(["0", "1", "-1", "", "x", "NaN", "2026-01-01T00:00:00Z", "9999999999999999999"])
@@ -135,7 +135,8 @@ queries = st.lists(
         [
             *("/v1/topics/{}/route", "/v1/topics/{}/changes", "/v1/topics/{}", "/v1/topics", "/v1/brokers"),
             *("/v1/brokers/{}", "/v1/brokers/{}/wipe-write-perm", "/v1/brokers/{}/add-write-perm", "/v1/clusters"),
-            *("/v1/kv/{}", "/v1/kv/{}/{}", "/v1/epochs", "/{}", "/v1/{}"),
+            *("/v1/kv/{}", "/v1/kv/{}/{}", "/v1/epochs", "/v1/changes", "/v1/diff", "/{}"),
+            "/v1/{}",
         ]
     ),
     names=st.tuples(segments, segments),

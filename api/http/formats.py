@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the formats that a list comes in a client asks for (RFC 9110, 12.5.1)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from starlette.requests import Request
+
+
+class Format(StrEnum):
+    """Media types; whoever asks for none of them gets the first."""
+
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+    CSV = "text/csv"
+
+
+def wanted_format(request: Request) -> Format:
+    """The format that the Accept headers like best."""
+    likes = [_liking(part) for line in request.headers.getlist("accept") for part in line.split(",")]
+    scores = {each: _score(each, likes) for each in Format}
+    best = max(Format, key=lambda each: scores[each])  # of equals, the first
+    return best if scores[best] > 0 else Format.JSON
+
+
+def _liking(part: str) -> tuple[str, float]:
+    """A media range and its weight."""
+    name, *parameters = (each.strip().lower() for each in part.split(";"))
+    weight = 1.0
+    for each in parameters:
+        if each.startswith("q="):
+            try:
+                weight = float(each[2:])
+            except ValueError:
+                weight = 0.0
+    return name, weight
+
+
+def _score(media: Format, likes: list[tuple[str, float]]) -> float:
+    """The weight of the narrowest range that a media type is in."""
+    for name in (media, f"{media.partition('/')[0]}/*", "*/*"):
+        weights = [weight for liked, weight in likes if liked == name]
+        if weights:
+            return max(weights)
+    return 0.0

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies between two moments: every change, newest first, and what is different in the end."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import ConfigDict, Field
+from starlette.responses import Response
+
+from api.http.describe import PAST_PROBLEMS, Responses, read
+from api.http.formats import Format, wanted_format
+from api.http.parameters import IfNoneMatch
+from api.http.reads import ReadQuery, address, answer, begin, number
+from api.http.shapes import AllChangesShape, DiffShape
+from api.view.all_changes import ChangesAsked, all_changes
+from api.view.changelog import MAX_LIMIT
+from api.view.diff import diff
+from api.view.filters import Filters
+from api.view.shown import CHANGE_COLUMNS, change_members, csv_text, cut_members, difference_members, json_lines
+
+router = APIRouter(prefix="/v1", tags=["history"])
+
+_encode = msgspec.json.Encoder().encode
+
+_CHANGE: Final[dict[str, Any]] = {
+    "epoch": 6,
+    "offset": 18,
+    "seq": 0,
+    "eventTime": "2026-01-01T00:00:00.000Z",
+    "command": "WIPE_WRITE_PERM_OF_BROKER",
+    "outcome": "applied",
+    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
+    "tableName": "topicQueueTable",
+    "brokerName": "broker-a",
+    "topic": "orders",
+    "key": {"brokerName": "broker-a", "topic": "orders"},
+    "before": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0},
+    "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
+}
+_MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
+
+
+class _Between(ReadQuery):
+    """Two moments, which rows, by whom, and which page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    to: str | None = Field(None, description=f"Up to and including what shows at this moment: {_MOMENT} (the default).")
+    topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
+    broker_name: str | None = Field(None, alias="brokerName", description="Only of this broker group.")
+    cluster: str | None = Field(
+        None, description="Only of broker groups that ever registered into it, and commands that name it."
+    )
+    table_name: str | None = Field(None, alias="tableName", description="Only changed rows of this state table.")
+    command: str | None = Field(
+        None, description="Only by this RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME."
+    )
+    peer: str | None = Field(None, description="Only from this address, with its port or without.")
+    user: str | None = Field(None, description="Only by this user.")
+    outcome: Literal["applied", "unchanged", "rejected"] | None = Field(None, description="Only with this outcome.")
+    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
+        None, description="`nextCursor` of the page before this one."
+    )
+
+    def asked(self, from_: str | None) -> ChangesAsked:
+        """The question."""
+        filters = Filters(
+            topic=self.topic,
+            broker_name=self.broker_name,
+            cluster=self.cluster,
+            table_name=self.table_name,
+            command=self.command,
+            peer=self.peer,
+            user=self.user,
+            outcome=self.outcome,
+        )
+        return ChangesAsked(from_=from_, to=self.to, filters=filters)
+
+
+class AllChangesQuery(_Between):
+    """Parameters of all changes."""
+
+    from_: str | None = Field(
+        None, alias="from", description=f"Only what came after this moment: {_MOMENT}. Absent: from the beginning."
+    )
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
+
+
+class DiffQuery(_Between):
+    """Parameters of a comparison."""
+
+    from_: str = Field(alias="from", description=f"The earlier moment: {_MOMENT}.")
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(MAX_LIMIT, description="Differences on a page.")
+
+
+def _in_formats(found: Responses) -> Responses:
+    """An answer that comes as CSV and as lines of JSON, too."""
+    media = found[200]["content"]
+    media["text/csv"] = {"schema": {"type": "string"}, "example": csv_text(CHANGE_COLUMNS, [_CHANGE])}
+    media["application/x-ndjson"] = {"schema": {"type": "string"}, "example": json_lines([_CHANGE]).decode()}
+    return found
+
+
+@router.get(
+    "/changes",
+    operation_id="listChanges",
+    summary="Everything that changed, by whom, newest first",
+    responses=_in_formats(read(AllChangesShape, {"changes": [_CHANGE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+)
+async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Rows of routeChangeTable that lead from what `as_of` shows at `from` to what it shows at `to`.
+
+    JSON unless `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where
+    the next page is. A page ends before `limit` where its JSON would pass 4 MiB.
+    """
+    reading = await begin(request, query)
+    position = reading.position
+    asked = query.asked(query.from_)
+    found = await reading.context.history.read(
+        lambda history: all_changes(history, asked, limit=query.limit, cursor=query.cursor),
+        (address(request), "changes"),
+    )
+    rows = [change_members(change) for change in found.changes]
+    media = wanted_format(request)
+    if media is Format.CSV:
+        body = csv_text(CHANGE_COLUMNS, rows).encode()
+    elif media is Format.NDJSON:
+        body = json_lines(rows)
+    else:
+        body = _encode({"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor}))
+    return answer(request, body, position, media=media, headers=_next(request, found.next_cursor) | {"vary": "accept"})
+
+
+@router.get(
+    "/diff",
+    operation_id="getDiff",
+    summary="What is different between two moments",
+    responses=read(
+        DiffShape,
+        {
+            "from": {"epoch": 5, "eventTime": "2026-01-01T00:00:00.000Z"},
+            "to": {"epoch": 6, "eventTime": "2026-01-01T00:00:01.000Z"},
+            "differences": [
+                {"op": "u", **{name: _CHANGE[name] for name in ("tableName", "key", "before", "after")}},
+            ],
+            "nextCursor": "WyJiIl0",
+        },
+        *PAST_PROBLEMS,
+    ),
+)
+async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """The rows of the state tables that `as_of=from` and `as_of=to` show differently, by table, broker group and key.
+
+    What changed and changed back is not in it; when a broker was heard is not compared. `command`, `peer`, `user` and
+    `outcome` keep the rows that such a change touched in between. The price is that of the changes in between, and the
+    tables of then need not be kept any more.
+    """
+    reading = await begin(request, query)
+    position = reading.position
+    asked = query.asked(query.from_)
+    found = await reading.context.history.read(
+        lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor), (address(request), "diff")
+    )
+    body = {
+        "from": cut_members(found.before),
+        "to": cut_members(found.after),
+        "differences": [difference_members(each) for each in found.differences],
+        "nextCursor": found.next_cursor,
+    }
+    return answer(request, _encode(body), position, headers=_next(request, found.next_cursor))
+
+
+def _next(request: Request, cursor: str | None) -> dict[str, str]:
+    if cursor is None:
+        return {}
+    url = request.url.include_query_params(cursor=cursor)
+    return {"link": f'<{url.path}?{url.query}>; rel="next"'}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cursors that know which query they are of: one from another query is refused, not answered wrongly."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from schemas.errors import BadRequestError
+
+T = TypeVar("T")
+
+
+def cursor_of(query: object, place: object) -> str:
+    """A cursor, as text for a URL.
+
+    Args:
+        query: All that makes the query what it is, for msgspec.
+        place: Where in its answer, for msgspec.
+    """
+    return _text(f"{_digest(query)}{msgspec.json.encode(place).decode()}".encode())
+
+
+def place_of(cursor: str, query: object, type_: type[T]) -> T:
+    """The place that a cursor names.
+
+    Raises:
+        BadRequestError: It is no cursor, or one of another query.
+    """
+    try:
+        found = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+        place = msgspec.json.decode(found[_DIGITS:], type=type_)
+    except (ValueError, binascii.Error) as error:
+        raise BadRequestError(f"cursor is no cursor of this list: {cursor!r}", field="cursor", value=cursor) from error
+    if found[:_DIGITS] != _digest(query):
+        what = "cursor is of a query with other parameters; begin without one"
+        raise BadRequestError(what, field="cursor", value=cursor)
+    return place
+
+
+_DIGITS = 8
+
+
+def _digest(query: Any) -> str:  # noqa: ANN401 (whatever msgspec takes)
+    return hashlib.sha256(msgspec.json.encode(query)).hexdigest()[:_DIGITS]
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

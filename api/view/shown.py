@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes and differences as they are shown to whoever asks: members of JSON objects, lines of CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from api.view.changelog import Change
+from api.view.diff import Difference
+from api.view.history import Moment
+
+CHANGE_COLUMNS: Final = (
+    *("epoch", "offset", "seq", "eventTime", "command", "outcome", "reason"),
+    *("gateway", "via", "peer", "user"),
+    *("tableName", "brokerName", "topic", "key", "before", "after"),
+)
+"""Of a line of CSV: members of `change_members`, those of ``actor`` in its place."""
+DIFFERENCE_COLUMNS: Final = ("tableName", "op", "key", "before", "after")
+
+_encode = msgspec.json.Encoder().encode
+
+
+def change_members(change: Change) -> dict[str, Any]:
+    """A change as one JSON object; what there is not is left out."""
+    found = {**msgspec.to_builtins(change), "eventTime": time_text(change.event_time)}
+    del found["cursor"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def difference_members(difference: Difference) -> dict[str, Any]:
+    """A difference as one JSON object; ``before`` and ``after`` are null where there is no row."""
+    found: dict[str, Any] = msgspec.to_builtins(difference)
+    return found
+
+
+def cut_members(cut: Moment) -> dict[str, Any]:
+    """Which moment was meant."""
+    return {"epoch": cut.commit.epoch, "eventTime": time_text(cut.commit.event_time)}
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """RFC 4180: a line of names, then a line for each row; objects as JSON text, null as nothing.
+
+    Args:
+        columns: Names of members, or of members of ``actor``.
+        rows: As `change_members` and `difference_members` give them.
+    """
+    names = list(columns)
+    text = io.StringIO()
+    out = csv.writer(text)
+    out.writerow(names)
+    for row in rows:
+        members = {**(row.get("actor") or {}), **row}
+        out.writerow([_cell(members.get(name)) for name in names])
+    return text.getvalue()
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """One JSON object a line."""
+    return b"".join(_encode(row) + b"\n" for row in rows)
+
+
+def time_text(time: datetime) -> str:
+    """RFC 3339 in UTC, to the millisecond, which is what event times have."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _cell(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    return _encode(value).decode() if isinstance(value, (dict, list)) else "" if value is None else value
