@@ -43,6 +43,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
     ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none;
     ``rules_version`` is that of the fold (`pipelines.fold.version`); ``chain`` is the digest of `lake.chain`. An older
     routelake wrote none of them: all three are None.
+    ``preserve_time`` is since when nobody expires, None while brokers do.
     """
 
     epoch: int
@@ -56,6 +57,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
     outcomes: tuple[CommandOutcome, ...] = ()
     resume_time: datetime | None = None
     rules_version: int | None = None
+    preserve_time: datetime | None = None
     chain: str | None = None
 
     def without_outcomes(self) -> RouteCommit:
@@ -265,6 +267,7 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
             outcomes=_outcomes_decoder.decode(row["outcomes"]) if row["outcomes"] else (),
             resume_time=None if row["resumeTime"] is None else row["resumeTime"].astimezone(UTC),
             rules_version=row["rulesVersion"],
+            preserve_time=None if row["preserveTime"] is None else row["preserveTime"].astimezone(UTC),
             chain=row["chain"],
         )
         for row in rows.select(_COLUMNS).to_pylist()

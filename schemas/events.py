@@ -103,12 +103,17 @@ class BrokerHeartbeat(Event, frozen=True, tag="BROKER_HEARTBEAT"):
 
 
 class ChannelClosed(Event, frozen=True, tag="CHANNEL_CLOSED"):
-    """A broker's connection to one gateway ended (BrokerHousekeepingService): one event per broker bound to it."""
+    """A broker's connection to one gateway ended (BrokerHousekeepingService): one event per broker bound to it.
+
+    ``grace_ms`` is the gateway's setting at the time of receipt: 0, and the broker leaves at once; else it has so long
+    to be heard again.
+    """
 
     cluster_name: str
     broker_name: str
     broker_addr: str
     channel: Channel
+    grace_ms: Long = 0
 
 
 class DeleteTopic(Event, frozen=True, tag="DELETE_TOPIC_IN_NAMESRV"):
@@ -175,6 +180,28 @@ class Resume(Event, frozen=True, tag="RESUME"):
     previous_event_time_ms: Long | None = None
 
 
+class Preserve(Event, frozen=True, tag="PRESERVE"):
+    """Too many live brokers fell silent at once: from here on nobody expires, until PRESERVE_END.
+
+    ``live`` and ``silent`` are what the gateway counted, ``percent`` its threshold: for the history, not for the rules.
+    """
+
+    live: Int
+    silent: Int
+    percent: Int
+
+
+class PreserveEnd(Event, frozen=True, tag="PRESERVE_END"):
+    """Brokers expire again.
+
+    ``grace_ms``: who is overdue by now has so long to be heard; with 0 they expire at once. ``reason`` is for the
+    history: RECOVERED, LIMIT, SWITCHED_OFF or REQUESTED.
+    """
+
+    grace_ms: Long
+    reason: str
+
+
 AnyEvent = (
     RegisterBroker
     | UnregisterBroker
@@ -188,6 +215,8 @@ AnyEvent = (
     | DeleteKvConfig
     | Clock
     | Resume
+    | Preserve
+    | PreserveEnd
 )
 
 _encoder = msgspec.json.Encoder()
@@ -197,7 +226,7 @@ _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 def routing_key(event: AnyEvent) -> str:
     """Which state an event touches: ``b:<brokerName>``, ``kv``, or ``*`` for every broker group."""
     match event:
-        case DeleteTopic() | Clock() | Resume():
+        case DeleteTopic() | Clock() | Resume() | Preserve() | PreserveEnd():
             return KEY_EVERYTHING
         case PutKvConfig() | DeleteKvConfig():
             return KEY_KV

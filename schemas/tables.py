@@ -222,7 +222,12 @@ ROUTE_CHANGE_TABLE: Final = Table(
             unit="UTC",
             trap="UTC; not the time of the commit, which Delta's own TIMESTAMP AS OF goes by",
         ),
-        Column("command", "string", "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME", nullable=False),
+        Column(
+            "command",
+            "string",
+            "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, PRESERVE_END",
+            nullable=False,
+        ),
         Column("outcome", "string", "applied, unchanged or rejected", nullable=False),
         Column("reason", "string", "why it was rejected"),
         Column(
@@ -298,6 +303,13 @@ ROUTE_COMMIT_TABLE: Final = Table(
             trap="null in epochs that an older routelake wrote, whatever there was",
         ),
         Column("rulesVersion", "int", "version of the rules that folded it; null: of an older routelake"),
+        Column(
+            "preserveTime",
+            "timestamp",
+            "event time since when nobody expires (PRESERVE); null: brokers expire",
+            unit="UTC",
+            trap="each RESUME since has moved it by the time in which no gateway ran",
+        ),
         Column(
             CHAIN,
             "string",

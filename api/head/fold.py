@@ -111,7 +111,14 @@ class HeadFold:
             pause: Called often, between small pieces of work.
         """
         moment = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)
-        commit = msgspec.structs.replace(epoch, log_offset=self.offset, liveness_offset=self.offset, event_time=moment)
+        preserved_ms = self._state.preserved_ms
+        commit = msgspec.structs.replace(
+            epoch,
+            log_offset=self.offset,
+            liveness_offset=self.offset,
+            event_time=moment,
+            preserve_time=datetime.fromtimestamp(preserved_ms / 1000, UTC) if preserved_ms else None,
+        )
         groups = self._state.groups
         touched = [(before, groups.get(name) or BrokerGroup(name)) for name, before in self._shown.items()]
         changes = changes_to(commit, touched, self._entries)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from lake import query
 from schemas.errors import BadRequestError
+from schemas.events import Preserve, PreserveEnd
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.tables import (
     BROKER_ADDR_TABLE,
@@ -33,6 +34,8 @@ _FIRST_WINDOW: Final = 256
 _WIDE_ROWS: Final = 16
 """Rows that a query decodes at a time where it reads JSON columns: a KV value is in a row twice, with 256 KiB each."""
 _JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("actor", "key", "before", "after"))
+
+_PAUSES: Final = tuple(str(event.__struct_config__.tag) for event in (Preserve, PreserveEnd))
 
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -254,6 +257,7 @@ def _condition(wanted: ChangeQuery, context: Context) -> str:
             f'(("tableName" IN {tables} OR "outcome" = \'rejected\') '
             f'AND "brokerName" IN {query.texts(sorted(context.holders))})'
         )
+        concerns.append(f'"command" IN {query.texts(_PAUSES)}')  # why its brokers did not expire, or did all at once
     terms = [f"({' OR '.join(concerns)})"]
     if wanted.since is not None:
         terms.append(f'"eventTime" >= {query.time(wanted.since)}')

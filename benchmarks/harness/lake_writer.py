@@ -131,6 +131,7 @@ class LakeWriter:
             "batchId": epoch,
             "resumeTime": None,
             "rulesVersion": RULES_VERSION,
+            "preserveTime": None,
         }
         self._append(ROUTE_COMMIT_TABLE, [row])
         self.commits.append(row)

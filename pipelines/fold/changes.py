@@ -21,6 +21,8 @@ from schemas.events import (
     AnyEvent,
     DeleteKvConfig,
     DeleteTopic,
+    Preserve,
+    PreserveEnd,
     PutKvConfig,
     RegisterTopic,
     Resume,
@@ -150,12 +152,12 @@ def command_name(event: AnyEvent) -> str:
 def is_audited(event: AnyEvent, verdict: str) -> bool:
     """Whether a command gets a row of its own in routeChangeTable and an entry in the epoch's outcomes.
 
-    Every refusal, every admin command whatever became of it, every unregistration that removed something, and every
-    RESUME: the operator wants to know when nobody was listening.
+    Every refusal, every admin command whatever became of it, every unregistration that removed something, every
+    RESUME: the operator wants to know when nobody was listening; and where a pause of expiry began and ended.
     """
     if verdict == REJECTED:
         return True
-    if isinstance(event, UnregisterBroker):
+    if isinstance(event, UnregisterBroker | Preserve | PreserveEnd):
         return verdict == APPLIED
     return isinstance(
         event, DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | Resume

@@ -38,6 +38,7 @@ class Shard(msgspec.Struct, array_like=True):
     resumed_ms: int = 0
     timer_ms: int | None = None
     run_id: str = ""
+    preserved_ms: int = 0
 
 
 class _Topics(msgspec.Struct, frozen=True, array_like=True):

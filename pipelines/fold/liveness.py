@@ -6,6 +6,8 @@ timeout). `expire` removes the expired ones: before the group's next event is ap
 timer when the group stays silent. The deadline itself is the time of the expiry, so what is written does not depend on
 when it was noticed.
 
+While a PRESERVE is in force nobody expires, and a lost connection removes nobody (`step`, ADR 14).
+
 Deliberate differences from RocketMQ (docs/known-differences.md): liveness is per group and address; a stale live row
 whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
 still hears it.
@@ -61,11 +63,14 @@ def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[Bro
     return after, OUTCOME_UNCHANGED if after is group else OUTCOME_APPLIED
 
 
-def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[BrokerGroup, Outcome]:
+def channel_closed(
+    group: BrokerGroup, event: ChannelClosed, at: At, *, is_preserved: bool = False
+) -> tuple[BrokerGroup, Outcome]:
     """BrokerHousekeepingService.onChannelClose: the broker leaves, unless another gateway still hears it.
 
     A connection that has been replaced by a newer registration of the same broker counts for nothing. Another
-    gateway's connection counts while the broker was heard there within its own heartbeat timeout.
+    gateway's connection counts while the broker was heard there within its own heartbeat timeout. With a grace, or
+    while nobody expires, the deadline comes nearer instead: to the end of the grace, or of half of its timeout.
     """
     key = (event.cluster_name, event.broker_addr)
     live = group.live.get(key)
@@ -82,6 +87,11 @@ def channel_closed(group: BrokerGroup, event: ChannelClosed, at: At) -> tuple[Br
     if others or not _holds_address(group, key):
         kept = msgspec.structs.replace(live, channels=others)
         return replace(group, live={**group.live, key: kept}), OUTCOME_UNCHANGED
+    if is_preserved or event.grace_ms > 0:
+        grace_ms = max(0, min(event.grace_ms, live.heartbeat_timeout_ms // 2))
+        expire_ms = min(live.expire_ms, deadline_ms(at.now_ms, grace_ms))
+        silent = msgspec.structs.replace(live, channels={}, expire_ms=expire_ms)
+        return replace(group, live={**group.live, key: silent}), OUTCOME_UNCHANGED
     return remove_broker(group, key), OUTCOME_APPLIED
 
 
@@ -117,6 +127,16 @@ def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
             for key, live in group.live.items()
         },
     )
+
+
+def spare_overdue(group: BrokerGroup, now_ms: int, grace_ms: int) -> BrokerGroup:
+    """PRESERVE_END: who is overdue has so long to be heard. Without a grace they are due, as of just now."""
+    overdue = {key: live for key, live in group.live.items() if live.expire_ms < now_ms}
+    if not overdue:
+        return group
+    expire_ms = deadline_ms(now_ms - 1, max(0, grace_ms))
+    moved = {key: msgspec.structs.replace(live, expire_ms=expire_ms) for key, live in overdue.items()}
+    return replace(group, live={**group.live, **moved})
 
 
 def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from pipelines.fold import kvconfig, liveness, registration, topics
-from pipelines.fold.state import OUTCOME_UNCHANGED, At, BrokerGroup, KvTable, Outcome, RouteState
+from pipelines.fold.state import OUTCOME_UNCHANGED, At, BrokerGroup, KvTable, Outcome, RouteState, deadline_ms
 from schemas.events import (
     AddWritePerm,
     AnyEvent,
@@ -21,6 +21,8 @@ from schemas.events import (
     Clock,
     DeleteKvConfig,
     DeleteTopic,
+    Preserve,
+    PreserveEnd,
     PutKvConfig,
     RegisterBroker,
     RegisterTopic,
@@ -32,6 +34,9 @@ from schemas.outcomes import APPLIED
 
 BROKER_EXPIRED: Final = "BROKER_EXPIRED"
 """Command name of an expiry in routeChangeTable: nobody sent it."""
+
+PRESERVED: Final = "preservedMillis"
+"""In the result of an event that opens, moves or closes a pause of expiry: since when there is one; 0 for none."""
 
 
 class GroupChange(NamedTuple):
@@ -72,7 +77,6 @@ _GROUP_RULES: Final[dict[type[Any], Callable[[BrokerGroup, Any, At], tuple[Broke
     RegisterBroker: registration.register,
     UnregisterBroker: liveness.unregister,
     BrokerHeartbeat: liveness.heartbeat,
-    ChannelClosed: liveness.channel_closed,
     DeleteTopic: lambda group, event, at: topics.delete_topic(group, event),
     RegisterTopic: lambda group, event, at: topics.register_topic(group, event),
     WipeWritePerm: lambda group, event, at: topics.wipe_write_perm(group, event),
@@ -102,6 +106,10 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
             return Step(event, at, [*expire_due(state, at.now_ms)], OUTCOME_UNCHANGED)
         case Resume():
             return _resume(state, event, at)
+        case Preserve():
+            return _preserve(state, event, at)
+        case PreserveEnd():
+            return _preserve_end(state, event, at)
         case DeleteTopic():
             groups: Iterable[BrokerGroup] = state.groups.values()
         case RegisterTopic():
@@ -111,7 +119,7 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
     changes: list[GroupChange | KvChange] = []
     outcome = OUTCOME_UNCHANGED
     for group in groups:
-        own = _on_group(group, event, at, changes)
+        own = _on_group(state, group, event, at, changes)
         if own is not OUTCOME_UNCHANGED:  # of several groups (DELETE_TOPIC_IN_NAMESRV): applied if any of them says so
             outcome = own
     return Step(event, at, changes, outcome)
@@ -124,10 +132,17 @@ def apply(state: RouteState, done: Step) -> None:
     state.now_ms = done.at.now_ms
     if isinstance(done.event, Resume):
         state.resumed_ms = done.at.now_ms
+    if done.outcome.result is not None and PRESERVED in done.outcome.result:
+        state.preserved_ms = done.outcome.result[PRESERVED]
 
 
 def expire_due(state: RouteState, now_ms: int) -> list[GroupChange]:
-    """What expires before ``now_ms``, group by group: what CLOCK does, and the event-time timers at a watermark."""
+    """What expires before ``now_ms``, group by group: what CLOCK does, and the event-time timers at a watermark.
+
+    Nobody while a PRESERVE is in force.
+    """
+    if state.preserved_ms:
+        return []
     return [change for group in state.groups.values() for change in _expiries(group, now_ms)]
 
 
@@ -141,12 +156,18 @@ def _group(state: RouteState, name: str) -> BrokerGroup:
     return state.groups.get(name) or BrokerGroup(name)
 
 
-def _on_group(group: BrokerGroup, event: AnyEvent, at: At, changes: list[GroupChange | KvChange]) -> Outcome:
+def _on_group(
+    state: RouteState, group: BrokerGroup, event: AnyEvent, at: At, changes: list[GroupChange | KvChange]
+) -> Outcome:
     """One group's part of an event, its due expiries first; what changes is added to ``changes``."""
-    for expired, when in liveness.expire(group, at.now_ms):
-        changes.append(GroupChange(group, expired, when, None))
-        group = expired
-    after, outcome = _GROUP_RULES[type(event)](group, event, at)
+    if not state.preserved_ms:
+        for expired, when in liveness.expire(group, at.now_ms):
+            changes.append(GroupChange(group, expired, when, None))
+            group = expired
+    if isinstance(event, ChannelClosed):
+        after, outcome = liveness.channel_closed(group, event, at, is_preserved=state.preserved_ms > 0)
+    else:
+        after, outcome = _GROUP_RULES[type(event)](group, event, at)
     if after is not group:
         changes.append(GroupChange(group, after, at, event))
     return outcome
@@ -175,7 +196,27 @@ def _resume(state: RouteState, event: Resume, at: At) -> Step:
         after = liveness.extend_deadlines(before, gap_ms)
         if after is not before:
             changes.append(GroupChange(before, after, at, event))
-    return Step(event, at, changes, Outcome(APPLIED, result={"gapMillis": gap_ms}))
+    preserved = {PRESERVED: deadline_ms(state.preserved_ms, gap_ms)} if state.preserved_ms else {}
+    return Step(event, at, changes, Outcome(APPLIED, result={"gapMillis": gap_ms, **preserved}))
+
+
+def _preserve(state: RouteState, event: Preserve, at: At) -> Step:
+    """Expire who was overdue before, and nobody from here on. Of several gateways that say it the first wins."""
+    if state.preserved_ms:
+        return Step(event, at, [], OUTCOME_UNCHANGED)
+    return Step(event, at, [*expire_due(state, at.now_ms)], Outcome(APPLIED, result={PRESERVED: at.now_ms}))
+
+
+def _preserve_end(state: RouteState, event: PreserveEnd, at: At) -> Step:
+    """Expire again: who is overdue at the end of a grace, or now, so that nothing can come between."""
+    if not state.preserved_ms:
+        return Step(event, at, [], OUTCOME_UNCHANGED)
+    changes: list[GroupChange | KvChange] = []
+    for before in state.groups.values():
+        after = liveness.spare_overdue(before, at.now_ms, event.grace_ms)
+        if after is not before:
+            changes += [GroupChange(before, after, at, event), *_expiries(after, at.now_ms)]
+    return Step(event, at, changes, Outcome(APPLIED, result={PRESERVED: 0}))
 
 
 def _take(state: RouteState, change: GroupChange | KvChange) -> None:
@@ -189,6 +230,7 @@ def _take(state: RouteState, change: GroupChange | KvChange) -> None:
 
 __all__ = [
     "BROKER_EXPIRED",
+    "PRESERVED",
     "GroupChange",
     "KvChange",
     "Step",

@@ -82,7 +82,7 @@ class ShardFold:
             packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
         }
         self._start = dict(groups)
-        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.resumed_ms)
+        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.resumed_ms, shard.preserved_ms)
         self._outbox = Outbox(spool_dir)
         self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part))
         self._net = NetChanges()
@@ -139,12 +139,14 @@ class ShardFold:
         self._topics.write_back(state.groups)
         shard.groups = [pack_group(group) for group in state.groups.values()]
         shard.kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
-        shard.now_ms, shard.resumed_ms = state.now_ms, state.resumed_ms
+        shard.now_ms, shard.resumed_ms, shard.preserved_ms = state.now_ms, state.resumed_ms, state.preserved_ms
         shard.run_id = self._run_id
         return shard
 
     def next_expiry_ms(self) -> int | None:
-        """Earliest deadline in the shard."""
+        """Earliest deadline in the shard; None while nobody expires."""
+        if self._state.preserved_ms:
+            return None
         deadlines = (group.next_expiry_ms() for group in self._state.groups.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 

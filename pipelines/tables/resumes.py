@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the last RESUME was, by which two that belong to one gap are known: routeCommitTable says it of each epoch."""
+"""When the last RESUME was, by which two that belong to one gap are known, and since when nobody expires.
+
+routeCommitTable says it of each epoch.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +36,8 @@ def resumed_ms(lake_dir: Path, commit: RouteCommit) -> int:
     times = changes.to_table(columns=["eventTime"], filter=pc.field("command") == RESUME)["eventTime"]
     latest = pc.max(times).as_py()
     return 0 if latest is None else to_ms(latest)
+
+
+def preserved_ms(commit: RouteCommit) -> int:
+    """Since when nobody expires at an epoch, ms; 0 if brokers do."""
+    return 0 if commit.preserve_time is None else to_ms(commit.preserve_time)

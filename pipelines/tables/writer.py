@@ -50,11 +50,12 @@ from lake.ddl import open_lake
 from lake.deltalog import table_uri
 from lake.staging import StagedTable, stage
 from lake.types import arrow_schema
+from pipelines.fold.step import PRESERVED
 from pipelines.fold.version import RULES_VERSION
 from pipelines.shards.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import shard_keys
-from pipelines.tables.resumes import RESUME, resumed_ms
+from pipelines.tables.resumes import RESUME, preserved_ms, resumed_ms
 from schemas.errors import SetupError, one_line
 from schemas.outcomes import APPLIED
 from schemas.tables import (
@@ -135,6 +136,7 @@ class LakeWriter:
         self._resumed_ms = resumed_ms(lake_dir, commit)
         self._chain = commit.chain
         self._committed_offset = commit.log_offset
+        self._preserved_ms = preserved_ms(commit)
 
     def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
         """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
@@ -208,6 +210,7 @@ class LakeWriter:
             "batchId": batch_id,
             "resumeTime": self._resumed_ms * 1000 if self._resumed_ms else None,
             "rulesVersion": RULES_VERSION,
+            "preserveTime": self._preserved_ms * 1000 if self._preserved_ms else None,
         }
         row[CHAIN] = chain = digest.link(self._chain, row, quarantine_digest)
         self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
@@ -234,6 +237,8 @@ class LakeWriter:
         for entry in batch.outcomes:
             if entry["command"] == RESUME and entry["outcome"] == APPLIED:
                 self._resumed_ms = max(self._resumed_ms, entry["eventTime"])
+            if PRESERVED in (entry["result"] or {}):
+                self._preserved_ms = entry["result"][PRESERVED]
 
     def _take_live(self, batch: Batch) -> None:
         for part in batch.live:

@@ -73,6 +73,7 @@ def _events(int32: st.SearchStrategy[int], int64: st.SearchStrategy[int]) -> st.
             "broker_name": texts,
             "broker_addr": texts,
             "channel": channels,
+            "grace_ms": int64,
         },
         events.DeleteTopic: {"topic": texts, "cluster_name": _optional(texts)},
         events.RegisterTopic: {
@@ -85,6 +86,8 @@ def _events(int32: st.SearchStrategy[int], int64: st.SearchStrategy[int]) -> st.
         events.DeleteKvConfig: {"namespace": texts, "key": texts},
         events.Clock: {},
         events.Resume: {"previous_event_time_ms": st.none() | int64},
+        events.Preserve: {"live": int32, "silent": int32, "percent": int32},
+        events.PreserveEnd: {"grace_ms": int64, "reason": texts},
     }
     for kind, fields in fields_of.items():
         strategies.append(st.builds(kind, actor=actors, **fields))

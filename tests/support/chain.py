@@ -15,7 +15,7 @@ HEAD: Final = ("offset", "eventTime", "command", "outcome", "reason", "actor", "
 REST: Final = ("seq", "topic", "key", "before", "after")
 COMMIT: Final = (
     *("epoch", "logOffset", "livenessOffset", "eventTime", "watermark", "commitTime", "versions", "outcomes"),
-    *("queryId", "batchId", "resumeTime", "rulesVersion"),
+    *("queryId", "batchId", "resumeTime", "rulesVersion", "preserveTime"),
 )
 QUARANTINE: Final = ("offset", "eventTime", "key", "error", "payload")
 

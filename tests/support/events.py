@@ -19,6 +19,8 @@ from schemas.events import (
     Clock,
     DeleteKvConfig,
     DeleteTopic,
+    Preserve,
+    PreserveEnd,
     PutKvConfig,
     RegisterBroker,
     RegisterTopic,
@@ -85,7 +87,13 @@ def heartbeat(addr: str = "a0:1", *, name: str = "b", cluster: str = "c", gatewa
 
 
 def closed(
-    addr: str = "a0:1", connection: str = "1", *, name: str = "b", cluster: str = "c", gateway: str = "g1"
+    addr: str = "a0:1",
+    connection: str = "1",
+    *,
+    name: str = "b",
+    cluster: str = "c",
+    gateway: str = "g1",
+    grace_ms: int = 0,
 ) -> ChannelClosed:
     return ChannelClosed(
         actor=actor(gateway),
@@ -93,6 +101,7 @@ def closed(
         broker_name=name,
         broker_addr=addr,
         channel=Channel(gateway=gateway, connection=connection),
+        grace_ms=grace_ms,
     )
 
 
@@ -126,6 +135,14 @@ def clock(gateway: str = "g1") -> Clock:
 
 def resume(previous_ms: int | None, gateway: str = "g1") -> Resume:
     return Resume(actor=actor(gateway), previous_event_time_ms=previous_ms)
+
+
+def preserve(gateway: str = "g1") -> Preserve:
+    return Preserve(actor=actor(gateway), live=20, silent=19, percent=15)
+
+
+def preserve_end(grace_ms: int = 0, gateway: str = "g1") -> PreserveEnd:
+    return PreserveEnd(actor=actor(gateway), grace_ms=grace_ms, reason="REQUESTED")
 
 
 def mapping(topic: str, bname: str | None = "b", epoch: int = 1) -> TopicQueueMappingInfo:

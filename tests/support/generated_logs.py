@@ -85,6 +85,7 @@ def _assortment(rng: random.Random) -> Iterator[Entry]:
             yield make.heartbeat(addr, name=name)
             yield make.unregister(addr, rng.choice((machine, machine, None)), name=name, cluster=cluster)
             yield make.closed(addr, rng.choice(("1", "2")), name=name)
+            yield make.closed(addr, rng.choice(("1", "2")), name=name, grace_ms=rng.choice((0, 1_000, 10_000)))
         yield from (make.wipe(name), make.add(name))
         yield make.register_topic(rng.choice(TOPICS), name=name)
     for topic in TOPICS:
@@ -95,6 +96,8 @@ def _assortment(rng: random.Random) -> Iterator[Entry]:
     yield from (make.delete("n", "k"), make.delete("ORDER_TOPIC_CONFIG", "k"), make.delete("nowhere", "k"))
     for _ in range(12):
         yield make.clock()
+    for _ in range(5):
+        yield from (make.preserve(), make.preserve_end(), make.preserve_end(rng.choice((400, 2_000, 30_000))))
     for ms in (2_000, 70_000):
         yield from (Gap(ms), Gap(ms, gateways=2))
     yield from (Garbage("b:b", b"garbage"), Garbage("*", b"\x01torn"), Garbage("kv", b""))

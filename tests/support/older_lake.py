@@ -14,7 +14,7 @@ from lake.types import arrow_schema
 from schemas.tables import ROUTE_COMMIT_TABLE
 from tests.support import lakes
 
-NEW: Final = ("resumeTime", "rulesVersion", "chain")
+NEW: Final = ("resumeTime", "rulesVersion", "preserveTime", "chain")
 """Columns that came to routeCommitTable after its first release."""
 
 

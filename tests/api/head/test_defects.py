@@ -23,6 +23,7 @@ from peers.java import wait_until
 from pipelines.fold import step as step_module
 from pipelines.fold import topics
 from pipelines.fold.state import BrokerGroup
+from pipelines.fold.version import RULES_VERSION
 from pipelines.log.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from pipelines.log.memory import MemoryLog
 from pipelines.shards.partition import shard_of
@@ -362,15 +363,16 @@ def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.Monk
 def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway says so, and answers as without a head until the versions agree."""
     with monkeypatch.context() as newer:
-        newer.setattr(writer_module, "RULES_VERSION", 2)
+        newer.setattr(writer_module, "RULES_VERSION", RULES_VERSION + 1)
         with at_head(tmp_path, liveness_interval_s=0.0) as (lake, gateway):
             head = gateway.gateway.head
             command(gateway, make.put("n", "k", "1"))
             wait_until(lambda: head.aside is not None, WAIT_S, "the head to step aside")
-            assert "version 2 of the rules, this gateway has version 1" in str(head_problem(head))
+            theirs = f"version {RULES_VERSION + 1} of the rules"
+            assert f"{theirs}, this gateway has version {RULES_VERSION}" in str(head_problem(head))
             assert metrics(gateway)["routelake_head_aside"] == 1
-            assert metrics(gateway)['routelake_rules_version{of="tables"}'] == 2
-            assert "version 2 of the rules" in ready(gateway)["checks"]["head"]["reason"]
+            assert metrics(gateway)['routelake_rules_version{of="tables"}'] == RULES_VERSION + 1
+            assert theirs in ready(gateway)["checks"]["head"]["reason"]
             # The epoch that made it step aside may be one before the command's.
             wait_until(lambda: gateway.gateway.view.kv_get("n", "k") == "1", WAIT_S, "the tables to have the command")
             lake.fold.pause()

@@ -50,7 +50,18 @@ def view_at(records: Sequence[LogRecord]) -> RouteView:
     offset = records[-1].offset if records else -1
     moment = datetime.fromtimestamp(state.now_ms / 1000, UTC)
     resumed = datetime.fromtimestamp(state.resumed_ms / 1000, UTC) if state.resumed_ms else None
-    commit = RouteCommit(1, offset, offset, moment, moment, moment, resume_time=resumed, rules_version=RULES_VERSION)
+    preserved = datetime.fromtimestamp(state.preserved_ms / 1000, UTC) if state.preserved_ms else None
+    commit = RouteCommit(
+        1,
+        offset,
+        offset,
+        moment,
+        moment,
+        moment,
+        resume_time=resumed,
+        rules_version=RULES_VERSION,
+        preserve_time=preserved,
+    )
     return view.apply(Changes(commit))
 
 

@@ -19,9 +19,9 @@ from schemas.events import decode
 from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
 
-VERSION = 1
-LOGS = "af14eb0f91c5d267"
-RESULTS = "6e1800d9bfbf63dc"
+VERSION = 2
+LOGS = "cf25cf4eb3ac2ca0"
+RESULTS = "59ea587a596c027d"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:

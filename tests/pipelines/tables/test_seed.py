@@ -38,6 +38,7 @@ def seed_is_the_lost_state(lake_dir: Path, records: list[LogRecord]) -> None:
     assert seed.state.groups == lost.groups
     assert seed.state.kv == lost.kv
     assert seed.state.resumed_ms == lost.resumed_ms
+    assert seed.state.preserved_ms == lost.preserved_ms
     resumed = last["resumeTime"]
     assert (0 if resumed is None else round(resumed.timestamp() * 1000)) == lost.resumed_ms
     assert seed.state.now_ms == folded[-1].event_time_ms
