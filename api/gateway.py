@@ -21,6 +21,7 @@ from api.group_commit import GroupCommit, LogClient
 from api.head.checks import evidence_file
 from api.head.head import Head
 from api.moving_view import MovingView
+from api.self_preservation import SelfPreservation
 from api.settings.gateway import GatewaySettings, Reads, with_stored
 from api.view.follower import Follower
 from api.view.snapshot import RouteView
@@ -88,6 +89,7 @@ class Gateway:
         committed: The latest epoch's.
         shown: The one of them that answers where a request does not say.
         fold: What the fold says of itself.
+        preservation: Who judges whether expiry should pause.
     """
 
     def __init__(self, settings: GatewaySettings, log_client: LogClient, open_reader: Callable[[], LogReader]) -> None:
@@ -127,6 +129,9 @@ class Gateway:
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         """By log offset, of the newest events."""
         self.fold = FoldReports(settings.lake_dir)
+        self.preservation = SelfPreservation(
+            lambda: self.settings, lambda: None if self._head.aside else self.at_head.view, self.command
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fold_task: asyncio.Task[None] | None = None
         self._offload = ThreadPoolExecutor(1, thread_name_prefix="offload")
@@ -165,11 +170,13 @@ class Gateway:
             await asyncio.to_thread(self._head.stop)
             raise
         self._fold_task = asyncio.create_task(self.fold.follow(self._fold_moved))
+        self.preservation.start()
 
     async def stop(self) -> None:
         """Write what is queued and stop following."""
         if self._fold_task is not None:
             self._fold_task.cancel()
+        self.preservation.stop()
         await self._writer.stop()
         await asyncio.to_thread(self._head.stop)
         await asyncio.to_thread(self._follower.stop)

@@ -20,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from api.gateway import Gateway
+from api.self_preservation import preserved_ms_of
 from pipelines.fold.version import RULES_VERSION
 from schemas.tables import STATE_TABLES
 from security.tls_rotation import Tls
@@ -189,6 +190,7 @@ class Metrics:
         )
         self.registry.register(_Versions(gateway))
         self.registry.register(_HeadChecks(gateway))
+        self.registry.register(_SelfPreservation(gateway))
 
     def follow_tls(self, tls: Tls) -> None:
         """Add what there is to say of a certificate. Once."""
@@ -247,6 +249,37 @@ class _HeadChecks(Collector):
         rules.add_metric(("gateway",), RULES_VERSION)
         rules.add_metric(("tables",), self._gateway.follower.view.commit.rules_version or 0)
         yield rules
+
+
+class _SelfPreservation(Collector):
+    """Whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def collect(self) -> Iterable[Metric]:
+        percent = self._gateway.settings.self_preservation_percent
+        since_ms = preserved_ms_of(self._gateway.at_head.view)
+        if not (percent or since_ms):
+            return
+        yield GaugeMetricFamily(
+            "routelake_self_preservation", "1 while a pause keeps silent brokers routed.", float(since_ms > 0)
+        )
+        yield GaugeMetricFamily(
+            "routelake_self_preservation_percent", "Share of live brokers above which expiry pauses; 0: off.", percent
+        )
+        yield GaugeMetricFamily(
+            "routelake_self_preservation_seconds",
+            "For how long expiry has paused.",
+            max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
+        )
+        counted = self._gateway.preservation.counted
+        if counted is not None:
+            yield GaugeMetricFamily(
+                "routelake_silent_brokers",
+                "Live broker addresses that more than half of their timeout has passed for.",
+                float(counted.silent),
+            )
 
 
 class _Versions(Collector):

@@ -52,6 +52,7 @@ from cli.options import (
     Workers,
 )
 from cli.preflight import Listen
+from cli.preservation import LimitS, PreservationOptions, Share
 from pipelines.backup.marker import refuse_unfinished_restore
 from runtime.children import SUPERVISED
 from runtime.logs import configure
@@ -106,6 +107,8 @@ def serve(
     allow_config_update: AllowConfigUpdate = False,
     reads: ReadsFrom = Reads.HEAD,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
+    self_preservation: Share = "off",
+    self_preservation_limit_s: LimitS = 3_600.0,
     auth: AuthFile = None,
     auth_mode: Mode = None,
     auth_admin_plaintext: AdminPlaintext = False,
@@ -136,13 +139,15 @@ def serve(
     )
     listen = listening(context, http, remoting, config)
     who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
-    _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, supervised=True)
+    preservation = PreservationOptions(self_preservation, self_preservation_limit_s)
+    _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, preservation, supervised=True)
     _judge_fold(data_dir, shards, driver_memory)
     from runtime.supervisor import Child
 
     common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
     gateway_options = [
         *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
+        *preservation.arguments,
         *tls.arguments,
     ]
     fold_options = [
@@ -173,6 +178,8 @@ def gateway(
     allow_config_update: AllowConfigUpdate = False,
     reads: ReadsFrom = Reads.HEAD,
     frame_limit_mib: FrameLimitMib = _FRAME_LIMIT_MIB,
+    self_preservation: Share = "off",
+    self_preservation_limit_s: LimitS = 3_600.0,
     auth: AuthFile = None,
     auth_mode: Mode = None,
     auth_admin_plaintext: AdminPlaintext = False,
@@ -197,12 +204,14 @@ def gateway(
     )
     listen = listening(context, http, remoting, config)
     who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
+    preservation = PreservationOptions(self_preservation, self_preservation_limit_s)
     if not reuse_port:
-        _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, supervised=workers > 1)
+        _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, preservation, supervised=workers > 1)
     if workers > 1:
         options = [
             *("--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)),
             *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
+            *preservation.arguments,
             *tls.arguments,
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
@@ -225,6 +234,8 @@ def gateway(
         gateway_id=gateway_id or default_gateway_id(listen[1]),
         lake_dir=(data_dir / "lake").resolve(),
         allow_config_update=allow_config_update,
+        self_preservation_percent=preservation.percent(),
+        self_preservation_limit_s=self_preservation_limit_s,
         reads=reads,
     )
     raise typer.Exit(
@@ -294,11 +305,13 @@ def _judge(
     frame_limit_mib: int,
     who: AuthOptions,
     tls: Encryption,
+    preservation: PreservationOptions,
     *,
     supervised: bool,
 ) -> None:
     """Refuse what a gateway cannot start with, before anything is made, and say whom it lets in. Raises SetupError."""
     preflight.check_gateway(config, frame_limit_mib, os.environ)
+    preservation.percent()
     who.accounts()
     tls.check()
     preflight.check_data_dir(data_dir)

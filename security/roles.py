@@ -94,6 +94,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "listTopics": Role.READER,
     "getTopicRoute": Role.READER,
     "listKv": Role.READER,
+    "getSelfPreservation": Role.READER,
     "getKv": Role.READER,
     "registerBroker": Role.BROKER,
     "heartbeat": Role.BROKER,
@@ -103,5 +104,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "addWritePerm": Role.ADMIN,
     "putKv": Role.ADMIN,
     "deleteKv": Role.ADMIN,
+    "setSelfPreservation": Role.ADMIN,
+    "endSelfPreservation": Role.ADMIN,
 }
 """HTTP operationId -> the least role; None: anybody. One that is not listed is denied to everybody."""

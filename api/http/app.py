@@ -31,6 +31,7 @@ from api.http import (
     routes_health,
     routes_history,
     routes_kv,
+    routes_preservation,
     routes_topics,
 )
 from api.http.auth import Guard
@@ -202,6 +203,7 @@ def create_app(
         routes_clusters,
         routes_admin,
         routes_kv,
+        routes_preservation,
         routes_health,
         routes_docs,
     ):

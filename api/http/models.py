@@ -242,6 +242,12 @@ class UnregisterBrokerBody(Model):
         )
 
 
+class SelfPreservationBody(Model):
+    """The live switch selfPreservationPercent."""
+
+    percent: Annotated[int, Field(ge=0, le=99)]
+
+
 class PutKvConfigBody(Model):
     """PUT_KV_CONFIG: the value; namespace and key are in the path."""
 

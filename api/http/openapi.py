@@ -10,7 +10,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from api.http.describe import errors
-from api.http.models import BrokerHeartbeatBody, PutKvConfigBody, RegisterBrokerBody, UnregisterBrokerBody
+from api.http.models import (
+    BrokerHeartbeatBody,
+    PutKvConfigBody,
+    RegisterBrokerBody,
+    SelfPreservationBody,
+    UnregisterBrokerBody,
+)
 from api.http.problems import INTERNAL
 from api.http.shapes import ProblemDetails
 
@@ -34,13 +40,22 @@ TAGS: Final = [
     {"name": "ingest", "description": "What a broker tells a NameServer. Field names are RocketMQ's."},
     {"name": "topics", "description": "Topics and their routes, now and in the past; long polls."},
     {"name": "clusters", "description": "Clusters, broker groups, live brokers."},
-    {"name": "admin", "description": "Commands: delete a topic, take a broker out of writing and put it back."},
+    {
+        "name": "admin",
+        "description": "Commands: delete a topic, take a broker out of writing and put it back; self-preservation.",
+    },
     {"name": "kv", "description": "KV configuration, above all order configuration."},
     {"name": "history", "description": "Who changed what, when; the epochs."},
     {"name": "health", "description": "Liveness, readiness, metrics."},
 ]
 
-_REQUEST_BODIES: Final = (RegisterBrokerBody, BrokerHeartbeatBody, UnregisterBrokerBody, PutKvConfigBody)
+_REQUEST_BODIES: Final = (
+    RegisterBrokerBody,
+    BrokerHeartbeatBody,
+    UnregisterBrokerBody,
+    PutKvConfigBody,
+    SelfPreservationBody,
+)
 _REFS: Final = "#/components/schemas/{model}"
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from api.gateway import Gateway, Reads
 from api.head.head import Head
+from api.self_preservation import preserved_ms_of
 
 _MAX_EPOCHS_BEHIND: Final = 50
 """A view further behind the fold than this is not fresh."""
@@ -70,6 +71,21 @@ def head_problem(head: Head) -> str | None:
     if head.aside is not None:
         return f"answers follow the tables alone: {head.aside}"
     return None if head.checks.last is None else f"head and tables differed, and the tables won: {head.checks.last}"
+
+
+def preservation_problem(gateway: Gateway, now_s: float) -> str | None:
+    """That nobody expires, since when, and how many are silent; None while brokers do.
+
+    Args:
+        gateway: Which looks at them.
+        now_s: Seconds since 1970.
+    """
+    since_ms = preserved_ms_of(gateway.at_head.view)
+    if not since_ms:
+        return None
+    counted = gateway.preservation.counted
+    who = "" if counted is None else f"; {counted.silent} of {counted.live} are silent"
+    return f"self-preservation: no broker expires since {now_s - since_ms / 1000:.0f} s{who}"
 
 
 def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | None:

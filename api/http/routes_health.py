@@ -18,6 +18,7 @@ from api.http.readiness import (
     fold_problem,
     head_problem,
     log_problem,
+    preservation_problem,
     routes_age_s,
     service_problem,
     view_problem,
@@ -99,8 +100,9 @@ async def ready(
 
     `/readyz?strict` is 200 only if every check is ok: the routes are followed (`view`), the event log can be written
     (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers can be from the head of the log
-    and never differed from the tables (`head`), and, where there are accounts or certificates, their files could be
-    read again after their last change (`accounts`, `tls`).
+    and never differed from the tables (`head`), no pause keeps silent brokers routed (`selfPreservation`, where it is
+    on), and, where there are accounts or certificates, their files could be read again after their last change
+    (`accounts`, `tls`).
     """
     context = context_of(request)
     gateway = context.gateway
@@ -111,6 +113,9 @@ async def ready(
         "fold": _check(fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s)),
         "head": _check(head_problem(gateway.head)),
     }
+    preservation = preservation_problem(gateway, now_s)
+    if preservation is not None or gateway.settings.self_preservation_percent:
+        checks["selfPreservation"] = _check(preservation)
     if context.guard.has_accounts:
         checks["accounts"] = _check(context.guard.file_problem)
     if context.tls is not None:

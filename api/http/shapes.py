@@ -284,6 +284,17 @@ class ReadyShape(Shape):
     checks: dict[str, CheckShape]
 
 
+class SelfPreservationShape(Shape):
+    """Whether expiry pauses, and what would make it."""
+
+    percent: int = Field(description="share of the live brokers above which it pauses; 0: off")
+    is_on: bool = Field(description="whether no broker expires at the moment")
+    since: str | None = Field(None, description="event time since when, RFC 3339")
+    until: str | None = Field(None, description="when it ends at the latest, by this gateway's limit")
+    live: int = Field(description="live broker addresses")
+    silent: int = Field(description="those of them that more than half of their timeout has passed for")
+
+
 class FoldLagShape(Shape):
     """How far the tables are behind."""
 

@@ -3,7 +3,7 @@ r"""GET_NAMESRV_CONFIG (319) and UPDATE_NAMESRV_CONFIG (318): what they show and
 
 318 of a stock NameServer writes a file of the sender's choosing into the server's file system unless a black list names
 the key (CVE-2023-37582). Here it is off unless the gateway was started with it, changes an allow-list of switches only
-(`api.settings.keys.LIVE_KEYS`), and writes no file: each change is a PUT_KV_CONFIG event in a namespace of its own, so
+(`api.settings.keys.SWITCHES`), and writes no file: each change is a PUT_KV_CONFIG event in a namespace of its own, so
 it is on the log with its sender, in routeChangeTable, and in force at every gateway of that log, also after a restart.
 
 ====================================  ==============================================================================
@@ -15,6 +15,7 @@ a malformed ``\uxxxx``  escape        SYSTEM_ERROR "string2Properties error"
 a black-listed key among others       NO_PERMISSION "Can not update config in black list.", nothing is changed
 a key that only a start can set       NO_PERMISSION, nothing is changed (RocketMQ: OK)
 an unknown key                        OK, that key changes nothing
+selfPreservationPercent=150           SYSTEM_ERROR, nothing is changed
 ====================================  ==============================================================================
 
 Sources (5.5.0): DefaultRequestProcessor.updateConfig, getConfig, org.apache.rocketmq.remoting.Configuration.
@@ -25,7 +26,7 @@ from __future__ import annotations
 from typing import Final
 
 from api.settings.gateway import GatewaySettings
-from api.settings.keys import KEYS, LIVE_KEYS, Use, parse_boolean
+from api.settings.keys import KEYS, OWN_KEYS, SWITCHES, Use, parse_boolean, parse_percent
 from api.settings.properties import PropertiesError, parse_body
 from remoting.commands import RefusedError
 from schemas.codes import ResponseCode
@@ -34,7 +35,7 @@ BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPa
 """DefaultRequestProcessor.initConfigBlackList; NamesrvConfig.configBlackList adds to it."""
 
 
-def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool]:
+def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:
     """The switches that a 318 sets.
 
     Raises:
@@ -52,13 +53,13 @@ def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool]:
     forbidden = BLACK_LIST | set(settings.config_black_list.split(";"))
     if not forbidden.isdisjoint(wanted):
         raise RefusedError("Can not update config in black list.", code=ResponseCode.NO_PERMISSION)
-    fixed = sorted(name for name in wanted if name in KEYS and name not in LIVE_KEYS)
+    fixed = sorted(name for name in wanted if name in KEYS and name not in SWITCHES)
     if fixed:
         raise RefusedError(
-            f"{', '.join(fixed)}: fixed while the gateway runs. What can be changed: {', '.join(sorted(LIVE_KEYS))}",
+            f"{', '.join(fixed)}: fixed while the gateway runs. What can be changed: {', '.join(sorted(SWITCHES))}",
             code=ResponseCode.NO_PERMISSION,
         )
-    return {name: parse_boolean(value) for name, value in wanted.items() if name in LIVE_KEYS}
+    return {name: _value(name, text) for name, text in wanted.items() if name in SWITCHES}
 
 
 def encode_config(settings: GatewaySettings) -> bytes:
@@ -70,7 +71,19 @@ def encode_config(settings: GatewaySettings) -> bytes:
     for key in KEYS.values():
         if key.use in (Use.LIVE, Use.START) and key.name not in BLACK_LIST and hasattr(settings, key.field):
             shown[key.name] = to_text(getattr(settings, key.field))
+    for key in OWN_KEYS.values():
+        if value := getattr(settings, key.field):  # off, it is as if there were none, as in RocketMQ
+            shown[key.name] = to_text(value)
     return "".join(f"{name}={value}\n" for name, value in sorted(shown.items())).encode()
+
+
+def _value(name: str, text: str) -> bool | int:
+    if name not in OWN_KEYS:
+        return parse_boolean(text)
+    percent = parse_percent(text)
+    if percent is None:
+        raise RefusedError(f"{name}={text!r}: expected a share of the live brokers, 1 to 99, or 0 for off")
+    return percent
 
 
 def to_text(value: object) -> str:

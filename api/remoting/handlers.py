@@ -31,6 +31,7 @@ from api.remoting.unknown_topics import UnknownTopics
 from api.repeats import Heartbeats
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
+from pipelines.fold.preservation import CLOSED_GRACE_MS
 from remoting import commands
 from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from remoting.channel import SHARED_BYTES, Connection
@@ -217,13 +218,15 @@ class NameServerHandler:
         return body
 
     async def _unbind(self, connection: Connection, brokers: list[tuple[str, str, str]]) -> None:
+        settings = self._gateway.settings
         for cluster_name, broker_name, broker_addr in brokers:
             event = ChannelClosed(
                 actor=self._actor(connection),
                 cluster_name=cluster_name,
                 broker_name=broker_name,
                 broker_addr=broker_addr,
-                channel=Channel(self._gateway.settings.gateway_id, connection.id),
+                channel=Channel(settings.gateway_id, connection.id),
+                grace_ms=CLOSED_GRACE_MS if settings.self_preservation_percent else 0,
             )
             try:
                 await self._gateway.append(event)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from api.settings.keys import LIVE_KEYS, parse_boolean
+from api.settings.keys import OWN_KEYS, SWITCHES, parse_boolean, parse_percent
 
 
 class Reads(StrEnum):
@@ -30,7 +30,11 @@ class GatewaySettings:
     ``reads`` chooses what answers show where a request does not say. ``head_wait_s``: a write that the head has not
     folded after so long is answered as durable, without an outcome.
     ``allow_config_update`` lets UPDATE_NAMESRV_CONFIG change those that are live (`api.settings.keys.Use`), for all
-    gateways at once. ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
+    gateways at once.
+
+    If more than ``self_preservation_percent`` of the live brokers would expire within one timeout, expiry pauses
+    (ADR 14; 0: never), for ``self_preservation_limit_s`` at most. It is looked at every ``preservation_interval_s``.
+    ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
     """
 
     gateway_id: str
@@ -50,6 +54,9 @@ class GatewaySettings:
     wait_seconds_for_service: int = 45
     config_black_list: str = ""
     allow_config_update: bool = False
+    self_preservation_percent: int = 0
+    self_preservation_limit_s: float = 3600.0
+    preservation_interval_s: float = 1.0
     reads: Reads = Reads.HEAD
     shown_properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,11 +66,12 @@ def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> 
 
     Args:
         settings: At the start.
-        stored: {key: value} of the namespace NAMESRV_CONFIG; what is no live key is left alone.
+        stored: {key: value} of the namespace NAMESRV_CONFIG; what is no live key, or no value for it, is left alone.
     """
-    live: dict[str, Any] = {
-        LIVE_KEYS[name].field: parse_boolean(value)
-        for name, value in stored.items()
-        if name in LIVE_KEYS and value is not None
-    }
+    live: dict[str, Any] = {}
+    for name, text in stored.items():
+        if name in SWITCHES and text is not None:
+            value = parse_percent(text) if name in OWN_KEYS else parse_boolean(text)
+            if value is not None:
+                live[SWITCHES[name].field] = value
     return replace(settings, **live) if live else settings

@@ -16,6 +16,8 @@ IGNORED   thread pools, buffers and files of a JVM: named in one warning
 
 needWaitForService and waitSecondsForService are START although the stock server reads them live: after the first
 seconds of a process a change could only do harm (a gate that never opens).
+
+`OWN_KEYS` are routelake's: live as well, but of no namesrv.properties.
 """
 
 from __future__ import annotations
@@ -119,14 +121,30 @@ KEYS: Final = {
 """By name."""
 
 LIVE_KEYS: Final = {key.name: key for key in KEYS.values() if key.use is Use.LIVE}
+"""Switches of RocketMQ that UPDATE_NAMESRV_CONFIG may change."""
+
+SELF_PRESERVATION: Final = "selfPreservationPercent"
+OWN_KEYS: Final = {SELF_PRESERVATION: _key(SELF_PRESERVATION, "percent", Use.LIVE)}
+"""Switches that RocketMQ does not have."""
+
+SWITCHES: Final = LIVE_KEYS | OWN_KEYS
 """What UPDATE_NAMESRV_CONFIG may change."""
 
+_PERCENT = re.compile(r"([0-9]{1,2})%?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
 def parse_boolean(text: str) -> bool:
     """Boolean.parseBoolean: "true" in any letter case, and nothing else; ``TRUE`` with a blank after it is false."""
     return text.lower() == "true"
+
+
+def parse_percent(text: str) -> int | None:
+    """A share that is less than all, ``15%`` or ``15``; ``off`` is 0. None for anything else."""
+    if text.lower() == "off":
+        return 0
+    found = _PERCENT.fullmatch(text)
+    return None if found is None else int(found[1])
 
 
 def parse_int(text: str) -> int | None:

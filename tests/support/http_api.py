@@ -16,7 +16,8 @@ import httpx
 
 from api.http.settings import HttpSettings
 from api.http.shapes import ProblemDetails
-from pipelines.log.base import LogEnd
+from pipelines.log.base import Clock as LogClock
+from pipelines.log.base import LogEnd, now_ms
 from schemas.events import AnyEvent, Clock, decode
 from tests.support.local import LocalLake
 from tests.support.loops import until
@@ -35,10 +36,11 @@ class HttpApi:
         http: HttpSettings | None = None,
         fold: bool = True,
         liveness_interval_s: float = 0.05,
+        clock: LogClock = now_ms,
         **settings: Any,
     ) -> None:
         self.folder = folder
-        self.lake = LocalLake(folder, folds=fold, liveness_interval_s=liveness_interval_s)
+        self.lake = LocalLake(folder, folds=fold, liveness_interval_s=liveness_interval_s, clock=clock)
         self.lake.start()
         self.log, self.lake_dir = self.lake.log, self.lake.lake_dir
         settings = {"gateway_id": "gw", "clock_interval_s": 0.05, "remoting_port": None, **settings}

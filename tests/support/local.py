@@ -26,7 +26,7 @@ from api.http.app import HttpApp, close_app
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
 from api.wiring import GatewayParts
-from pipelines.log.base import EventLog
+from pipelines.log.base import Clock, EventLog, now_ms
 from pipelines.log.memory import MemoryLog
 from pipelines.log.open import open_log
 from remoting.settings import RemotingSettings
@@ -186,11 +186,15 @@ class LocalLake:
         folder: For the lake, and for the log unless it is in memory.
         log_url: As `open_log`'s; each gateway then opens the log for itself. By default one log in memory.
         folds: Whether anything folds.
+        clock: Of the log in memory: event times, in milliseconds.
         fold: As `MiniFold`'s.
     """
 
-    def __init__(self, folder: Path, *, log_url: str | None = None, folds: bool = True, **fold: Any) -> None:
+    def __init__(
+        self, folder: Path, *, log_url: str | None = None, folds: bool = True, clock: Clock = now_ms, **fold: Any
+    ) -> None:
         self.lake_dir = folder / "lake"
+        self._clock = clock
         self._log_url = log_url
         self.log: EventLog = self._open_log()
         self._logs = [self.log]
@@ -232,7 +236,7 @@ class LocalLake:
         self.close()
 
     def _open_log(self) -> EventLog:
-        return MemoryLog() if self._log_url is None else open_log(self._log_url)
+        return MemoryLog(self._clock) if self._log_url is None else open_log(self._log_url)
 
     def _fail(self, error: BaseException) -> None:
         for gateway in self._gateways:

@@ -36,6 +36,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "getTopicRoute": (R, "GET", "/v1/topics/orders/route", None),
     "listKv": (R, "GET", "/v1/kv/ns", None),
     "getKv": (R, "GET", "/v1/kv/ns/k", None),
+    "getSelfPreservation": (R, "GET", "/v1/self-preservation", None),
     "registerBroker": (B, "POST", "/v1/brokers/register", broker()),
     "heartbeat": (B, "POST", "/v1/brokers/heartbeat", HEARTBEAT),
     "unregisterBroker": (B, "POST", "/v1/brokers/unregister", {**HEARTBEAT, "brokerId": 0}),
@@ -44,6 +45,8 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "addWritePerm": (A, "POST", "/v1/brokers/broker-a/add-write-perm", None),
     "putKv": (A, "PUT", "/v1/kv/ns/k", {"value": "v"}),
     "deleteKv": (A, "DELETE", "/v1/kv/ns/k", None),
+    "setSelfPreservation": (A, "PUT", "/v1/self-preservation", {"percent": 0}),
+    "endSelfPreservation": (A, "POST", "/v1/self-preservation/end", None),
 }
 UNNAMED = {"/openapi.json": R, "/docs": R, "/": None}
 

@@ -29,6 +29,7 @@ OPERATIONS = {
         "getBroker",
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
+    *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation"),
     *("health", "ready", "foldHealth", "metrics"),
 }
 

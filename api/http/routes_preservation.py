@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Self-preservation over HTTP: how it stands, its live switch, and an admin's word that ends a pause (ADR 14)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.http.context import context_of
+from api.http.describe import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
+from api.http.etag import JSON
+from api.http.models import SelfPreservationBody
+from api.http.problems import rfc3339_ms
+from api.http.reads import check_once
+from api.http.shapes import ReceiptShape, SelfPreservationShape
+from api.http.writes import read_body, receipt_answer
+from api.self_preservation import census_of, preserved_ms_of
+from api.settings.keys import SELF_PRESERVATION
+from pipelines.fold.preservation import EndReason
+from schemas.events import PreserveEnd, PutKvConfig
+from schemas.kv import NAMESRV_CONFIG
+
+router = APIRouter(prefix="/v1/self-preservation", tags=["admin"])
+
+_encode = msgspec.json.Encoder().encode
+_EXAMPLE: Final = {
+    "percent": 15,
+    "isOn": True,
+    "since": "2026-01-01T00:00:00.000Z",
+    "until": "2026-01-01T01:00:00.000Z",
+    "live": 20,
+    "silent": 19,
+}
+
+
+@router.get(
+    "",
+    operation_id="getSelfPreservation",
+    summary="Does expiry pause, and who is silent?",
+    responses={200: plain(SelfPreservationShape, _EXAMPLE, "How it stands."), **errors(*READ_PROBLEMS)},
+)
+async def get_self_preservation(request: Request) -> Response:
+    """The switch, the pause if there is one, and how many brokers are silent now, at the head of the log."""
+    context = context_of(request)
+    context.guard.reader(request)
+    check_once(request)
+    gateway = context.gateway
+    view, settings = gateway.at_head.view, gateway.settings
+    since_ms = preserved_ms_of(view)
+    found: dict[str, Any] = {"percent": settings.self_preservation_percent, "isOn": since_ms > 0}
+    if since_ms:
+        limit_ms = round(settings.self_preservation_limit_s * 1000)
+        found |= {"since": rfc3339_ms(since_ms), "until": rfc3339_ms(since_ms + limit_ms)}
+    counted = gateway.preservation.counted or census_of(view, round(time.time() * 1000))
+    return Response(_encode(found | counted._asdict()), 200, {"cache-control": "no-store"}, JSON)
+
+
+@router.put(
+    "",
+    operation_id="setSelfPreservation",
+    summary="Set the share above which expiry pauses",
+    responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
+    openapi_extra=body(SelfPreservationBody, share=("15 % of the live brokers", {"percent": 15})),
+)
+async def set_self_preservation(request: Request) -> Response:
+    """The live switch selfPreservationPercent, for every gateway of the log, over their options; it outlives restarts.
+
+    0 switches it off, and ends a pause that is on.
+    """
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    event, _ = await read_body(
+        request,
+        context,
+        SelfPreservationBody,
+        lambda model: PutKvConfig(
+            actor=actor, namespace=NAMESRV_CONFIG, key=SELF_PRESERVATION, value=str(model.percent)
+        ),
+    )
+    return receipt_answer(context, await context.gateway.command(event))
+
+
+@router.post(
+    "/end",
+    operation_id="endSelfPreservation",
+    summary="Let silent brokers expire",
+    responses=write(ReceiptShape, RECEIPT_EXAMPLE),
+)
+async def end_self_preservation(request: Request) -> Response:
+    """End a pause: brokers that are overdue expire at once, the others at their deadlines. `unchanged` without a pause.
+
+    Self-preservation does not begin again before the silent ones are back, or gone. Needs no body.
+    """
+    context = context_of(request)
+    actor = context.guard.writer(request)
+    check_once(request)
+    event = PreserveEnd(actor=actor, grace_ms=0, reason=EndReason.REQUESTED)
+    return receipt_answer(context, await context.gateway.command(event))
