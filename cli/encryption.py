@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.tls import TlsMode
+from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsOptions, TlsSettings
 
 
@@ -40,6 +40,14 @@ class Encryption:
         """Whether nothing plain is taken."""
         settings = self.settings()
         return settings is not None and settings.mode is TlsMode.ENFORCING
+
+    @property
+    def knows_clients(self) -> bool:
+        """Whether nobody is taken without a certificate of an authority that was named."""
+        settings = self.settings()
+        return (
+            settings is not None and settings.mode is TlsMode.ENFORCING and settings.client_auth is ClientAuth.REQUIRE
+        )
 
     @property
     def arguments(self) -> list[str]:

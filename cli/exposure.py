@@ -16,7 +16,7 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
     Args:
         http: Of --http.
         remoting: Of --remoting.
-        remoting_asks: Whether changes need an account, or a connection a client certificate.
+        remoting_asks: Whether changes need an account, or every connection a client certificate.
         http_asks: The same over HTTP, where a token does, too.
         insecure: Whether --insecure was said.
 
@@ -31,7 +31,8 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
         if is_beyond(listen):
             raise SetupError(
                 f"{option} {listen} can be reached from other machines, and whoever does can {what}: "
-                "give it accounts with --auth FILE (docs/security.md), or say --insecure if the network is trusted."
+                "give it accounts with --auth FILE (docs/security.md), or take clients with a certificate alone "
+                "(--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is trusted."
             )
 
 

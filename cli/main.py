@@ -318,13 +318,14 @@ def _judge(
     preflight.check_log(log, data_dir)
     preflight.check_lake(data_dir, fold=False)
     preflight.check_listening(*listen, supervised=supervised)
+    asks = who.enforces or tls.knows_clients
     check_exposed(
         *listen,
-        remoting_asks=who.enforces,
-        http_asks=who.enforces or bool(os.environ.get("ROUTELAKE_HTTP_TOKENS", "").split()),
+        remoting_asks=asks,
+        http_asks=asks or bool(os.environ.get("ROUTELAKE_HTTP_TOKENS", "").split()),
         insecure=who.insecure,
     )
-    exposure = None if who.enforces else preflight.exposure(*listen)
+    exposure = None if asks else preflight.exposure(*listen)
     if exposure is not None and SUPERVISED not in os.environ:
         print(f"routelake: {exposure}", file=sys.stderr)
 

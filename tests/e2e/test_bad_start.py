@@ -127,6 +127,11 @@ def test_a_log_that_ends_before_the_tables_do(tmp_path: Path) -> None:
         (("--remoting", "9876"), ("--remoting", "HOST:PORT")),
         (("--http", "127.0.0.1:99999"), ("--http", "HOST:PORT")),
         (("--config", "/nonexistent/namesrv.properties"), ("/nonexistent/namesrv.properties",)),
+        (("--tls-cert", "/nonexistent/tls.pem"), ("--tls-cert and --tls-key",)),
+        (
+            ("--tls-cert", "/nonexistent/tls.pem", "--tls-key", "/nonexistent/tls.key"),
+            ("the certificate /nonexistent/tls.pem cannot be read",),
+        ),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:

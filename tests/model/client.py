@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import json
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -200,7 +201,15 @@ class RemotingClient:
     Frames that answer nothing (requests of the server, such as NOTIFY_MIN_BROKER_ID_CHANGE) collect in `unsolicited`.
     """
 
-    def __init__(self, host: str, port: int, *, binary: bool = False, connect_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        binary: bool = False,
+        connect_timeout_s: float = 5.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Connect.
 
         Args:
@@ -208,9 +217,12 @@ class RemotingClient:
             port: Of the server.
             binary: Whether requests carry the ROCKETMQ header instead of the JSON one.
             connect_timeout_s: How long to wait for the connection.
+            tls: Encrypt with this; None: plain.
         """
         self._socket = socket.create_connection((host, port), timeout=connect_timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._header_type = BINARY_HEADER if binary else JSON_HEADER
         self._opaques = itertools.count(1)
         self._buffer = bytearray()
@@ -315,7 +327,7 @@ class RemotingClient:
             self._socket.settimeout(left)
             try:
                 data = self._socket.recv(1 << 16)
-            except ConnectionResetError as error:
+            except (ConnectionResetError, ssl.SSLError) as error:
                 raise ConnectionClosed from error
             if not data:
                 raise ConnectionClosed

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What --tls options mean before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.encryption import Encryption
+from schemas.errors import SetupError
+from security.tls_config import TlsOptions
+from tests.support.certificates import Authority
+
+PAIR = {"cert": "tls.pem", "key": "tls.key"}
+
+
+@pytest.mark.parametrize(
+    ("options", "enforced", "knows_clients"),
+    [
+        ({}, False, False),
+        (PAIR, False, False),
+        ({**PAIR, "mode": "enforcing"}, True, False),
+        ({**PAIR, "client_ca": "ca.pem"}, False, False),
+        ({**PAIR, "client_ca": "ca.pem", "client_auth": "optional", "mode": "enforcing"}, True, False),
+        ({**PAIR, "client_ca": "ca.pem", "mode": "enforcing"}, True, True),
+    ],
+)
+def test_who_is_asked(options: dict[str, str], enforced: bool, knows_clients: bool) -> None:
+    """Beyond this machine it is enough that a certificate is demanded of everybody; encryption alone asks nobody."""
+    found = Encryption(None, TlsOptions(**options))
+    assert (found.is_enforced, found.knows_clients) == (enforced, knows_clients)
+
+
+def test_a_child_is_told_the_same() -> None:
+    options = TlsOptions("c", "k", "file:p", "ca", "optional", "enforcing")
+    assert Encryption(Path("tls.properties"), options).arguments == [
+        *("--tls-config", "tls.properties", "--tls-cert", "c", "--tls-key", "k", "--tls-key-password", "file:p"),
+        *("--tls-client-ca", "ca", "--tls-client-auth", "optional", "--tls-mode", "enforcing"),
+    ]
+    assert Encryption(None, TlsOptions()).arguments == []
+
+
+def test_the_files_are_tried(tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue()
+    Encryption(None, TlsOptions(str(pair.cert), str(pair.key))).check()
+    Encryption(None, TlsOptions()).check()
+    with pytest.raises(SetupError, match="cannot be read"):
+        Encryption(None, TlsOptions(str(pair.cert), str(tmp_path / "none"))).check()
+
+
+def test_a_file_that_is_no_properties(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="--tls-config .*none: No such file"):
+        Encryption(tmp_path / "none", TlsOptions()).settings()
+    (tmp_path / "tls.properties").write_bytes(b"tls.server.mode=\\u12\n")
+    with pytest.raises(SetupError, match=r"tls\.properties"):
+        Encryption(tmp_path / "tls.properties", TlsOptions()).settings()
