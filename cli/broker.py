@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from cli.client_tls import with_tls
 from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, resolve
 from cli.options import NamesrvOrHttp
 from cli.preflight import check_folder, check_free, listen_address
@@ -18,6 +19,7 @@ from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from clients.credentials import Credentials
+    from clients.tls import ClientTls
 
 _BROKER_PORT = 10911
 
@@ -64,6 +66,7 @@ def inner_credentials(text: str) -> Credentials:
         ) from None
 
 
+@with_tls
 def broker(
     namesrv: NamesrvOrHttp = "",
     config_file: Annotated[
@@ -87,6 +90,7 @@ def broker(
     http_token: HttpToken = "",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
+    tls: ClientTls | None = None,
 ) -> None:
     """Run a broker agent: topics, registration, answers to mqadmin; it keeps no messages."""
     from cli.run_broker import run_broker
@@ -113,10 +117,11 @@ def broker(
     check_folder(Path(config.store_path_root_dir), "--store")
     namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
     raise typer.Exit(
-        run_broker(config, namesrvs, ignored=ignored, http_token=resolve("--token", http_token), keys=keys)
+        run_broker(config, namesrvs, ignored=ignored, http_token=resolve("--token", http_token), keys=keys, tls=tls)
     )
 
 
+@with_tls
 def fleet(
     namesrv: NamesrvOrHttp = "",
     brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many brokers.")] = 300,
@@ -143,6 +148,7 @@ def fleet(
     http_token: HttpToken = "",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
+    tls: ClientTls | None = None,
 ) -> None:
     """Run many brokers in one process, for rehearsals and benchmarks."""
     from cli.run_fleet import run_fleet
@@ -164,6 +170,7 @@ def fleet(
         seed=seed,
         http_token=resolve("--token", http_token),
         credentials=credentials(access_key, secret_key),
+        tls=tls,
     )
     raise typer.Exit(run_fleet(settings))
 

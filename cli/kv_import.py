@@ -20,10 +20,12 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from cli.client_tls import with_tls
 from cli.credentials import AccessKey, SecretKey, credentials
 from cli.options import Namesrv
 from clients.addresses import namesrv_addresses
 from clients.credentials import Credentials
+from clients.tls import ClientTls
 from remoting.client import RemotingClient
 from remoting.frame import RemotingCommand
 from schemas.codes import V5_5_0, RequestCode
@@ -68,14 +70,16 @@ def read_kv_config(path: Path) -> KvTables:
     return tables
 
 
-async def put_all(address: str, tables: KvTables, keys: Credentials | None = None) -> int:
+async def put_all(address: str, tables: KvTables, keys: Credentials | None = None, tls: ClientTls | None = None) -> int:
     """Put every entry. Returns how many there were.
 
     Raises:
         ClientError: One was not accepted; those before it were.
     """
     count = 0
-    async with RemotingClient(sign=None if keys is None else keys.sign) as client:
+    async with RemotingClient(
+        sign=None if keys is None else keys.sign, tls=None if tls is None else tls.context()
+    ) as client:
         for namespace, table in tables.items():
             for key, value in table.items():
                 fields = {"namespace": namespace, "key": key, "value": value}
@@ -85,18 +89,20 @@ async def put_all(address: str, tables: KvTables, keys: Credentials | None = Non
     return count
 
 
+@with_tls
 def import_kv(
     file: Annotated[Path, typer.Argument(help="kvConfig.json of a stock NameServer.")],
     namesrv: Namesrv = "127.0.0.1:9876",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
+    tls: ClientTls | None = None,
 ) -> None:
     """Take over the KV configuration (order topics) of a stock NameServer."""
     addresses = namesrv_addresses(namesrv, "--namesrv")
     keys = credentials(access_key, secret_key)
     tables = read_kv_config(file)
     for address in addresses:
-        count = asyncio.run(put_all(address, tables, keys))
+        count = asyncio.run(put_all(address, tables, keys, tls))
         print(f"{count} entries of {file} put into {address}")
 
 

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.client_tls import with_tls
 from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, resolve
 from cli.options import NamesrvOrHttp
+
+if TYPE_CHECKING:
+    from clients.tls import ClientTls
 
 
 class Output(StrEnum):
@@ -19,6 +23,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
+@with_tls
 def route(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     namesrv_addr: NamesrvOrHttp = "",
@@ -28,6 +33,7 @@ def route(
     http_token: HttpToken = "",
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
+    tls: ClientTls | None = None,
 ) -> None:
     """Show a topic's route, as clients get it.
 
@@ -48,6 +54,7 @@ def route(
                 namespace=namespace,
                 http_token=resolve("--token", http_token) or None,
                 credentials=credentials(access_key, secret_key),
+                tls=tls,
             ),
             watch=watch,
             as_json=output is Output.JSON,

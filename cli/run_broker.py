@@ -11,6 +11,7 @@ import uvloop
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.credentials import Credentials
+from clients.tls import ClientTls
 from runtime.process import StopSignal
 
 log = structlog.get_logger("routelake.broker")
@@ -23,6 +24,7 @@ def run_broker(
     ignored: Sequence[str] = (),
     http_token: str = "",
     keys: Credentials | None = None,
+    tls: ClientTls | None = None,
 ) -> int:
     """Run one until SIGTERM or SIGINT; returns 0 after a stop.
 
@@ -32,13 +34,14 @@ def run_broker(
         ignored: Keys of the configuration file that mean nothing here, for one line in the log.
         http_token: For the HTTP API.
         keys: Sign what goes over remoting.
+        tls: Encrypts; None: what is not ``https://`` is plain.
 
     Raises:
         SetupError: It cannot start as things are.
     """
     if ignored:
         log.info("settings that mean nothing to a broker without messages", keys=", ".join(ignored))
-    agent = BrokerAgent(config, namesrvs, http_token=http_token, credentials=keys)
+    agent = BrokerAgent(config, namesrvs, http_token=http_token, credentials=keys, tls=tls)
     return uvloop.run(_run(StopSignal().listen(), agent))
 
 

@@ -10,6 +10,7 @@ Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingClient, NettyRe
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, cast
@@ -52,6 +53,7 @@ class RemotingClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
         sign: Sign | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Connects to nobody yet.
 
@@ -61,8 +63,10 @@ class RemotingClient:
             connect_timeout_s: How long a connection may take to be made.
             frame_limit_bytes: Largest frame to take.
             sign: Signs each request; None: nobody asks who this is.
+            tls: Encrypts every connection; None: plain.
         """
         self._sign = sign
+        self._tls = tls
         self._on_request = on_request
         self._language = language
         self._connect_timeout_s = connect_timeout_s
@@ -162,6 +166,7 @@ class RemotingClient:
                     lambda: _Link(address, self._language, self._on_request, self._frame_limit_bytes),
                     host.strip("[]"),
                     int(port),
+                    ssl=self._tls,
                 )
         except TimeoutError:
             raise ConnectError(address, f"no connection within {self._connect_timeout_s:g} s") from None
@@ -201,9 +206,12 @@ class _Link(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
         self._transport: asyncio.Transport | None = None
+        self._end = "the connection is closed"
 
     async def ask(self, request: RemotingCommand) -> RemotingCommand:
         """Raises ConnectionLostError."""
+        if self._transport is not None and self._transport.is_closing():
+            await self.closed.wait()  # then there is a reason
         opaque = self.send(request)
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = future
@@ -215,7 +223,7 @@ class _Link(asyncio.Protocol):
     def send(self, request: RemotingCommand) -> int:
         """Write a request; returns its opaque. Raises ConnectionLostError."""
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionLostError(self._address, "the connection is closed")
+            raise ConnectionLostError(self._address, self._end)
         self._opaque = self._opaque % MAX_INT + 1
         self._transport.write(
             encode_frame(msgspec.structs.replace(request, opaque=self._opaque, language=self._language))
@@ -258,7 +266,8 @@ class _Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Every request under way fails: no answer can come any more."""
         self._transport = None
-        self._fail(ConnectionLostError(self._address, f"connection lost: {exc or 'closed by the peer'}"))
+        self._end = f"connection lost: {'closed by the peer' if exc is None else why_not_connected(exc)}"
+        self._fail(ConnectionLostError(self._address, self._end))
         self.closed.set()
 
     def _fail(self, error: ClientError) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import ssl
 
 from remoting.frame import RemotingCommand
 from schemas.errors import RoutelakeError
@@ -69,8 +70,17 @@ def why_not_connected(error: BaseException) -> str:
     """Why no connection could be made, in the system's words; libraries' hold Python's tuples, or say nothing."""
     if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {why_not_tls(error)}"
     reasons = dict.fromkeys(os.strerror(int(number)) for number in _ERRNO.findall(str(error)))
     if reasons:
         return ", ".join(reasons)
     cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
     return str(error) if cause is None else why_not_connected(cause)
+
+
+def why_not_tls(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in small letters, without where in its sources it was."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate was not accepted: {error.verify_message}"
+    return (error.reason or str(error)).lower().replace("_", " ")

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
+from remoting.errors import why_not_tls
 from schemas.errors import ProtocolError
 
 HANDSHAKE: Final = 0x16
@@ -83,7 +84,7 @@ class TlsSession:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self.error = ProtocolError(f"TLS: {_why(error)}")
+            self.error = ProtocolError(f"TLS: {why_not_tls(error)}")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def to_send(self) -> bytes:
@@ -104,7 +105,7 @@ class TlsSession:
                 while written < len(data):
                     written += write(rest[written:])
         except ssl.SSLError as error:
-            raise ProtocolError(f"TLS: {_why(error)}") from None
+            raise ProtocolError(f"TLS: {why_not_tls(error)}") from None
         return self._outgoing.read()
 
     def close(self) -> bytes:
@@ -147,10 +148,3 @@ def _escaped(value: str) -> str:
     if text.startswith(("#", " ")):
         text = f"\\{text}"
     return f"{text[:-1]}\\ " if text.endswith(" ") and not text.endswith("\\ ") else text
-
-
-def _why(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in small letters, without where in its sources it was."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the peer's certificate was not accepted: {error.verify_message}"
-    return (error.reason or str(error)).lower().replace("_", " ")

@@ -15,8 +15,11 @@ import typer
 
 from cli.admin.report import Output, Report, Status, show_dry_run, show_report
 from cli.admin.session import Admin
+from cli.client_tls import OPTIONS as TLS_OPTIONS
+from cli.client_tls import client_tls
 from cli.credentials import AccessKey, SecretKey, credentials
 from cli.options import Namesrv
+from clients.tls import ClientTls
 from remoting.client import RemotingClient
 from remoting.errors import AnswerError
 from schemas.codes import ResponseCode
@@ -49,6 +52,7 @@ _COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
     ("timeout_s", TimeoutS, ANSWER_TIMEOUT_S),
     ("access_key", AccessKey, ""),
     ("secret_key", SecretKey, ""),
+    *TLS_OPTIONS,
 )
 
 
@@ -64,6 +68,7 @@ def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Calla
     def register(work: Work) -> Work:
         def run(**values: Any) -> None:  # noqa: ANN401 (typer calls it with what the signature below says)
             common = {key: values.pop(key) for key, _, _ in _COMMON}
+            common["tls"] = client_tls(common)
             raise typer.Exit(asyncio.run(_run(work, values, **common)))
 
         own = list(inspect.signature(work).parameters.values())[1:]
@@ -94,10 +99,13 @@ async def _run(
     timeout_s: float,
     access_key: str,
     secret_key: str,
+    tls: ClientTls | None,
 ) -> int:
     """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
     keys = credentials(access_key, secret_key)
-    async with RemotingClient(sign=None if keys is None else keys.sign) as client:
+    async with RemotingClient(
+        sign=None if keys is None else keys.sign, tls=None if tls is None else tls.context()
+    ) as client:
         admin = Admin(client, namesrv_addr, output=output, dry_run=dry_run, timeout_s=timeout_s)
         try:
             report = await work(admin, **values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -25,6 +26,7 @@ from clients.broker.nameservers import NameServer, RemotingNameServer, ServerRes
 from clients.broker.registrar import RegisterResults, Registrar
 from clients.broker.topic_config import TopicConfig
 from clients.credentials import Credentials
+from clients.tls import ClientTls
 from remoting.client import RemotingClient
 from remoting.frame import RemotingCommand
 from remoting.server import RemotingServer
@@ -53,6 +55,7 @@ class BrokerAgent:
         *,
         http_token: str = "",
         credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -64,6 +67,7 @@ class BrokerAgent:
             namesrvs: host:port for the remoting protocol, http://host:port for routelake's HTTP API.
             http_token: For the HTTP API.
             credentials: Sign what goes over remoting.
+            tls: Encrypts; None: what is not ``https://`` is plain.
             lock_timeout_s: See LOCK_TIMEOUT_S.
             clock: Seconds since the epoch, for versions.
 
@@ -76,10 +80,13 @@ class BrokerAgent:
         self._clock = clock
         self.broker_topics = BrokerTopics(config, self._now_ms, self._register_changed, lock_timeout_s)
         self.topics = self.broker_topics.topics
+        context = None if tls is None else tls.context()
         self._client = RemotingClient(
-            on_request=self._on_request, sign=None if credentials is None else credentials.sign
+            on_request=self._on_request,
+            sign=None if credentials is None else credentials.sign,
+            tls=context,
         )
-        servers = [_name_server(address, self._client, http_token) for address in dict.fromkeys(namesrvs)]
+        servers = [_name_server(address, self._client, http_token, context) for address in dict.fromkeys(namesrvs)]
         self._registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
         self._server = RemotingServer(BrokerHandler(self, self.broker_topics))
         self._loop_task: asyncio.Task[None] | None = None
@@ -180,9 +187,9 @@ class BrokerAgent:
         return round(self._clock() * 1000)
 
 
-def _name_server(address: str, client: RemotingClient, http_token: str) -> NameServer:
+def _name_server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
     if "://" in address:
-        return HttpNameServer(address, http_token)
+        return HttpNameServer(address, http_token, tls)
     return RemotingNameServer(host_port(address, "--namesrv", NAMESRV_PORT), client)
 
 

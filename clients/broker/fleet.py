@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -24,6 +25,7 @@ from clients.broker.http import HttpNameServer
 from clients.broker.nameservers import COMMAND_TIMEOUT_S, NameServer, RemotingNameServer, ask_all
 from clients.broker.registration import Registration
 from clients.credentials import Credentials
+from clients.tls import ClientTls
 from remoting.client import RemotingClient
 from schemas.errors import SetupError
 
@@ -53,6 +55,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     http_token: str = ""
     credentials: Credentials | None = None
+    tls: ClientTls | None = None
 
 
 class Fleet:
@@ -86,9 +89,11 @@ class Fleet:
         self._sends: set[asyncio.Task[bool]] = set()
         self._is_ending = False
         keys = settings.credentials
-        self._clients = [RemotingClient(sign=None if keys is None else keys.sign) for _ in self.members]
+        tls = None if settings.tls is None else settings.tls.context()
+        self._clients = [RemotingClient(sign=None if keys is None else keys.sign, tls=tls) for _ in self.members]
         self._servers = [
-            [_server(address, client, settings.http_token) for address in settings.namesrvs] for client in self._clients
+            [_server(address, client, settings.http_token, tls) for address in settings.namesrvs]
+            for client in self._clients
         ]
 
     @property
@@ -219,8 +224,8 @@ class Fleet:
         return any(result.error is None for result in results)
 
 
-def _server(address: str, client: RemotingClient, http_token: str) -> NameServer:
-    return HttpNameServer(address, http_token) if "://" in address else RemotingNameServer(address, client)
+def _server(address: str, client: RemotingClient, http_token: str, tls: ssl.SSLContext | None) -> NameServer:
+    return HttpNameServer(address, http_token, tls) if "://" in address else RemotingNameServer(address, client)
 
 
 def _now_ms() -> int:

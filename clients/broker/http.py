@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import ssl
 from collections.abc import Sequence
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -45,12 +46,13 @@ _answer = msgspec.json.Decoder(_Answer)
 class HttpNameServer:
     """routelake over HTTP. Requests run on threads, one connection each."""
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", tls: ssl.SSLContext | None = None) -> None:
         """Connects when it is asked.
 
         Args:
             url: http://host:port or https://host:port.
             token: Sent as a bearer token, if any.
+            tls: For https; None: who the system trusts is believed.
 
         Raises:
             SetupError: It is no such URL.
@@ -63,7 +65,7 @@ class HttpNameServer:
         if parts.scheme not in ("http", "https") or not self._host or parts.path not in ("", "/") or parts.query:
             raise SetupError(f"{url!r} is no NameServer: expected http://HOST:PORT")
         self.address = url.rstrip("/")
-        self._is_tls = parts.scheme == "https"
+        self._tls = None if parts.scheme == "http" else tls or ssl.create_default_context()
         self._headers = {"content-type": "application/json"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -102,8 +104,12 @@ class HttpNameServer:
 
     def _exchange(self, what: str, body: bytes, timeout_s: float) -> _Answer:
         """One request on a connection of its own. Raises ClientError."""
-        kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
-        connection = kind(cast("str", self._host), self._port, timeout=timeout_s)
+        host, port = cast("str", self._host), self._port
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=timeout_s)
+            if self._tls is None
+            else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        )
         try:
             try:
                 connection.connect()

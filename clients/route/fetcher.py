@@ -53,8 +53,9 @@ class RouteFetcher:
             now_s: A clock that only goes forward.
         """
         keys = settings.credentials
-        self.remoting = RemotingTransport(RemotingClient(sign=None if keys is None else keys.sign))
-        self._http = HttpTransport(settings.http_token)
+        tls = None if settings.tls is None else settings.tls.context()
+        self.remoting = RemotingTransport(RemotingClient(sign=None if keys is None else keys.sign, tls=tls))
+        self._http = HttpTransport(settings.http_token, tls)
         self._servers = NameServers(addresses, choice, settings.back_off, preferred=is_http)
         self._timeout_s = settings.mq_client_api_timeout_s
         self._now_s = now_s

@@ -40,13 +40,15 @@ class HttpTransport:
 
     can_wait = True
 
-    def __init__(self, token: str | None = None) -> None:
+    def __init__(self, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
         """Connects to nobody yet. How many requests are under way at a time is the caller's matter.
 
         Args:
             token: Bearer token, for a routelake that protects its reads.
+            tls: For https; None: who the system trusts is believed, or SSL_CERT_FILE.
         """
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._tls = tls
         self._peers: dict[tuple[str, bool], _Peer] = {}
 
     async def fetch(
@@ -92,8 +94,8 @@ class HttpTransport:
         peer = self._peers.get((address, waits))
         if peer is None:
             # As remoting does, straight to the address: a proxy for the web does not lead to NameServers.
-            # Certificates are the system's, or those of SSL_CERT_FILE.
-            verify: Any = ssl.create_default_context() if address.startswith("https:") else False
+            is_tls = address.startswith("https:")
+            verify: Any = (self._tls or ssl.create_default_context()) if is_tls else False
             client = httpx.AsyncClient(
                 headers=self._headers,
                 limits=httpx.Limits(max_connections=None),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from clients.credentials import Credentials
 from clients.route.nameservers import BackOff
+from clients.tls import ClientTls
 from schemas.errors import SetupError
 
 
@@ -30,6 +31,7 @@ class RouteSettings:
         max_long_polls: Topics followed by long poll at a time; the others are polled.
         http_token: Bearer token for a routelake that protects its reads.
         credentials: Keys that sign what is asked over remoting.
+        tls: Encrypts; None: what is not ``https://`` is plain.
     """
 
     namespace: str | None = None
@@ -47,6 +49,7 @@ class RouteSettings:
     max_long_polls: int = 64
     http_token: str | None = field(default=None, repr=False)
     credentials: Credentials | None = None
+    tls: ClientTls | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would ask without pause or never.

@@ -32,6 +32,7 @@ from pipelines.log.open import open_log
 from remoting.settings import RemotingSettings
 from security.accounts_file import AccountsFile
 from security.policy import Policy
+from security.tls_rotation import Tls
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
@@ -74,6 +75,7 @@ class LocalGateway:
         http: Settings of the HTTP API.
         policy: What is done about those who may not.
         accounts: Who there is.
+        tls: Of both listeners; the files are not watched.
         remoting_port: 0 for any; None for no listener.
         http_port: Likewise. Without a listener the HTTP API is there all the same, as `app`.
         settings: Of the gateway, on top of `UNHURRIED`.
@@ -88,6 +90,7 @@ class LocalGateway:
         *,
         policy: Policy | None = None,
         accounts: AccountsFile | None = None,
+        tls: Tls | None = None,
         remoting_port: int | None = 0,
         http_port: int | None = None,
         **settings: Any,
@@ -96,7 +99,7 @@ class LocalGateway:
         self.port, self.http_port = remoting_port or 0, http_port or 0
         self._listens, self._serves_http = remoting_port is not None, http_port is not None
         self._remoting, self._http = remoting, http
-        self._policy, self._accounts = policy, accounts
+        self._policy, self._accounts, self._tls = policy, accounts, tls
         self._settings = GatewaySettings(lake_dir=lake_dir, **{"gateway_id": "local", **UNHURRIED, **settings})
         self.parts: GatewayParts
         self.loop: Loop
@@ -153,6 +156,7 @@ class LocalGateway:
             self._http,
             policy=self._policy,
             accounts=self._accounts,
+            tls=self._tls,
         )
         await self.parts.gateway.start()
         self.parts.access.start()
@@ -161,7 +165,14 @@ class LocalGateway:
             self.port = self.parts.server.port
         if self._serves_http:
             self._stop, bound = asyncio.Event(), asyncio.get_running_loop().create_future()
-            serving = serve_http(self.app, "127.0.0.1", self.http_port, stop=self._stop, on_bound=bound.set_result)
+            serving = serve_http(
+                self.app,
+                "127.0.0.1",
+                self.http_port,
+                stop=self._stop,
+                on_bound=bound.set_result,
+                tls=None if self._tls is None else self._tls.http,
+            )
             self._serving_http = asyncio.create_task(serving)
             await asyncio.wait({self._serving_http, bound}, return_when=asyncio.FIRST_COMPLETED)
             if self._serving_http.done():

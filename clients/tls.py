@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a client encrypts: whom it believes, and the certificate that it shows.
+
+As with RocketMQ's ``tls.enable`` it is one switch for all that a client connects to, NameServers and brokers. Unlike
+RocketMQ's clients, ours check that a certificate is for the host they asked for.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+from schemas.errors import SetupError
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """Every connection of a client is encrypted so.
+
+    Attributes:
+        ca: PEM file of those who sign servers' certificates; empty: the system's.
+        cert: PEM file of the client's own certificate and its chain; empty: it shows none.
+        key: PEM file of its key; empty: it is in ``cert``.
+        key_password: Of the key.
+        insecure: Whether any certificate will do.
+    """
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    key_password: str = field(default="", repr=False)
+    insecure: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """For any number of connections.
+
+        Raises:
+            SetupError: A file cannot be used, or a key has no certificate.
+        """
+        if self.key and not self.cert:
+            raise SetupError("--tls-key is the key of a certificate: give --tls-cert, too.")
+        try:
+            context = ssl.create_default_context(cafile=self.ca or None)
+        except (OSError, ValueError) as error:
+            raise SetupError(f"--tls-ca {self.ca} holds no certificates in PEM: {_why(error)}.") from None
+        if self.ca:
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whoever is listed is trusted
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.cert:
+            try:
+                # Without a password OpenSSL would ask at the terminal, which a service has none of.
+                context.load_cert_chain(self.cert, self.key or None, lambda: self.key_password)
+            except (OSError, ValueError) as error:
+                files = " and ".join(filter(None, (self.cert, self.key)))
+                raise SetupError(
+                    f"--tls-cert, --tls-key: {files} cannot be used: {_why(error)}. Name a certificate and the key "
+                    "that belongs to it, and if that is encrypted, --tls-key-password."
+                ) from None
+        return context
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).lower().replace("_", " ")
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own commands encrypt: who asks, whom they believe, what they show, over remoting and https."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.client_tls import OPTIONS, client_tls
+from cli.main import main
+from clients.broker.agent import BrokerAgent
+from clients.broker.config import BrokerConfig
+from clients.broker.fleet import Fleet, FleetSettings
+from clients.tls import ClientTls
+from schemas.errors import SetupError
+from schemas.tls import ClientAuth, TlsMode
+from security.tls_config import TlsSettings
+from security.tls_rotation import Tls
+from tests.support.certificates import Authority, Pair
+from tests.support.local import LocalGateway, LocalLake
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def own(authority: Authority) -> Pair:
+    return authority.issue("client", password="word")
+
+
+@pytest.fixture(scope="module")
+def gateway(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
+    """Takes nothing plain, and nobody without a certificate."""
+    pair = authority.issue()
+    settings = TlsSettings(
+        TlsMode.ENFORCING, pair.cert, pair.key, client_ca=authority.path, client_auth=ClientAuth.REQUIRE
+    )
+    with (
+        LocalLake(tmp_path_factory.mktemp("lake"), folds=False) as lake,
+        lake.gateway(tls=Tls(settings), http_port=0) as gateway,
+    ):
+        yield gateway
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command; its exit code and what it says."""
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["routelake", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return int(end.value.code or 0), captured.out + captured.err
+
+    return run
+
+
+@pytest.fixture
+def options(authority: Authority, own: Pair, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("KEY_WORD", "word")
+    return [
+        *("--tls-ca", str(authority.path), "--tls-cert", str(own.cert), "--tls-key", str(own.key)),
+        *("--tls-key-password", "env:KEY_WORD"),
+    ]
+
+
+def https(gateway: LocalGateway) -> str:
+    return f"https://127.0.0.1:{gateway.http_port}"
+
+
+def tls(authority: Authority, own: Pair) -> ClientTls:
+    return ClientTls(str(authority.path), str(own.cert), str(own.key), "word")
+
+
+def test_admin_import_and_route(run: Run, gateway: LocalGateway, options: list[str], tmp_path: Path) -> None:
+    kv = tmp_path / "kvConfig.json"
+    kv.write_text(json.dumps({"configTable": {"ns": {"k": "v"}}}))
+    assert run("import-kv", str(kv), "-n", gateway.address, *options)[0] == 0
+    code, said = run("admin", "updateKvConfig", "-s", "ns", "-k", "l", "-v", "w", "-n", gateway.address, *options)
+    assert code == 0, said
+    assert [gateway.gateway.at_head.view.kv_get("ns", key) for key in "kl"] == ["v", "w"]
+    for address in (gateway.address, https(gateway)):
+        code, said = run("route", "nowhere", "-n", address, *options)
+        assert (code, "nowhere" in said) == (1, True), said
+
+
+def test_variables(run: Run, gateway: LocalGateway, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of their own: those of a server in the same shell are not meant."""
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        monkeypatch.setenv(f"ROUTELAKE_CLIENT_{option[2:].upper().replace('-', '_')}", value)
+    monkeypatch.setenv("ROUTELAKE_TLS_CERT", "/nonexistent")
+    code, said = run("admin", "clusterList", "-n", gateway.address)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("leave", "add", "words"),
+    [
+        (("--tls-ca",), (), "TLS: the peer's certificate was not accepted"),
+        (("--tls-ca",), ("--tls-insecure",), ""),
+        (("--tls-cert", "--tls-key", "--tls-key-password"), (), "certificate required"),
+        (("--tls-ca", "--tls-cert", "--tls-key", "--tls-key-password"), (), "closed by the peer"),
+    ],
+)
+def test_what_is_not_taken(
+    run: Run, gateway: LocalGateway, options: list[str], leave: tuple[str, ...], add: tuple[str, ...], words: str
+) -> None:
+    pairs = zip(options[::2], options[1::2], strict=True)
+    given = [part for option, value in pairs if option not in leave for part in (option, value)]
+    code, said = run("admin", "clusterList", "-n", gateway.address, *given, *add)
+    assert code == (1 if words else 0), said
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_a_certificate_for_another_host(run: Run, gateway: LocalGateway, options: list[str]) -> None:
+    """RocketMQ's clients would take it."""
+    address = f"127.0.0.2:{gateway.port}"
+    if sys.platform != "linux":
+        pytest.skip("127.0.0.2 is this machine on Linux")
+    code, said = run("admin", "clusterList", "-n", address, *options)
+    assert code == 1
+    assert "127.0.0.2" in said
+
+
+def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: Pair) -> None:
+    """Over either protocol; without a certificate nobody is registered."""
+
+    async def broker(tls: ClientTls | None) -> list[str]:
+        config = BrokerConfig(broker_name="ours", broker_ip1="127.0.0.1", listen_port=0)
+        agent = BrokerAgent(config, [gateway.address, https(gateway)], tls=tls)
+        await agent.start()
+        results = [str(result.error or "") for result in agent.last_results]
+        await agent.stop()
+        return results
+
+    async def fleet(tls: ClientTls | None) -> int:
+        found = Fleet(FleetSettings(namesrvs=[gateway.address], brokers=2, topics=2, tls=tls))
+        await found.register()
+        await found.close()
+        return found.registered
+
+    assert asyncio.run(broker(tls(authority, own))) == ["", ""]
+    assert all("certificate" in said for said in asyncio.run(broker(ClientTls(str(authority.path)))))
+    assert asyncio.run(fleet(tls(authority, own))) == 2
+    assert asyncio.run(fleet(ClientTls(str(authority.path)))) == 0
+
+
+def test_what_the_options_say(tmp_path: Path, authority: Authority, own: Pair) -> None:
+    def said(**values: object) -> ClientTls | None:
+        return client_tls({name: values.get(name, default) for name, _, default in OPTIONS})
+
+    assert said() is None
+    assert said(tls=True) == ClientTls()
+    assert said(tls_insecure=True) == ClientTls(insecure=True)
+    assert said(tls_ca="ca.pem") == ClientTls("ca.pem")
+    (tmp_path / "word").write_text("word\n")
+    found = said(tls_cert=str(own.cert), tls_key=str(own.key), tls_key_password=f"file:{tmp_path / 'word'}")
+    assert found == ClientTls("", str(own.cert), str(own.key), "word")
+    assert "word" not in repr(found).replace(str(tmp_path), "")
+    assert found is not None and found.context().get_ca_certs is not None
+    other = authority.issue("other")
+    for wrong, words in (
+        ({"tls_key": str(own.key)}, "give --tls-cert, too"),
+        ({"tls_ca": "/nonexistent"}, "--tls-ca /nonexistent"),
+        ({"tls_ca": str(own.key)}, "holds no certificates in PEM"),
+        ({"tls_cert": str(own.cert), "tls_key": str(other.key)}, "key values mismatch"),
+        ({"tls_cert": str(own.cert), "tls_key": str(own.key)}, "--tls-key-password"),
+        ({"tls_cert": "/nonexistent"}, "No such file"),
+        ({"tls_cert": str(own.cert), "tls_key_password": "word"}, "takes a reference"),
+    ):
+        with pytest.raises(SetupError, match=re.escape(words)):
+            made = said(**wrong)
+            assert made is not None
+            made.context()
