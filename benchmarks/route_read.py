@@ -11,6 +11,7 @@ from benchmarks.harness.frames import Link, brokers, register_all, topic_name
 from benchmarks.harness.loadgen import OPAQUE, Load
 from benchmarks.harness.peers import entered, nameserver, routelake
 from benchmarks.harness.report import Result
+from benchmarks.harness.tls import certificate
 from remoting.frame import RemotingCommand, encode_frame
 
 TOPICS = 100
@@ -24,20 +25,32 @@ def run(bench: Bench) -> Result:
 
 
 def compare(
-    bench: Bench, name: str, *, groups: int, topics: int, targets: dict[Shape, float], p99_target: float | None
+    bench: Bench,
+    name: str,
+    *,
+    groups: int,
+    topics: int,
+    targets: dict[Shape, float],
+    p99_target: float | None,
+    tls: bool = False,
 ) -> Result:
-    """Register the same groups with both servers, check that they answer alike, measure in turns."""
+    """Register the same groups with both servers, check that they answer alike, measure in turns.
+
+    With ``tls`` both take plain connections, too: over these the groups are registered.
+    """
     fleet = brokers(groups, topics)
     names = [topic_name(number) for number in range(topics)]
     with ExitStack() as stack:
-        servers = entered(stack, nameserver(), routelake(bench.folder / "data", bench.serve_options))
+        pair = certificate(bench.folder) if tls else None
+        options = () if pair is None else ("--tls-cert", str(pair[0]), "--tls-key", str(pair[1]))
+        servers = entered(stack, nameserver(pair), routelake(bench.folder / "data", (*bench.serve_options, *options)))
         for server in servers:
             links = [stack.enter_context(Link(server.port)) for _ in fleet]
             register_all(links, fleet)
         body_bytes = same_answers([server.port for server in servers], names)
-        load = Load(port=0, frames=route_frames(bench.folder / "route.frames", names))
+        load = Load(port=0, frames=route_frames(bench.folder / "route.frames", names), tls=tls)
         answer = encode_frame(RemotingCommand(0, flag=1, opaque=OPAQUE, body=bytes(body_bytes)))
-        ceilings = {str(shape): ceiling(bench, load, shape, answer) for shape in targets}
+        ceilings = {str(shape): ceiling(bench, load, shape, answer, pair) for shape in targets}
         samples = measure_in_turn(bench, servers, load, list(targets))
     found = [
         figure

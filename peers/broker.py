@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from peers.java import JavaProcess, free_port, port_answers
+from peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
 from peers.rocketmq import JAR_SETS, Stock
 
 # Small files and few queues: a broker that is ready in seconds and needs a few megabytes of disk.
@@ -43,6 +43,7 @@ class StockBroker(Stock):
         broker_id: int = 0,
         properties: Mapping[str, str] | None = None,
         release: str = "5.5.0",
+        java_options: Sequence[str] = (),
     ) -> None:
         """Prepare it; `with` starts it.
 
@@ -53,6 +54,7 @@ class StockBroker(Stock):
             broker_id: 0 makes a master, anything else a slave.
             properties: broker.conf on top of QUICK_BROKER.
             release: "5.5.0" or "4.9.7".
+            java_options: More of the JVM's.
         """
         super().__init__(JAR_SETS[release])
         self.cluster, self.name, self.broker_id = cluster, name, broker_id
@@ -81,6 +83,7 @@ class StockBroker(Stock):
             self.home,
             heap_mb=384,
             direct_mb=256,
+            jvm_args=(*QUICK_JVM, *java_options),
             ready=self._is_ready,
             start_timeout_s=90,
         )

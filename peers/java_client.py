@@ -7,12 +7,13 @@ No compiler is needed: Py4J's gateway server runs beside the client's jars, and 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from deploy.jars import pyspark_jars
-from peers.java import JavaProcess, free_port, port_answers
+from peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
 from peers.rocketmq import JAR_SETS, Stock
 
 _CLIENT: Final = "org.apache.rocketmq.client"
@@ -24,6 +25,7 @@ class JavaClient(Stock):
 
     Args:
         release: "5.5.0" or "4.9.7".
+        java_options: More of the JVM's.
 
     Attributes:
         jvm: Py4J's view of the JVM; `getattr(jvm, class)` is a class.
@@ -31,7 +33,7 @@ class JavaClient(Stock):
 
     jvm: Any
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, java_options: Sequence[str] = ()) -> None:
         super().__init__(JAR_SETS[release])
         home = pyspark_jars()
         assert home is not None
@@ -43,6 +45,7 @@ class JavaClient(Stock):
             [str(self._port)],
             os.pathsep.join((self._classpath, str(py4j))),
             self.home,
+            jvm_args=(*QUICK_JVM, *java_options),
             ready=lambda process: port_answers(self._port),
         )
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -57,12 +57,19 @@ class Stock(Peer):
 class StockNameServer(Stock):
     """Apache RocketMQ's own NameServer 5.5.0 on a free port."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, production: bool = False) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        production: bool = False,
+        java_options: Sequence[str] = (),
+    ) -> None:
         """Prepare it; `with` starts it.
 
         Args:
             properties: namesrv.properties on top of the port, for example scanNotActiveBrokerInterval.
             production: With the JVM options of RocketMQ's runserver.sh instead of quickly.
+            java_options: More of the JVM's.
         """
         super().__init__()
         self.host = "127.0.0.1"
@@ -78,7 +85,7 @@ class StockNameServer(Stock):
             self.home,
             heap_mb=192,
             memory=RUNSERVER_MEMORY if production else None,
-            jvm_args=RUNSERVER_JVM if production else QUICK_JVM,
+            jvm_args=(*(RUNSERVER_JVM if production else QUICK_JVM), *java_options),
             ready=lambda process: "boot success" in process.tail() and port_answers(self.port),
         )
 

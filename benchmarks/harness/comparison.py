@@ -121,10 +121,10 @@ def figures(
     return found
 
 
-def ceiling(bench: Bench, load: Load, shape: Shape, answer: bytes) -> float:
+def ceiling(bench: Bench, load: Load, shape: Shape, answer: bytes, tls: tuple[Path, Path] | None = None) -> float:
     """Requests a second that the generator reaches against the echo server with an answer of this size."""
     path = write_frames(bench.folder / "echo.frames", [answer])
-    with echo(path, load.protocol) as port:
+    with echo(path, load.protocol, tls) as port:
         shaped = msgspec.structs.replace(
             load,
             **{"port": port, "connections": shape.connections, "depth": shape.depth},

@@ -26,6 +26,8 @@ from schemas.errors import RoutelakeError, SetupError
 
 SOURCE: Final = Path(__file__).resolve().parent.parent / "load"
 FLAGS: Final = ("-O2", "-Wall")
+TLS_FLAGS: Final = ("-DTLS",)
+TLS_LIBRARIES: Final = ("-lssl", "-lcrypto")
 OPAQUE: Final = 100_000_000
 """Nine digits, which the generator replaces."""
 
@@ -83,6 +85,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     hold: bool = False
     check: Literal["bytes", "length", "code"] = "bytes"
+    tls: bool = False
 
     def command(self) -> list[str]:
         """The command line."""
@@ -91,10 +94,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             **{"depth": self.depth, "seconds": self.seconds, "warmup": self.warmup_s, "rate": self.rate},
             "check": self.check,
         }
-        given = {"--own": self.own, "--once": self.once, "--hold": self.hold}
+        given = {"--own": self.own, "--once": self.once, "--hold": self.hold, "--tls": self.tls}
         switches = [name for name, is_given in given.items() if is_given]
         options = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-        return [str(program()), "run", *options, *switches]
+        return [str(program(tls=self.tls)), "run", *options, *switches]
 
 
 def compiler() -> str:
@@ -122,21 +125,27 @@ def _status(command: list[str]) -> int:
     return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
 
 
-def program() -> Path:
+def program(*, tls: bool = False) -> Path:
     """The compiled generator.
+
+    Args:
+        tls: With OpenSSL, which the others do without.
 
     Raises:
         SetupError: there is no compiler, or it refuses the source.
     """
+    flags, libraries = (FLAGS + TLS_FLAGS, TLS_LIBRARIES) if tls else (FLAGS, ())
     texts = [path.read_bytes() for path in sorted(SOURCE.glob("*.[ch]"))]
-    digest = hashlib.sha256(b"\0".join([" ".join(FLAGS).encode(), *texts])).hexdigest()[:16]
+    digest = hashlib.sha256(b"\0".join([" ".join(flags).encode(), *texts])).hexdigest()[:16]
     target = cache_dir().parent / "bench" / f"load-{digest}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             made = Path(folder) / "load"
-            command = [compiler(), *FLAGS, "-o", str(made), str(SOURCE / "load.c")]
+            command = [compiler(), *flags, "-o", str(made), str(SOURCE / "load.c"), *libraries]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode and tls and "openssl/" in done.stderr:
+                raise SetupError("OpenSSL's headers are needed to generate load over TLS: install libssl-dev.")
             if done.returncode:
                 raise SetupError(f"the load generator does not compile ({' '.join(command)}):\n{done.stderr[-2000:]}")
             made.replace(target)
@@ -211,11 +220,12 @@ def running_load(load: Load) -> Iterator[RunningLoad]:
 
 
 @contextmanager
-def echo(answer: Path, protocol: Protocol) -> Iterator[int]:
-    """The echo server, which shows the generator's ceiling; gives its port."""
+def echo(answer: Path, protocol: Protocol, tls: tuple[Path, Path] | None = None) -> Iterator[int]:
+    """The echo server, which shows the generator's ceiling; gives its port. With a certificate and its key over TLS."""
     port = free_port()
     words = ["--port", str(port), "--frames", str(answer), "--protocol", protocol]
-    process = subprocess.Popen([str(program()), "echo", *words])
+    words += [] if tls is None else ["--cert", str(tls[0]), "--key", str(tls[1])]
+    process = subprocess.Popen([str(program(tls=tls is not None)), "echo", *words])
     try:
         wait_until(lambda: port_answers(port), 10, "the echo server")
         yield port

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.harness.machine import tree
+from peers.java_tls import Files, java_tls
 from peers.kafka import Kafka
 from peers.rocketmq import StockNameServer
 from peers.routelake import Routelake
@@ -80,9 +81,10 @@ class RoutelakeServer:
 
 
 @contextmanager
-def nameserver() -> Iterator[NameServer]:
-    """Apache RocketMQ's NameServer."""
-    with StockNameServer(production=True) as stock:
+def nameserver(tls: Files | None = None) -> Iterator[NameServer]:
+    """Apache RocketMQ's NameServer; with a certificate and its key over TLS, too."""
+    options = () if tls is None else java_tls(tls[0].parent / "tls.properties", server=tls)
+    with StockNameServer(production=True, java_options=options) as stock:
         yield NameServer(stock)
 
 

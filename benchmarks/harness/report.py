@@ -15,6 +15,7 @@ BENCHES: Final = (
     "route-read",
     "route-read-wide",
     "route-read-under-change",
+    "route-read-tls",
     "http-read",
     "freshness",
     "auto-create",

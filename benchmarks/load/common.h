@@ -83,16 +83,6 @@ static char *room(struct buffer *b, size_t wanted) {
     return b->data + b->end;
 }
 
-/* Write what the socket takes. Returns 0 when all is gone, 1 when some is left, -1 when the connection is lost. */
-static int flush(int fd, struct buffer *b) {
-    while (b->start < b->end) {
-        ssize_t n = send(fd, b->data + b->start, b->end - b->start, MSG_NOSIGNAL);
-        if (n < 0) return errno == EAGAIN ? 1 : -1;
-        b->start += (size_t)n;
-    }
-    return 0;
-}
-
 /* --- messages --- */
 
 struct frame {

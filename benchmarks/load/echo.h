@@ -3,9 +3,10 @@
 #ifndef ECHO_H
 #define ECHO_H
 #include "common.h"
+#include "wire.h"
 
 struct peer {
-    int fd;
+    struct wire wire;
     struct buffer in, out;
 };
 
@@ -14,9 +15,9 @@ static void answer(struct peer *p, enum protocol protocol, const struct frame *r
     int found = 0;
     for (;;) {
         char *at = room(&p->in, 65536);
-        ssize_t n = recv(p->fd, at, p->in.size - p->in.end, 0);
+        ssize_t n = take_in(&p->wire, at, p->in.size - p->in.end, 0);
         if (n == 0 || (n < 0 && errno != EAGAIN)) {
-            close(p->fd);
+            close_wire(&p->wire);
             free(p->in.data);
             free(p->out.data);
             free(p);
@@ -24,7 +25,7 @@ static void answer(struct peer *p, enum protocol protocol, const struct frame *r
         }
         if (n < 0) break;
         p->in.end += (size_t)n;
-        if (p->in.end < p->in.size) break;
+        if (p->in.end < p->in.size && !is_encrypted(&p->wire)) break; /* a record at a time */
     }
     while (p->in.start < p->in.end) {
         const char *data = p->in.data + p->in.start;
@@ -35,7 +36,7 @@ static void answer(struct peer *p, enum protocol protocol, const struct frame *r
         p->in.start += m.size;
     }
     if (found < 0) die("echo: not a message");
-    while (flush(p->fd, &p->out) == 1) usleep(50); /* the generator reads all the time */
+    while (flush(&p->wire, &p->out) == 1) usleep(50); /* the generator reads all the time */
 }
 
 static int echo(int port, enum protocol protocol, const struct frame *reply) {
@@ -55,13 +56,18 @@ static int echo(int port, enum protocol protocol, const struct frame *reply) {
                 answer(events[i].data.ptr, protocol, reply);
                 continue;
             }
-            int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
             if (fd < 0) continue;
             int large = 1 << 20; /* a large answer goes out in one piece */
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
             setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &large, sizeof large);
             struct peer *p = calloc(1, sizeof *p);
-            p->fd = fd;
+            if (!open_wire(&p->wire, fd, 1)) { /* somebody only looked whether we listen */
+                close_wire(&p->wire);
+                free(p);
+                continue;
+            }
+            fcntl(fd, F_SETFL, O_NONBLOCK);
             watch(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, p);
         }
     }

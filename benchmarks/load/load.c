@@ -2,8 +2,9 @@
 /* A load generator for remoting frames and HTTP keep-alive requests: one thread, epoll.
  *
  *   load run  --port P --protocol remoting|http --frames FILE [--host 127.0.0.1] [--connections N] [--depth D]
- *             [--seconds S] [--warmup S] [--rate R] [--own] [--once] [--hold] [--check bytes|length|code]
- *   load echo --port P --protocol remoting|http --frames FILE          answers everything with the file's first frame
+ *             [--seconds S] [--warmup S] [--rate R] [--own] [--once] [--hold] [--check bytes|length|code] [--tls]
+ *   load echo --port P --protocol remoting|http --frames FILE          answers everything with the file's first frame;
+ *             [--cert FILE --key FILE]                               over TLS
  *
  * Each connection keeps D requests under way: an answer sends the next. With --rate, R requests a second are sent at
  * their times whatever the answers do, and a latency counts from the time at which its request was due (so a server that
@@ -15,12 +16,16 @@
  * An answer must have code 0 (status 200) and the opaque of a request that is under way on its connection. The first
  * answer to a frame is kept: later ones must have a body of its length, and every 64th the same bytes.
  *
+ * With --tls every connection is encrypted, and whatever certificate the server shows is taken. The handshakes are over
+ * before anything is measured.
+ *
  * One JSON object on standard output, also after SIGTERM. Exit status 0, 2 when it cannot run, 3 when an answer was wrong
  * or a connection was lost.
  */
 #include "common.h"
 #include "echo.h"
 #include "histogram.h"
+#include "wire.h"
 
 #define OPAQUE_BASE 100000000u
 #define SEQUENCES 10000u
@@ -39,7 +44,8 @@ struct slot { /* one request under way */
 };
 
 struct connection {
-    int fd, index, waiting_to_write;
+    struct wire wire;
+    int index, waiting_to_write;
     uint32_t turn, oldest; /* HTTP answers come in the order of the requests: slots are a ring */
     struct buffer in, out;
     struct slot *slots;
@@ -54,8 +60,8 @@ struct first_answer {
 };
 
 static struct {
-    const char *host, *frames;
-    int port, connections, depth, own, once, hold;
+    const char *host, *frames, *certificate, *key;
+    int port, connections, depth, own, once, hold, tls;
     enum protocol protocol;
     enum check check;
     double seconds, warmup, rate;
@@ -72,8 +78,7 @@ static int epoll, open_connections, large_bodies;
 
 static void lose(struct connection *c) {
     for (int i = 0; i < options.depth; i++) lost += (size_t)c->slots[i].busy;
-    close(c->fd);
-    c->fd = -1;
+    close_wire(&c->wire);
     open_connections--;
 }
 
@@ -103,12 +108,12 @@ static void ask(struct connection *c, uint32_t slot, uint64_t due_ns) {
 }
 
 static void push(struct connection *c) {
-    int left = flush(c->fd, &c->out);
+    int left = flush(&c->wire, &c->out);
     if (left < 0) {
         lose(c);
     } else if (left != c->waiting_to_write) {
         c->waiting_to_write = left;
-        watch(epoll, EPOLL_CTL_MOD, c->fd, left ? EPOLLIN | EPOLLOUT : EPOLLIN, c);
+        watch(epoll, EPOLL_CTL_MOD, c->wire.fd, left ? EPOLLIN | EPOLLOUT : EPOLLIN, c);
     }
 }
 
@@ -123,7 +128,7 @@ static void check(const struct slot *s, const struct message *m) {
         first->size = m->body_size;
         first->body = malloc(m->body_size + 1);
         memcpy(first->body, m->body, m->body_size);
-        if (m->body_size >= LARGE_BODY && options.protocol == REMOTING) large_bodies = 1;
+        if (m->body_size >= LARGE_BODY && options.protocol == REMOTING && !options.tls) large_bodies = 1;
     } else if (options.check >= LENGTH && first->size != m->body_size) {
         wrong_body++;
     } else if (options.check == BYTES && ++first->seen >= COMPARE_EVERY && m->body) {
@@ -142,7 +147,7 @@ static int slot_of(const struct connection *c, const struct message *m) {
 
 /* Whether nobody will look at this body. */
 static int may_drop(const struct connection *c, const struct message *m) {
-    int slot = m->body && m->ok ? slot_of(c, m) : -1;
+    int slot = m->body && m->ok && !options.tls ? slot_of(c, m) : -1;
     if (slot < 0) return 0;
     const struct first_answer *first = &firsts[c->slots[slot].frame];
     return first->known && m->body_size >= LARGE_BODY && first->size == m->body_size &&
@@ -187,7 +192,7 @@ static void receive(struct connection *c) {
         size_t wanted = c->in.size - c->in.end - 1;
         if (c->to_drop) wanted = c->to_drop;
         else if (large_bodies && c->in.start == c->in.end) wanted = HEAD_BYTES;
-        ssize_t n = recv(c->fd, at, wanted, c->to_drop ? MSG_TRUNC : 0);
+        ssize_t n = take_in(&c->wire, at, wanted, c->to_drop ? MSG_TRUNC : 0);
         if (n == 0 || (n < 0 && errno != EAGAIN)) {
             lose(c);
             return;
@@ -217,7 +222,7 @@ static void receive(struct connection *c) {
             take(c, &m, now);
             c->in.start += m.size;
         }
-        if ((size_t)n < wanted) break;
+        if ((size_t)n < wanted && !is_encrypted(&c->wire)) break; /* TLS comes a record at a time */
     }
     if (c->out.start < c->out.end && !c->waiting_to_write) push(c);
 }
@@ -231,12 +236,13 @@ static void open_all(void) {
         struct connection *c = &connections[i];
         c->index = i;
         c->slots = calloc((size_t)options.depth, sizeof *c->slots);
-        c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(c->fd, (struct sockaddr *)&address, sizeof address))
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address))
             die("cannot connect to %s:%d: %s", options.host, options.port, strerror(errno));
-        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        fcntl(c->fd, F_SETFL, O_NONBLOCK);
-        watch(epoll, EPOLL_CTL_ADD, c->fd, EPOLLIN, c);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (!open_wire(&c->wire, fd, 0)) die("no TLS handshake with %s:%d", options.host, options.port);
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+        watch(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, c);
         open_connections++;
     }
 }
@@ -251,7 +257,7 @@ static uint64_t send_due(uint64_t begin_ns, uint64_t *number, int *next) {
         for (int tried = 0; tried < options.connections && !c; tried++) {
             struct connection *candidate = &connections[*next];
             *next = (*next + 1) % options.connections;
-            if (candidate->fd < 0) continue;
+            if (candidate->wire.fd < 0) continue;
             for (uint32_t s = 0; s < (uint32_t)options.depth && !c; s++) {
                 uint32_t in_order = (candidate->oldest + s) % (uint32_t)options.depth;
                 if (!candidate->slots[in_order].busy) c = candidate, slot = in_order;
@@ -309,9 +315,9 @@ static int run(void) {
         int n = epoll_wait(epoll, events, 256, 100);
         for (int i = 0; i < n; i++) {
             struct connection *c = events[i].data.ptr;
-            if (!c || c->fd < 0) continue;
+            if (!c || c->wire.fd < 0) continue;
             if (events[i].events & EPOLLOUT) push(c);
-            if (c->fd >= 0 && events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(c);
+            if (c->wire.fd >= 0 && events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(c);
         }
         now = now_ns();
         if (!warm && now >= measuring_from_ns) warm = 1, cpu = cpu_seconds();
@@ -333,10 +339,13 @@ int main(int count, char **words) {
         if (!strcmp(name, "--own")) options.own = 1;
         else if (!strcmp(name, "--once")) options.once = 1;
         else if (!strcmp(name, "--hold")) options.hold = 1;
+        else if (!strcmp(name, "--tls")) options.tls = 1;
         else if (++i == count) die("%s needs a value", name);
         else if (!strcmp(name, "--host")) options.host = words[i];
         else if (!strcmp(name, "--port")) options.port = atoi(words[i]);
         else if (!strcmp(name, "--frames")) options.frames = words[i];
+        else if (!strcmp(name, "--cert")) options.certificate = words[i];
+        else if (!strcmp(name, "--key")) options.key = words[i];
         else if (!strcmp(name, "--connections")) options.connections = atoi(words[i]);
         else if (!strcmp(name, "--depth")) options.depth = atoi(words[i]);
         else if (!strcmp(name, "--seconds")) options.seconds = atof(words[i]);
@@ -347,6 +356,7 @@ int main(int count, char **words) {
         else die("there is no option %s", name);
     }
     if (!options.frames || !options.port || options.connections < 1 || options.depth < 1) die("--port and --frames are needed");
+    if (options.tls || options.certificate) use_tls(options.certificate, options.key);
     frames = read_frames(options.frames, options.protocol, &frame_count);
     return !strcmp(words[1], "echo") ? echo(options.port, options.protocol, frames) : run();
 }

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.harness import loadgen
 from benchmarks.harness.frames import for_generator, http_get, route_query
 from benchmarks.harness.loadgen import OPAQUE, Load, LoadError, LoadResult, echo, run_load, running_load, write_frames
+from benchmarks.harness.tls import certificate
 from remoting.frame import RemotingCommand, encode_frame
 from schemas.errors import SetupError
 from tests.benchmarks.peers import Answer, StallOnce, frame, serving
@@ -74,6 +75,23 @@ def test_answers_of_66_kilobytes(tmp_path: Path, requests: Path) -> None:
     assert found.wrong == 0
     assert found.body_bytes == len(body)
     assert found.bytes_in > found.requests * len(body)
+
+
+@pytest.mark.parametrize("size", [99, 66_560])
+def test_tls_against_echo(tmp_path: Path, requests: Path, size: int) -> None:
+    """Encrypted answers are read a record at a time, and to the end."""
+    try:
+        loadgen.program(tls=True)
+    except SetupError as error:
+        pytest.skip(str(error))
+    answer = write_frames(
+        tmp_path / "answer", [encode_frame(RemotingCommand(0, flag=1, opaque=OPAQUE, body=bytes(size)))]
+    )
+    with echo(answer, "remoting", certificate(tmp_path)) as port:
+        found = busy_load(load(port, requests, connections=16, depth=4, tls=True))
+    assert found.wrong == 0
+    assert found.body_bytes == size
+    assert found.requests > 100
 
 
 def test_http_against_echo(tmp_path: Path) -> None:

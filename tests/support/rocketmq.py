@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from peers.broker import QUICK_BROKER, StockBroker
@@ -18,7 +19,11 @@ _BROKER_TRIES = 3
 
 
 def mqadmin(
-    args: list[str], namesrv_addr: str, release: str = "5.5.0", timeout_s: float = 60.0
+    args: list[str],
+    namesrv_addr: str,
+    release: str = "5.5.0",
+    timeout_s: float = 60.0,
+    java_options: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run the stock mqadmin.
 
@@ -30,12 +35,13 @@ def mqadmin(
         namesrv_addr: Given as -n.
         release: "5.5.0" or "4.9.7".
         timeout_s: Kill it after this long.
+        java_options: More of the JVM's.
 
     Returns:
         Exit status, stdout and stderr. The status is 0 even when the command failed: read the output.
     """
     for _ in range(_BROKER_TRIES):
-        done = _run_mqadmin(args, namesrv_addr, release, timeout_s)
+        done = _run_mqadmin(args, namesrv_addr, release, timeout_s, java_options)
         silent = set(_SILENT_PEER.findall(done.stdout + done.stderr))
         if not silent or silent & set(namesrv_addr.split(";")):
             break
@@ -43,7 +49,7 @@ def mqadmin(
 
 
 def _run_mqadmin(
-    args: list[str], namesrv_addr: str, release: str, timeout_s: float
+    args: list[str], namesrv_addr: str, release: str, timeout_s: float, java_options: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory(prefix="mqadmin-") as home:
         command = [
@@ -52,6 +58,7 @@ def _run_mqadmin(
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
             "-Xshare:auto",
+            *java_options,
             f"-Duser.home={home}",
             f"-Drocketmq.home.dir={home}",
             f"-Drocketmq.client.logRoot={home}",

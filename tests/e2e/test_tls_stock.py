@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock RocketMQ over TLS and mutual TLS: a broker, mqadmin, a producer and a consumer, as their own switches say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peers.broker import StockBroker
+from peers.java import wait_until
+from peers.java_client import JavaClient, bodies
+from peers.java_tls import java_tls
+from peers.routelake import Routelake
+from tests.model import codes
+from tests.model.client import RemotingClient
+from tests.model.wire import Request
+from tests.support.certificates import Authority, Pair
+from tests.support.rocketmq import mqadmin
+
+pytestmark = pytest.mark.jvm
+
+TOPIC = "orders"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tls-stock")
+
+
+@pytest.fixture(scope="module")
+def authority(folder: Path) -> Authority:
+    return Authority(folder / "ca")
+
+
+@pytest.fixture(scope="module")
+def routelake(authority: Authority, folder: Path) -> Iterator[Routelake]:
+    """Takes nothing plain, and nobody without a certificate."""
+    pair = authority.issue("nameserver")
+    options = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-mode", "enforcing")
+    running = Routelake(folder / "data", "gateway", (*options, "--tls-client-ca", str(authority.path)))
+    try:
+        running.start(wait_ready_s=None).wait_listening()
+        yield running
+        assert running.stop() == 0
+    finally:
+        running.kill()
+
+
+def files(pair: Pair) -> tuple[Path, Path]:
+    return pair.cert, pair.key
+
+
+@pytest.mark.parametrize("release", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.deep)])
+def test_stock_peers(routelake: Routelake, authority: Authority, folder: Path, release: str) -> None:
+    """A broker registers, mqadmin makes a topic, messages go through; who shows no certificate gets nowhere."""
+    known = java_tls(
+        folder / "known.properties",
+        ca=authority.path,
+        server=files(authority.issue("broker")),
+        client=files(authority.issue("ops")),
+    )
+    unknown = java_tls(folder / "unknown.properties", ca=authority.path)
+    address, name = routelake.namesrv_addr, f"broker-{release[0]}"
+    broker = StockBroker(address, name=name, release=release, java_options=known)
+    with broker, JavaClient(release, known) as java:
+        own = authority.client(authority.issue("watcher"))
+        with RemotingClient("127.0.0.1", routelake.remoting_port, tls=own) as watcher:
+            clusters = Request(codes.GET_BROKER_CLUSTER_INFO)
+            wait_until(lambda: name.encode() in watcher.call(clusters).body, 60, "the broker to be registered")
+        topic = f"{TOPIC}-{release[0]}"
+        done = mqadmin(["updateTopic", "-b", broker.address, "-t", topic], address, release, java_options=known)
+        assert "success" in done.stdout, done
+        producer = java.producer(address, "producers", 500)
+        assert producer.send(java.message(topic, "hello")).getSendStatus().toString() == "SEND_OK"
+        consumer = java.consumer(address, "consumers", topic, 500)
+        got: list[str] = []
+
+        def take() -> list[str]:
+            got.extend(bodies(consumer.poll(1000)))
+            return got
+
+        wait_until(take, 60, "the message")
+        assert got == ["hello"]
+
+        for options in (unknown, ()):
+            done = mqadmin(["clusterList"], address, release, java_options=options)
+            assert name not in done.stdout, done
+            assert re.search(
+                "RemotingConnectException|RemotingSendRequest|RemotingTimeout|MQClient", done.stderr + done.stdout
+            )
+    said = routelake.log_tail(400)
+    assert "reason=tls-handshake" in said
+    assert "reason=not-encrypted" in said
