@@ -32,8 +32,10 @@ class Refused(NamedTuple):
         request: RequestCode's name, or the operation's.
         needed: The role that is missing; "" for a request that nobody may send.
         peer: host:port.
-        user: Who it is, or claims to be; None for nobody.
+        found: Who it is, or why that is nobody.
         verdict: What was decided, and why.
+        topic: That the request names.
+        broker_name: Likewise.
         times: How many there were since the last that was told, this one included.
     """
 
@@ -41,8 +43,10 @@ class Refused(NamedTuple):
     request: str
     needed: str
     peer: str
-    user: str | None
+    found: Identity | Unproven
     verdict: Verdict
+    topic: str | None = None
+    broker_name: str | None = None
     times: int = 1
 
 
@@ -67,7 +71,7 @@ class AccessControl:
         self.accounts = Accounts() if file is None else file.current
         self.generation = object()
         self._file = file
-        self._notices = Notices()
+        self._notices: Notices[Refused] = Notices()
         self._followers: list[Callable[[Refused], None]] = []
         self._watching: asyncio.Task[None] | None = None
         self._counter = metrics.observe_access(policy.mode, lambda: self.problem is not None)
@@ -99,22 +103,24 @@ class AccessControl:
         """Count a refusal, or a would-be one, and tell of it within bounds."""
         verdict = refused.verdict
         self._counter.labels(self.policy.mode, verdict.reason, refused.needed).inc()
-        who = refused.user or refused.peer.rpartition(":")[0]
+        who = refused.found.user or refused.peer.rpartition(":")[0]
         kind = (who, refused.request, verdict.reason)
-        count = self._notices.due(kind, time.monotonic())
-        if not count:
-            return
-        refused = refused._replace(times=count)
+        count = self._notices.due(kind, refused, time.monotonic())
+        if count:
+            self._tell(refused._replace(times=count))
+
+    def _tell(self, refused: Refused) -> None:
+        verdict = refused.verdict
         log.warning(
             "access refused" if verdict.is_refused else "access would be refused",
             listener=refused.via,
             request=refused.request,
             needed=refused.needed,
             peer=refused.peer,
-            user=refused.user,
+            user=refused.found.user,
             reason=verdict.reason,
             detail=verdict.remark,
-            count=count,
+            count=refused.times,
         )
         for tell in self._followers:
             tell(refused)
@@ -124,7 +130,7 @@ class AccessControl:
         self._followers.append(tell)
 
     def start(self) -> None:
-        """Watch the file from now on."""
+        """Watch the file from now on, and tell of what came too often to be told at once."""
         if self._file is not None and self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(self._watch(self._file))
 
@@ -136,6 +142,8 @@ class AccessControl:
     async def _watch(self, file: AccountsFile) -> None:
         while True:
             await asyncio.sleep(CHECK_S)
+            for refused, count in self._notices.overdue(time.monotonic()):
+                self._tell(refused._replace(times=count))
             try:
                 if await asyncio.to_thread(file.check):
                     self._take(file)

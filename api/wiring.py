@@ -13,6 +13,7 @@ from api.group_commit import LogClient
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
+from api.refusal_audit import RefusalAudit
 from api.registrations import Registrations
 from api.remoting.access import RemotingAccess
 from api.remoting.handlers import NameServerHandler
@@ -64,6 +65,8 @@ class GatewayParts:
         self.metrics = Metrics()
         self.registrations = Registrations(self.gateway, self.metrics)
         self.access = AccessControl(policy or Policy(), accounts, self.metrics)
+        if self.access.is_on:
+            self.access.follow(RefusalAudit(self.gateway).tell)
         access = RemotingAccess(self.access, lambda: self.gateway.at_head.view) if self.access.is_on else None
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access

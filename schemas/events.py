@@ -167,6 +167,29 @@ class DeleteKvConfig(Event, frozen=True, tag="DELETE_KV_CONFIG"):
     key: str
 
 
+class AccessRefused(Event, frozen=True, tag="ACCESS_REFUSED"):
+    """Somebody may not do what they asked for; the rules pass over it. One stands for all of its kind within a while.
+
+    ``actor.user`` is who has shown to be somebody, ``claimed_user`` the account that a wrong proof named.
+
+    ``request`` is RequestCode's name, or the HTTP operation's; ``role`` the actor's, ``needed`` the least that may,
+    None for a request that nobody may send; ``reason`` is one of `security.policy.REASONS`, ``remark`` for a person.
+    ``is_refused`` is false where the mode lets it pass; ``times`` counts those of its kind since the last that was
+    written. ``topic`` and ``broker_name`` are the request's, if it names any.
+    """
+
+    request: str
+    needed: str | None
+    role: str | None
+    reason: str
+    remark: str
+    is_refused: bool
+    times: Long = 1
+    claimed_user: str | None = None
+    topic: str | None = None
+    broker_name: str | None = None
+
+
 class Clock(Event, frozen=True, tag="CLOCK"):
     """Only moves event time, so that brokers expire when nobody says anything more: one in every few seconds."""
 
@@ -213,6 +236,7 @@ AnyEvent = (
     | AddWritePerm
     | PutKvConfig
     | DeleteKvConfig
+    | AccessRefused
     | Clock
     | Resume
     | Preserve
@@ -228,7 +252,7 @@ def routing_key(event: AnyEvent) -> str:
     match event:
         case DeleteTopic() | Clock() | Resume() | Preserve() | PreserveEnd():
             return KEY_EVERYTHING
-        case PutKvConfig() | DeleteKvConfig():
+        case PutKvConfig() | DeleteKvConfig() | AccessRefused():
             return KEY_KV
         case RegisterTopic():
             return broker_key(event.queue_data.broker_name)
@@ -266,8 +290,11 @@ class EventEncoder:
 
 
 def _is_sign_of_life(event: AnyEvent) -> bool:
-    """Whether it was answered, as far as its gateway knew, with nothing left to change but the time of the last one."""
-    return isinstance(event, BrokerHeartbeat) or (
+    """Whether it was answered, as far as its gateway knew, with nothing left to change but the time of the last one.
+
+    A refusal counts as one: whoever sends what they may not send makes no epoch a second.
+    """
+    return isinstance(event, BrokerHeartbeat | AccessRefused) or (
         isinstance(event, RegisterBroker) and event.topic_config_table is None
     )
 

@@ -25,7 +25,7 @@ from pipelines.fold.replay import Record, read_event
 from pipelines.fold.state import At, BrokerGroup, TopicRows, TopicTable, replace
 from pipelines.fold.step import GroupChange, KvChange, apply, step
 from schemas.errors import EventDecodeError
-from schemas.events import BrokerHeartbeat, Clock
+from schemas.events import AccessRefused, BrokerHeartbeat, Clock
 from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
 
 _LOADED_ROWS: Final = 500_000
@@ -67,7 +67,7 @@ class HeadFold:
         """Fold one record; the view does not show it until `publish`.
 
         Returns:
-            What the rules made of it; None of what is nobody's command: a heartbeat, CLOCK, a record that is none.
+            What the rules made of it; None of what is nobody's command: a heartbeat, a refusal, CLOCK, no event at all.
         """
         self.offset = record.offset
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
@@ -93,7 +93,7 @@ class HeadFold:
         apply(self._state, done)
         if isinstance(event, Clock):
             self._check.ticked(record.offset, done.at.now_ms)
-        is_command = not isinstance(event, BrokerHeartbeat | Clock)
+        is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock)
         may_show = is_command and done.outcome.verdict != UNCHANGED
         if may_show or any(_is_expiry(change) for change in done.changes):
             self.is_urgent = True

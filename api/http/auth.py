@@ -121,7 +121,7 @@ class Guard:
             return
         claim = Claim(cluster, broker_name, self._cluster_of(broker_name))
         verdict = self._access.judge(Role.BROKER, found, (claim,), is_tls=_is_tls(request))
-        self._told(request, self._access, _operation(request), Role.BROKER, found, verdict)
+        self._told(request, self._access, _operation(request), Role.BROKER, found, verdict, broker_name)
 
     def reader(self, request: Request) -> None:
         """Let a read pass.
@@ -152,7 +152,7 @@ class Guard:
             return False
         if verdict.reason:
             peer = "" if client is None else _address(*client)
-            access.note(Refused("http", _READ, Role.READER.word, peer, found.user, verdict))
+            access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
 
     def _judged(
@@ -184,12 +184,15 @@ class Guard:
         needed: Role | None,
         found: Identity | Unproven,
         verdict: Verdict,
+        broker_name: str | None = None,
     ) -> None:
         """Count and tell. Raises Problem."""
         if not verdict.reason:
             return
         role = "" if needed is None else needed.word
-        access.note(Refused("http", operation, role, peer_of(request) or "", found.user, verdict))
+        topic, broker_name = request.path_params.get("topic"), broker_name or request.path_params.get("brokerName")
+        peer = peer_of(request) or ""
+        access.note(Refused("http", operation, role, peer, found, verdict, topic, broker_name))
         if not verdict.is_refused:
             return
         if isinstance(found, Identity):

@@ -8,7 +8,7 @@ its address, is looked up once; a signed route request that comes again byte for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from api.access_control import AccessControl, Refused
@@ -70,7 +70,7 @@ class RemotingAccess:
         if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and command.code in BOUND:
             claims = self._claims(command)
         verdict = self._control.judge(needed, found, claims, is_tls=connection.is_tls)
-        refused = self._told(verdict, needed, found, command.code, connection)
+        refused = self._told(verdict, needed, found, command.code, connection, fields)
         if refused is not None:
             return refused
         return found.user if isinstance(found, Identity) else None
@@ -92,7 +92,8 @@ class RemotingAccess:
             elif self._passes_anywhere(found):
                 asked.passed = generation
             return asked.reply or asked.answer()
-        refused = self._told(verdict, Role.READER, found, RequestCode.GET_ROUTEINFO_BY_TOPIC, connection)
+        named = {} if asked.topic is None else {"topic": asked.topic}
+        refused = self._told(verdict, Role.READER, found, RequestCode.GET_ROUTEINFO_BY_TOPIC, connection, named)
         return asked.reply or asked.answer() if refused is None else EncodedReply(refused)
 
     def _passes_anywhere(self, found: Identity | Unproven) -> bool:
@@ -126,11 +127,20 @@ class RemotingAccess:
         return () if registration is None else tuple(claim(None, row.broker_name) for row in registration[1])
 
     def _told(
-        self, verdict: Verdict, needed: Role | None, found: Identity | Unproven, code: int, connection: Connection
+        self,
+        verdict: Verdict,
+        needed: Role | None,
+        found: Identity | Unproven,
+        code: int,
+        connection: Connection,
+        named: Mapping[str, str] | None,
     ) -> RemotingCommand | None:
         if not verdict.reason:
             return None
         role = "" if needed is None else needed.word
         name = _NAMES.get(code, "other")
-        self._control.note(Refused("remoting", name, role, connection.peer, found.user, verdict))
+        topic, broker_name = (None, None) if named is None else (named.get("topic"), named.get("brokerName"))
+        self._control.note(
+            Refused("remoting", name, role, connection.peer, found, verdict, topic or None, broker_name or None)
+        )
         return response(ResponseCode.NO_PERMISSION, verdict.remark) if verdict.is_refused else None

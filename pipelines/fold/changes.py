@@ -17,6 +17,7 @@ from pipelines.fold.state import BrokerGroup, replace
 from pipelines.fold.step import BROKER_EXPIRED, GroupChange, KvChange
 from schemas.broker import QueueRow
 from schemas.events import (
+    AccessRefused,
     AddWritePerm,
     AnyEvent,
     DeleteKvConfig,
@@ -160,7 +161,15 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
     if isinstance(event, UnregisterBroker | Preserve | PreserveEnd):
         return verdict == APPLIED
     return isinstance(
-        event, DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | Resume
+        event,
+        DeleteTopic
+        | RegisterTopic
+        | WipeWritePerm
+        | AddWritePerm
+        | PutKvConfig
+        | DeleteKvConfig
+        | AccessRefused
+        | Resume,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from pipelines.fold import kvconfig, liveness, registration, topics
 from pipelines.fold.state import OUTCOME_UNCHANGED, At, BrokerGroup, KvTable, Outcome, RouteState, deadline_ms
 from schemas.events import (
+    AccessRefused,
     AddWritePerm,
     AnyEvent,
     BrokerHeartbeat,
@@ -30,7 +31,7 @@ from schemas.events import (
     UnregisterBroker,
     WipeWritePerm,
 )
-from schemas.outcomes import APPLIED
+from schemas.outcomes import APPLIED, REJECTED, UNCHANGED
 
 BROKER_EXPIRED: Final = "BROKER_EXPIRED"
 """Command name of an expiry in routeChangeTable: nobody sent it."""
@@ -102,6 +103,8 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
         case PutKvConfig() | DeleteKvConfig():
             kv, outcome = _KV_RULES[type(event)](state.kv, event)
             return Step(event, at, [] if kv is state.kv else [KvChange(state.kv, kv, at, event)], outcome)
+        case AccessRefused():
+            return Step(event, at, [], Outcome(REJECTED if event.is_refused else UNCHANGED, event.reason))
         case Clock():
             return Step(event, at, [*expire_due(state, at.now_ms)], OUTCOME_UNCHANGED)
         case Resume():

@@ -44,7 +44,11 @@ def test_only_signs_of_life_can_wait() -> None:
     all_ = [events.decode(payload(line)) for line in LINES]
     deferrable = [event for event in all_ if events.encode(event)[:1] == events.DEFERRABLE]
     assert {events.encode(event)[:1] for event in all_} == {events.DEFERRABLE, events.IMMEDIATE}
-    assert {type(event) for event in deferrable} == {events.BrokerHeartbeat, events.RegisterBroker}
+    assert {type(event) for event in deferrable} == {
+        events.AccessRefused,
+        events.BrokerHeartbeat,
+        events.RegisterBroker,
+    }
     registrations = [event for event in all_ if isinstance(event, events.RegisterBroker)]
     assert {(event.topic_config_table is None, event in deferrable) for event in registrations} == {
         (True, True),

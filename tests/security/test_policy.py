@@ -142,9 +142,20 @@ def test_roles_have_names() -> None:
 
 
 def test_notices_are_bounded() -> None:
-    notices = Notices()
-    assert [notices.due("a", now) for now in (100.0, 100.1, 100.0 + INTERVAL_S)] == [1, 0, 2]
-    told = sum(bool(notices.due(kind, 200.0)) for kind in range(100_000))
+    notices: Notices[object] = Notices()
+    assert [notices.due("a", "a1", now) for now in (100.0, 100.1, 100.0 + INTERVAL_S)] == [1, 0, 2]
+    told = sum(bool(notices.due(kind, kind, 200.0)) for kind in range(100_000))
     assert told == 5
-    assert len(notices._told) <= 1_000
-    assert notices.due("b", 201.0) == 1
+    assert len(notices._kinds) <= 1_000
+    assert notices.due("b", "b", 201.0) == 1
+
+
+def test_nothing_that_was_counted_is_left_untold() -> None:
+    notices: Notices[object] = Notices()
+    assert [notices.due("a", number, 100.0) for number in range(7)] == [1, 0, 0, 0, 0, 0, 0]
+    assert notices.overdue(100.0 + INTERVAL_S - 1) == []
+    assert notices.overdue(100.0 + INTERVAL_S) == [(6, 6)]
+    assert notices.overdue(1_000.0) == []
+    told = [notices.due(kind, kind, 2_000.0) for kind in range(12)]
+    assert sum(told) == 5
+    assert [what for now in (2_000.5, 2_001.0, 2_003.0) for what, _ in notices.overdue(now)] == [*range(5, 12)]

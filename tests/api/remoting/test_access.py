@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from api.access_control import CHECK_S
+from schemas.events import AccessRefused, decode
 from security.policy import AuthMode
 from tests.examples.parts import C1, C2, T1, A, B, register, unregister, who
 from tests.model import codes
@@ -111,7 +112,8 @@ def test_a_bound_broker_speaks_for_its_own(tmp_path: Path) -> None:
             ),
         ):
             refused(client.call(sign(taken_over, "bound")), remark)
-        assert gateway.log.end() == end
+        written = [decode(record.payload) for record in gateway.log.read(end.next_offset)]
+        assert {type(event) for event in written} <= {AccessRefused}
         assert client.call(sign(Request(codes.BROKER_HEARTBEAT, who(A, "10.0.0.1:10911")), "bound")).code == 0
         assert client.call(sign(unregister(A, "10.0.0.1:10911").request(), "bound")).code == codes.SUCCESS
 
