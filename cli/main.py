@@ -17,7 +17,7 @@ import structlog
 import typer
 
 from api.settings.gateway import Reads
-from cli import backup, developer, kv_import, preflight, spark_sql, usage
+from cli import backup, developer, history, kv_import, preflight, spark_sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
@@ -410,6 +410,7 @@ def _make(data_dir: Path, data_mode: str) -> None:
 developer.register(app)
 backup.register(app)
 broker_cli.register(app)
+history.register(app)
 kv_import.register(app)
 route_cli.register(app)
 spark_sql.register(app)

@@ -24,6 +24,7 @@ from schemas.tables import CHAIN, QUARANTINE_TABLE, ROUTE_COMMIT_TABLE
 
 HEAD: Final = ("offset", "eventTime", "command", "outcome", "reason", "actor", "tableName", "brokerName")
 REST: Final = ("seq", "topic", "key", "before", "after")
+_EPOCH: Final = "epoch"
 _ORDER: Final = [(name, "ascending") for name in (*HEAD, "seq")]
 _COMMIT_COLUMNS: Final = ROUTE_COMMIT_TABLE.column_names[: ROUTE_COMMIT_TABLE.column_names.index(CHAIN)]
 
@@ -50,6 +51,10 @@ class EpochDigest:
         self._digests += [block.digest for block in blocks(rows)]
         return rows
 
+    def add_block(self, block: Block) -> None:
+        """Take a block of the epoch's."""
+        self._digests.append(block.digest)
+
     def add_quarantine(self, rows: pa.Table) -> pa.Table:
         """Take rows of quarantineTable, in any order, and return them. Each is a block of its own."""
         lines = field_lines(rows, QUARANTINE_TABLE.column_names)
@@ -71,12 +76,15 @@ class EpochDigest:
 
 
 def in_blocks(rows: pa.Table) -> pa.Table:
-    """Rows of routeChangeTable of one epoch in an order in which each block is whole and in the order of seq."""
-    return rows.sort_by(_ORDER)
+    """Rows of routeChangeTable in an order in which each block is whole and in the order of seq, epoch by epoch."""
+    return rows.sort_by([("epoch", "ascending"), *_ORDER] if _EPOCH in rows.column_names else _ORDER)
 
 
 def blocks(rows: pa.Table) -> Iterator[Block]:
-    """The blocks of rows that `in_blocks` has put in order, or that come as a shard made them."""
+    """The blocks of rows that `in_blocks` has put in order, or that come as a shard made them.
+
+    Rows of several epochs have a column ``epoch``, and are in the order of epochs first.
+    """
     if not rows.num_rows:
         return
     lines = field_lines(rows, REST)
@@ -126,7 +134,7 @@ def _field(value: object) -> str:
 def _starts(rows: pa.Table) -> list[int]:
     """The first row of each block."""
     differs: Any = None
-    for name in HEAD:
+    for name in (_EPOCH, *HEAD) if _EPOCH in rows.column_names else HEAD:
         column = rows[name].combine_chunks()
         before, here = column[:-1], column[1:]
         other = pc.or_(pc.fill_null(pc.not_equal(before, here), False), pc.xor(pc.is_null(before), pc.is_null(here)))

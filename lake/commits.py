@@ -97,7 +97,7 @@ def last_commit(lake_dir: str | Path, files: Sequence[File] | None = None) -> Ro
         TableNotFoundError, DamagedTableError, DeltaError, OSError: routeCommitTable cannot be read.
     """
     files = _newest_files(lake_dir) if files is None else files
-    greatest = max((_epochs_in(file)[1] for file in files), default=None)
+    greatest = max((epochs_in(file)[1] for file in files), default=None)
     if greatest is None:
         return None
     found = commits_between(lake_dir, files, first=0 if greatest == _ANY_EPOCH else greatest)
@@ -122,6 +122,17 @@ def commits_between(
 def epoch_times(lake_dir: str | Path, files: Sequence[File], first: int) -> pa.Table:
     """Columns epoch and eventTime of all commits from epoch ``first`` on, in order."""
     return _rows(lake_dir, files, ["epoch", "eventTime"], first, _ANY_EPOCH).sort_by("epoch")
+
+
+def plain_commits(lake_dir: str | Path, files: Sequence[File]) -> list[RouteCommit]:
+    """All commits, in order, whatever column ``outcomes`` holds, and whatever the table's log says of its files."""
+    columns = [name for name in _COLUMNS if name != "outcomes"]
+    return _commits(_dataset(lake_dir, files).to_table(columns=columns))
+
+
+def commit_rows(lake_dir: str | Path, files: Sequence[File], first: int, last: int) -> pa.Table:
+    """All columns of the commits of epochs first to last, in order."""
+    return _rows(lake_dir, files, list(ROUTE_COMMIT_TABLE.column_names), first, last).sort_by("epoch")
 
 
 class OpenedTail(NamedTuple):
@@ -241,13 +252,13 @@ def _dataset(lake_dir: str | Path, files: Sequence[File]) -> pds.Dataset:
 
 
 def _rows(lake_dir: str | Path, files: Sequence[File], columns: list[str], first: int, last: int) -> pa.Table:
-    wanted = [file for file in files if (epochs := _epochs_in(file))[1] >= first and epochs[0] <= last]
+    wanted = [file for file in files if (epochs := epochs_in(file))[1] >= first and epochs[0] <= last]
     epoch = pc.field("epoch")
     return _dataset(lake_dir, wanted).to_table(columns=columns, filter=(epoch >= first) & (epoch <= last))
 
 
-def _epochs_in(file: File) -> tuple[int, int]:
-    """The oldest and the newest epoch in a file of routeCommitTable; any, if that is not recorded."""
+def epochs_in(file: File) -> tuple[int, int]:
+    """The oldest and the newest epoch in a file of a table that has epochs; any, if that is not recorded."""
     stats = _stats_decoder.decode(file.stats) if file.stats else _Stats()
     oldest, newest = stats.min_values.epoch, stats.max_values.epoch
     return 0 if oldest is None else oldest, _ANY_EPOCH if newest is None else newest
@@ -264,13 +275,13 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
             commit_time=row["commitTime"].astimezone(UTC),
             versions=dict(row["versions"]),
             query_id=row["queryId"],
-            outcomes=_outcomes_decoder.decode(row["outcomes"]) if row["outcomes"] else (),
+            outcomes=_outcomes_decoder.decode(outcomes) if (outcomes := row.get("outcomes")) else (),
             resume_time=None if row["resumeTime"] is None else row["resumeTime"].astimezone(UTC),
             rules_version=row["rulesVersion"],
             preserve_time=None if row["preserveTime"] is None else row["preserveTime"].astimezone(UTC),
             chain=row["chain"],
         )
-        for row in rows.select(_COLUMNS).to_pylist()
+        for row in rows.to_pylist()
     ]
     return sorted(found, key=lambda commit: commit.epoch)
 

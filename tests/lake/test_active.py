@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from lake import active as module
 from lake.active import active, files_of
-from lake.commits import _epochs_in
+from lake.commits import epochs_in
 
 ODD = ("a", "o'dd %2F/=ü", "b c")
 
@@ -42,7 +42,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(found: module.Active) -> tuple[int, list[Any]]:
-    return found.version, sorted((file.path, file.partition_values, _epochs_in(file)) for file in found.files)
+    return found.version, sorted((file.path, file.partition_values, epochs_in(file)) for file in found.files)
 
 
 def by_deltalake(path: Path, version: int | None = None) -> tuple[int, list[Any]]:

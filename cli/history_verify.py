@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``routelake history verify``: a proof that the tables are what happened; docs/tables.md, "A proof"."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from cli.options import DataDir, LogUrl
+from cli.route import Output
+from schemas.errors import RoutelakeError, SetupError, one_line
+
+if TYPE_CHECKING:
+    from pipelines.audit.report import Report
+    from pipelines.log.base import LogReader
+
+
+def verify(
+    data_dir: DataDir = Path("data"),
+    log: LogUrl = "",
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="EPOCH:DIGEST", help="A digest that was kept elsewhere."),
+    ] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to show the result.")] = Output.TABLE,
+) -> None:
+    """Prove that the tables are what happened: the chain of epochs, the tables against the changes and the log.
+
+    It only reads, beside a running routelake or without one. Exit code: 0 proved, 1 refuted, 2 nothing could be proved.
+    """
+    from pipelines.audit.verify import verify as prove
+
+    expected = _digests(expect or [])
+    lake_dir = (data_dir / "lake").resolve()
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+    events = _log(log or f"sqlite://{data_dir.resolve()}/events.db")
+    try:
+        report = prove(lake_dir, events, expected=expected, say=_say)
+    finally:
+        if events is not None:
+            events.close()
+    if output is Output.JSON:
+        print(msgspec.json.encode(report).decode())
+    else:
+        _show(report)
+    raise typer.Exit(report.exit_code)
+
+
+def _log(url: str) -> LogReader | None:
+    """The event log, if it can be read."""
+    from pipelines.log.open import open_reader
+
+    try:
+        return open_reader(url)
+    except RoutelakeError as error:
+        _say(one_line(error))
+        return None
+
+
+def _show(report: Report) -> None:
+    for what in report.proved:
+        print(f"proved: {what}")
+    for what in report.not_proved:
+        print(f"not proved: {what}")
+    for what in report.refuted:
+        print(f"refuted: {what}")
+    if report.more_refuted:
+        print(f"refuted: {report.more_refuted} more like these")
+    if report.digest is not None:
+        print(f"newest digest: {report.epoch}:{report.digest} (keep it elsewhere; --expect compares)")
+
+
+def _say(line: str) -> None:
+    print(f"routelake: {line}", file=sys.stderr, flush=True)
+
+
+def _digests(texts: Sequence[str]) -> dict[int, str]:
+    """Epoch to digest. Raises SetupError."""
+    found: dict[int, str] = {}
+    for text in texts:
+        epoch, colon, digest = text.partition(":")
+        if not colon or not epoch.isdecimal() or len(digest) != 64:
+            raise SetupError(
+                f"--expect {text}: write EPOCH:DIGEST, such as the last line of './routelake history verify' says."
+            )
+        found[int(epoch)] = digest.lower()
+    return found
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the group."""
+    app.command()(verify)
