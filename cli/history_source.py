@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the answers of `routelake history` come from: a gateway over HTTP, or the tables alone.
+
+Both give the same: JSON objects as HTTP has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from schemas.errors import RoutelakeError, SetupError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from api.view.all_changes import ChangesAsked
+
+Asked = Mapping[str, str]
+"""Parameters as `GET /v1/changes` and `GET /v1/diff` have them."""
+
+_PAGE: Final = 1000
+_TIMEOUT_S: Final = 120.0
+
+
+class DiffPage(NamedTuple):
+    """A page of differences, and the moments that were compared."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    differences: list[dict[str, Any]]
+
+
+class Source(Protocol):
+    """Answers questions about the past."""
+
+    def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
+        """Pages of changes, newest first. Raises RoutelakeError."""
+
+    def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
+        """Pages of differences; at least one. Raises RoutelakeError."""
+
+
+class LakeSource:
+    """The tables of a data directory, beside a running routelake or without one."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Nothing is read yet.
+
+        Raises:
+            SetupError: There are no tables.
+        """
+        if not (data_dir / "lake").is_dir():
+            raise SetupError(f"--data-dir {data_dir} holds no tables: there is no {data_dir / 'lake'}")
+        from api.view.history import History
+
+        self._history = History((data_dir / "lake").resolve())
+
+    def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
+        """See `Source`."""
+        from api.view.all_changes import all_changes
+        from api.view.shown import change_members
+
+        question, cursor = _question(asked), None
+        while True:
+            found = all_changes(self._history, question, limit=page, cursor=cursor)
+            yield list(map(change_members, found.changes))
+            cursor = found.next_cursor
+            if cursor is None:
+                return
+
+    def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
+        """See `Source`."""
+        from api.view.diff import diff
+        from api.view.shown import cut_members, difference_members
+
+        question, cursor = _question(asked), None
+        while True:
+            found = diff(self._history, question, limit=page, cursor=cursor)
+            before, after = cut_members(found.before), cut_members(found.after)
+            yield DiffPage(before, after, list(map(difference_members, found.differences)))
+            cursor = found.next_cursor
+            if cursor is None:
+                return
+
+
+class HttpSource:
+    """A running gateway.
+
+    Args:
+        address: host:port, or a URL.
+        token: Bearer token; empty for none.
+    """
+
+    def __init__(self, address: str, token: str = "") -> None:
+        """Nothing is asked yet."""
+        url = address if "://" in address else f"http://{address}"
+        self._url = url.rstrip("/")
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+
+    def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
+        """See `Source`."""
+        for found in self._pages("/v1/changes", asked, page):
+            yield found["changes"]
+
+    def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
+        """See `Source`."""
+        for found in self._pages("/v1/diff", asked, page):
+            yield DiffPage(found["from"], found["to"], found["differences"])
+
+    def _pages(self, path: str, asked: Asked, page: int) -> Iterator[dict[str, Any]]:
+        with self._client() as client:
+            cursor: dict[str, str] = {}
+            while True:
+                found = self._get(client, path, {**asked, "limit": str(page), **cursor})
+                yield found
+                if found.get("nextCursor") is None:
+                    return
+                cursor = {"cursor": found["nextCursor"]}
+
+    def _client(self) -> httpx.Client:
+        import httpx
+
+        try:
+            return httpx.Client(base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, trust_env=False)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise SetupError(f"--http {self._url} is no address: {error}") from error
+
+    def _get(self, client: httpx.Client, path: str, parameters: Asked) -> dict[str, Any]:
+        import httpx
+
+        try:
+            answer = client.get(path, params=dict(parameters))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise RoutelakeError(f"{self._url} does not answer: {str(error) or type(error).__name__}") from error
+        found: Any = None
+        with contextlib.suppress(ValueError):
+            found = answer.json()
+        if not isinstance(found, dict):
+            raise RoutelakeError(f"{self._url} is no routelake: {path} is answered with status {answer.status_code}")
+        if answer.status_code != httpx.codes.OK:
+            raise RoutelakeError(str(found.get("detail", f"status {answer.status_code}")))
+        return found
+
+
+def _question(asked: Asked) -> ChangesAsked:
+    from api.view.all_changes import ChangesAsked
+    from api.view.filters import Filters
+
+    names = {"brokerName": "broker_name", "tableName": "table_name"}
+    filters = {names.get(name, name): value for name, value in asked.items() if name not in ("from", "to")}
+    return ChangesAsked(from_=asked.get("from"), to=asked.get("to"), filters=Filters(**filters))

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake history` as a process: over HTTP and on the tables, for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cli.history_show import Form, show_changes, show_diff
+from cli.history_source import HttpSource, LakeSource
+from peers.routelake import ROOT
+from schemas.errors import RoutelakeError, SetupError
+from tests.support.http_api import broker
+from tests.support.live import LiveRoutelake
+
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")},
+    **{"PYTHONPATH": str(ROOT), "COLUMNS": "80", "ROUTELAKE_TIME_ZONE": "UTC"},
+}
+
+
+def cli(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "history", *args],
+        cwd=ROOT,
+        env={**ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+class Past:
+    """A routelake in which a broker with ten topics was wiped, and one of them deleted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.live = LiveRoutelake(folder)
+        with httpx.Client(base_url=self.live.http_url, timeout=60) as client:
+            self.client = client
+            self.post("/v1/brokers/register", json=broker(topics=[f"t{number}" for number in range(10)]))
+            self.post("/v1/brokers/broker-a/wipe-write-perm")
+            self.post("/v1/topics/t3", method="DELETE")
+            url = "/v1/changes?command=WIPE_WRITE_PERM_OF_BROKER&limit=1"
+            self.wiped: int = client.get(url).json()["changes"][0]["epoch"]
+            self.changes: list[Any] = client.get("/v1/changes?limit=1000").json()["changes"]
+
+    def post(self, path: str, method: str = "POST", **more: Any) -> None:
+        answer = self.client.request(method, path, **more)
+        assert answer.status_code == 200, answer.text
+        offset = answer.json()["offset"]
+        assert self.client.get(f"/v1/epochs?wait_for={offset}&wait_timeout=30000").status_code == 200
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    past = Past(tmp_path_factory.mktemp("history"))
+    yield past
+    past.live.close()
+
+
+def where(past: Past, source: str) -> list[str]:
+    return (
+        ["--http", past.live.http_url.removeprefix("http://")] if source == "http" else ["--data-dir", str(past.folder)]
+    )
+
+
+@pytest.mark.parametrize("source", ["http", "lake"])
+def test_changes_for_people(past: Past, source: str) -> None:
+    found = cli("changes", "--to", "now", "--topic", "", *where(past, source))
+    assert found.returncode == 0, found.stderr
+    title, *lines, zone = found.stdout.splitlines()
+    assert title.split() == ["#Time", "#Epoch", "#Command", "#Result", "#By", "#Table", "#Target", "#Change"]
+    assert zone == "times are of UTC"
+    wiped = [line for line in lines if "WIPE_WRITE" in line]
+    assert "broker-a t0, t1, t2 and 7 more" in wiped[0]  # ten rows, one line
+    assert wiped[0].endswith("perm 6 -> 4")
+    assert len(wiped) == 2  # and the command
+    assert lines[0].endswith("- readQueueNums=8 writeQueueNums=8 perm=4 topicSysFlag=0")
+    few = cli("changes", "--limit", "1", *where(past, source)).stdout.splitlines()
+    assert (len(few), few[-1]) == (4, "there are older ones; --limit says how many to show (1)")
+    assert cli("changes", "--user", "nobody", *where(past, source)).stdout == "nothing changed\n"
+
+
+@pytest.mark.parametrize("source", ["http", "lake"])
+def test_changes_for_programs(past: Past, source: str) -> None:
+    lines = cli("changes", "--json", *where(past, source)).stdout.splitlines()
+    assert [json.loads(line) for line in lines] == past.changes
+    some = cli("changes", "--csv", "--command", "DELETE_TOPIC_IN_NAMESRV", "--from", "-1h", *where(past, source))
+    if "before the beginning" not in some.stderr:
+        rows = list(csv.DictReader(io.StringIO(some.stdout)))
+        assert [row["topic"] for row in rows] == ["t3", "t3"]
+    at = str(past.wiped - 1)
+    some = cli("changes", "--csv", "--from", at, "--to", str(past.wiped), "--broker", "broker-a", *where(past, source))
+    rows = list(csv.DictReader(io.StringIO(some.stdout)))
+    assert {row["command"] for row in rows} == {"WIPE_WRITE_PERM_OF_BROKER"}
+    assert len(rows) == 11
+
+
+@pytest.mark.parametrize("source", ["http", "lake"])
+def test_what_is_different(past: Past, source: str) -> None:
+    at = str(past.wiped - 1)
+    lines = cli("diff", "--from", at, *where(past, source)).stdout.splitlines()
+    assert [line.split()[1] for line in lines[1:-1]] == ["~", "~", "~", "-", *"~~~~~~"]
+    assert lines[1].split() == ["topicQueueTable", "~", "broker-a", "t0", "perm", "6", "->", "4"]
+    assert lines[-1].startswith(f"from epoch {at} of 20")
+    assert lines[-1].endswith(", UTC")
+    found = json.loads(cli("diff", "--from", at, "--topic", "t3", "--json", *where(past, source)).stdout)
+    assert found["from"]["epoch"] == past.wiped - 1
+    assert [(each["op"], each["key"]["topic"]) for each in found["differences"]] == [("d", "t3")]
+    rows = list(csv.DictReader(io.StringIO(cli("diff", "--from", at, "--csv", *where(past, source)).stdout)))
+    assert [row["op"] for row in rows] == ["u", "u", "u", "d", *"uuuuuu"]
+    same = cli("diff", "--from", at, "--to", at, *where(past, source)).stdout.splitlines()
+    assert same[0] == "nothing is different"
+
+
+def test_pages_make_one_answer(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
+    for source in (HttpSource(past.live.http_url), LakeSource(past.folder)):
+        show_changes(source.changes({}, 3), Form.JSON, None, None)
+        assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == past.changes
+        show_changes(source.changes({}, 3), Form.CSV, 4, None)
+        assert len(list(csv.DictReader(io.StringIO(capsys.readouterr().out)))) == 4
+        show_diff(source.diff({"from": str(past.wiped - 1)}, 3), Form.JSON, None, None)
+        assert len(json.loads(capsys.readouterr().out)["differences"]) == 10
+        show_diff(source.diff({"from": str(past.wiped - 1)}, 3), Form.TABLE, 5, None)
+        assert capsys.readouterr().out.splitlines()[-1] == "there are more; --limit says how many to show (5)"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("diff", 2, "--from is missing"),
+        ("changes --from tomorrow", 2, "--from 'tomorrow' is no moment; write an epoch (17), now"),
+        ("changes --time-zone Mars", 2, "there is no zone 'Mars'"),
+        ("changes --json --csv", 2, "--json and --csv are both said"),
+        ("changes --data-dir nothing", 2, "holds no tables"),
+        ("changes --data-dir nothing --http 127.0.0.1:1", 2, "both said"),
+        ("changes --http 127.0.0.1:1", 1, "http://127.0.0.1:1 does not answer"),
+    ],
+)
+def test_what_is_refused(words: str, code: int, says: str) -> None:
+    found = cli(*words.split())
+    assert (found.returncode, found.stdout) == (code, "")
+    assert says in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
+    for source in (HttpSource(past.live.http_url), LakeSource(past.folder)):
+        with pytest.raises(RoutelakeError, match="from must not be after to"):
+            list(source.diff({"from": "2", "to": "1"}))
+        with pytest.raises(RoutelakeError, match="before the beginning"):
+            list(source.changes({"from": "1999-01-01T00:00:00Z"}))
+        with pytest.raises(RoutelakeError, match="command must be one of"):
+            list(source.changes({"command": "X"}))
+    for address in ("http://", "http://[", "ftp://x", "no host"):
+        with pytest.raises((SetupError, RoutelakeError)):
+            list(HttpSource(address).changes({}))
+
+
+def test_variables(past: Past) -> None:
+    data_dir, http = str(past.folder), past.live.http_url
+    assert cli("changes", "--limit", "1", ROUTELAKE_DATA_DIR=data_dir).returncode == 0
+    assert cli("changes", "--limit", "1", ROUTELAKE_GATEWAY=http).returncode == 0
+    assert cli("changes", "--http", http, ROUTELAKE_DATA_DIR="nothing").returncode == 0
+    assert cli("changes", "--data-dir", data_dir, ROUTELAKE_GATEWAY="127.0.0.1:1").returncode == 0
+    assert cli("changes", ROUTELAKE_DATA_DIR=data_dir, ROUTELAKE_GATEWAY=http).returncode == 2
