@@ -17,7 +17,7 @@ import structlog
 import typer
 
 from api.settings.gateway import Reads
-from cli import backup, developer, history, kv_import, preflight, spark_sql, usage
+from cli import backup, developer, history, kv_import, preflight, spark_sql, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
@@ -414,6 +414,7 @@ history.register(app)
 kv_import.register(app)
 route_cli.register(app)
 spark_sql.register(app)
+sql.register(app)
 usage.register(app)
 
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake sql`: DuckDB on the tables, for a question or a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import DataDir
+from schemas.errors import SetupError
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="Statements; without, they are read from standard input.")] = "",
+    data_dir: DataDir = Path("data"),
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Rows of each result; else 1,000 in a table, else all."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+) -> None:
+    """Ask the tables in DuckDB's SQL, by their names; at a terminal without a query, as often as you like.
+
+    It only reads, beside a running routelake or without one: all tables at the newest epoch. docs/history.md has the
+    views and macros beside them (route_at, changes_between, live_at), docs/tables.md the columns.
+    """
+    from api.view.no_pandas import keep_pandas_out
+
+    if as_json and as_csv:
+        raise SetupError("--json and --csv are both said: choose one")
+    keep_pandas_out()
+    from cli.history_show import Form
+    from cli.sql_show import run_sql
+
+    form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE
+    run_sql((data_dir / "lake").resolve(), query, form, limit)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sql")(sql)

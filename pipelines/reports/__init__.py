@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What analysts ask the tables.
+
+sql_views.py   views over the tables that every engine takes
+duck.py        the tables and these views in DuckDB, without a JVM
+"""

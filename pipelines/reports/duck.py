@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a lake in DuckDB: one consistent cut of them by their names, views and macros.
+
+DuckDB reads the files that delta-rs names; it has no need of its own Delta extension, which it would fetch. Nothing is
+written to the lake.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import duckdb
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from lake.commits import RouteCommit, last_commit
+from lake.ddl import check_format
+from pipelines.reports.sql_views import VIEWS
+from schemas.errors import SetupError
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
+
+_MACROS: Final = (
+    "get_json_object(json, path) AS json_extract_string(json, path)",
+    # A moment is an epoch or a time. The cut of a time is that of as_of (`api.view.history`): its epoch, and what the
+    # next epoch says of the time until then.
+    """cut_time(moment) AS
+CASE WHEN try_cast(moment::VARCHAR AS BIGINT) IS NULL THEN moment::VARCHAR::TIMESTAMPTZ
+     ELSE TIMESTAMPTZ '-infinity' END""",
+    """cut_epoch(moment) AS
+coalesce(try_cast(moment::VARCHAR AS BIGINT),
+         (SELECT coalesce(max(epoch), 0) FROM routeCommitTable WHERE eventTime <= cut_time(moment)))""",
+    """shows(moment, at_epoch, at_time) AS
+at_epoch <= cut_epoch(moment) OR (at_epoch = cut_epoch(moment) + 1 AND at_time <= cut_time(moment))""",
+    """rows_at(wanted, moment) AS TABLE
+SELECT * FROM (
+SELECT brokerName, topic, key, after AS state, eventTime AS since, command, actor
+  FROM routeChangeTable AS c WHERE tableName = wanted AND shows(moment, c.epoch, c.eventTime)
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY epoch DESC, eventTime DESC, "offset" DESC, seq DESC) = 1
+) WHERE state IS NOT NULL""",
+    """route_at(wanted, moment) AS TABLE
+SELECT q.brokerName, (q.state->>'readQueueNums')::INT AS readQueueNums,
+       (q.state->>'writeQueueNums')::INT AS writeQueueNums, (q.state->>'perm')::INT AS perm,
+       (q.state->>'topicSysFlag')::INT AS topicSysFlag, b.state->>'cluster' AS cluster,
+       b.state->'brokerAddrs' AS brokerAddrs, q.since
+  FROM rows_at('topicQueueTable', moment) AS q
+  LEFT JOIN rows_at('brokerAddrTable', moment) AS b USING (brokerName)
+ WHERE q.topic = wanted ORDER BY brokerName""",
+    """live_at(moment) AS TABLE
+SELECT brokerName, key->>'clusterName' AS clusterName, key->>'brokerAddr' AS brokerAddr,
+       state->>'haServerAddr' AS haServerAddr, since
+  FROM rows_at('brokerLiveTable', moment) ORDER BY brokerName, brokerAddr""",
+    """changes_between(since, until) AS TABLE
+SELECT * FROM changes AS c
+ WHERE NOT shows(since, c.epoch, c.eventTime) AND shows(until, c.epoch, c.eventTime)
+ ORDER BY epoch, eventTime, "offset", seq""",
+    """diff_between(since, until) AS TABLE
+SELECT * FROM (
+SELECT tableName, brokerName, topic, key, first(before ORDER BY epoch, eventTime, "offset", seq) AS before,
+       last(after ORDER BY epoch, eventTime, "offset", seq) AS after
+  FROM routeChangeTable AS c
+ WHERE tableName IS NOT NULL AND NOT shows(since, c.epoch, c.eventTime) AND shows(until, c.epoch, c.eventTime)
+ GROUP BY tableName, brokerName, topic, key
+) WHERE before IS DISTINCT FROM after ORDER BY tableName, key""",
+)
+MACROS: Final = (
+    *("route_at(topic, moment)", "live_at(moment)", "rows_at(table, moment)"),
+    *("changes_between(a, b)", "diff_between(a, b)"),
+)
+"""For people."""
+
+
+class DuckLake:
+    """A DuckDB in memory over one lake. Use as a context manager.
+
+    Attributes:
+        connection: It. Times are UTC.
+        commit: The epoch that the tables show; None before the first.
+
+    Args:
+        lake_dir: An existing lake.
+
+    Raises:
+        SetupError: There is none, or one of a newer format.
+    """
+
+    def __init__(self, lake_dir: Path) -> None:
+        if not DeltaTable.is_deltatable(str(lake_dir / ROUTE_COMMIT_TABLE.name)):
+            raise SetupError(
+                f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir; "
+                "'./routelake serve' makes one."
+            )
+        check_format(lake_dir)
+        self._lake_dir = lake_dir
+        self.commit: RouteCommit | None = None
+        self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.refresh(first=True)
+        for macro in _MACROS[:1]:
+            self.connection.execute(f"CREATE MACRO {macro}")
+        for view in VIEWS:
+            self.connection.execute(f"CREATE VIEW {view.name} AS {view.query}")
+        for macro in _MACROS[1:]:
+            self.connection.execute(f"CREATE MACRO {macro}")
+
+    def __enter__(self) -> DuckLake:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def refresh(self, *, first: bool = False) -> None:
+        """Go on to the newest epoch: all tables at its versions."""
+        commit = last_commit(self._lake_dir)
+        if not first and commit == self.commit:
+            return
+        self.commit = commit
+        self.connection.abort()  # what is left of an answer is of the tables as they were
+        versions = {} if commit is None else commit.versions
+        for table in ALL_TABLES:
+            path = self._lake_dir / table.name
+            if not DeltaTable.is_deltatable(str(path)):
+                continue  # a lake of an older routelake, which its fold has not opened yet
+            found = DeltaTable(str(path), version=versions.get(table.name))
+            files = fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
+            self.connection.register(table.name, found.to_pyarrow_dataset(filesystem=files))

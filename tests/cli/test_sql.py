@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake sql` as a process: tables, views and macros, in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from peers.routelake import ROOT
+from tests.support import events as make
+from tests.support.drive import drive
+from tests.support.generated_logs import written
+
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")},
+    **{"PYTHONPATH": str(ROOT), "COLUMNS": "80"},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Epoch by epoch: registered, wiped, deleted."""
+    folder = tmp_path_factory.mktemp("sql")
+    records = written([(0, make.register("a:1", name="a")), (1, make.wipe("a")), (1, make.delete_topic("T"))])
+    drive(folder / "lake", [[record] for record in records])
+    return folder
+
+
+def cli(data: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "sql", "--data-dir", str(data), *args],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_question_in_each_form(data: Path) -> None:
+    query = "SELECT brokerName, perm FROM route_at('T', 1); SELECT count(*) AS n FROM changes"
+    found = cli(data, query)
+    assert found.returncode == 0, found.stderr
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert lines[:3] == [["#brokerName", "#perm"], ["a", "6"], ["#n"]]
+    rows = [
+        json.loads(line) for line in cli(data, "FROM routeCommitTable ORDER BY epoch", "--json").stdout.splitlines()
+    ]
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert rows[0]["eventTime"].endswith("Z")
+    assert rows[0]["versions"]["topicQueueTable"] == 1
+    text = cli(
+        data,
+        "SELECT topic, before, eventTime FROM diff_between(1, 3) JOIN (SELECT max(eventTime) AS eventTime "
+        "FROM changes_between(2, now())) ON true WHERE topic = 'T'",
+        "--csv",
+    ).stdout
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert (row["topic"], json.loads(row["before"])["perm"]) == ("T", 6)
+    assert cli(data, "SELECT range AS i FROM range(5)", "--limit", "2").stdout.splitlines() == [
+        *("#i", "0", "1"),
+        "there are more rows; --limit says how many to show (2)",
+    ]
+    assert cli(data, "SELECT range AS i FROM range(5)", "--limit", "2", "--csv").stdout.split() == ["i", "0", "1"]
+
+
+def test_statements_from_standard_input(data: Path) -> None:
+    found = cli(data, stdin="CREATE TABLE mine AS FROM live_at(now());\nSELECT brokerName AS ';' FROM mine; -- done")
+    assert (found.returncode, found.stdout.split()) == (0, ["#;", "a"]), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["SELECT nothing"], 1, "nothing"),
+        (["FROM route_at('T', 'yesterday')"], 1, "yesterday"),
+        (["DELETE FROM topicQueueTable"], 1, "delete"),
+        (["--json", "--csv", "SELECT 1"], 2, "--json and --csv are both said"),
+        (["--data-dir", "nothing", "SELECT 1"], 2, "there is no lake in"),
+    ],
+)
+def test_what_is_refused(data: Path, words: list[str], code: int, says: str) -> None:
+    found = cli(data, *words)
+    assert (found.returncode, found.stdout) == (code, "")
+    assert says in found.stderr
+    assert found.stderr.startswith("routelake: ")
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_session(data: Path) -> None:
+    """A person's terminal: a statement over two lines, a slip, and on it goes."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "sql", "--data-dir", str(data)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        os.write(master, b"SELECT nothing;\nSELECT count(*) AS epochs\nFROM routeCommitTable;\n\x04")
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        os.close(master)
+        os.close(slave)
+    assert process.returncode == 0, errors
+    assert "3" in out.split()
+    assert "route_at(topic, moment)" in errors
+    assert "nothing" in errors
