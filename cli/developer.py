@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake test`, `check`, `fix`, `coverage` and `bench`: what is done in a clone, not on a server."""
+"""`routelake test`, `check`, `fix`, `coverage`, `torture` and `bench`: what is done in a clone, not on a server."""
 
 from __future__ import annotations
 
@@ -41,6 +41,27 @@ def coverage() -> None:
     raise typer.Exit(run_coverage())
 
 
+def torture(
+    minutes: Annotated[float, typer.Option("--minutes", min=0.2, help="Of traffic and faults.")] = 5.0,
+    seed: Annotated[int, typer.Option("--seed", help="The same one plans the same run.")] = 1,
+    faults: Annotated[str, typer.Option("--faults", help="Which kinds, with commas; all without it.")] = "",
+    every_s: Annotated[float, typer.Option("--every-s", min=0.5, help="Seconds between faults, about.")] = 7.0,
+    well_s: Annotated[
+        float, typer.Option("--well-s", help="Within so many seconds of the last fault all must be well.")
+    ] = 30.0,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="For data, output and record; a temporary one without it.")
+    ] = None,
+) -> None:
+    """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
+    from deploy.developer import run_torture
+
+    options = ["--minutes", str(minutes), "--seed", str(seed), "--every-s", str(every_s), "--well-s", str(well_s)]
+    options += ["--faults", faults] if faults else []
+    options += ["--folder", str(folder)] if folder is not None else []
+    raise typer.Exit(run_torture(options))
+
+
 def bench(
     context: typer.Context,
     names: Annotated[
@@ -74,5 +95,5 @@ def bench(
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(test)
-    for command in (check, fix, coverage, bench):
+    for command in (check, fix, coverage, torture, bench):
         app.command()(command)

@@ -90,5 +90,12 @@ def run_tests(arguments: Sequence[str]) -> int:
     ).returncode
 
 
+def run_torture(arguments: Sequence[str]) -> int:
+    """Run tests/robustness as a program, a process that knows nothing of this one; returns its exit code."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.robustness", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
 def _tool(name: str) -> Path:
     return Path(sys.executable).parent / name

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -27,13 +28,21 @@ class Routelake:
         data_dir: its data directory.
         command: serve, gateway or fold.
         options: more command-line options.
+        environment: variables on top of this process's own.
     """
 
-    def __init__(self, data_dir: Path, command: str = "serve", options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        command: str = "serve",
+        options: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.data_dir = data_dir
         self.http_port, self.remoting_port = free_port(), free_port()
         self._command = command
         self._options = options
+        self._environment = environment or {}
         self.log_path = data_dir.parent / f"{data_dir.name}-{command}-{self.remoting_port}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -61,7 +70,7 @@ class Routelake:
                     "--data-dir", str(self.data_dir), *ports, *self._options,
                 ],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

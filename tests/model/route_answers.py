@@ -80,7 +80,8 @@ def pickup_topic_route_data(tables: RouteTables, topic: Any) -> list[TopicRouteD
     if not brokers:
         return []
     allowed: list[TopicRouteData] = []
-    for order in permutations(brokers):
+    # Without filter servers the order decides nothing.
+    for order in permutations(brokers) if tables.filter_server_table else [brokers]:
         route = _pickup(tables, topic, rows, list(order))
         if all(route.filter_server_table != other.filter_server_table for other in allowed):
             allowed.append(route)

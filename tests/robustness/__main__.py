@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./routelake torture`: a run, and its judgement. Exit code 1 for a violation or a run without an end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.robustness.case import WELL_S
+from tests.robustness.judge import judge, open_case, report
+from tests.robustness.plan import KINDS, plan
+from tests.robustness.torture import TortureFailed, torture
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; see `cli/developer.py` for what the options mean."""
+    parser = argparse.ArgumentParser(prog="routelake torture")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", default="")
+    parser.add_argument("--every-s", type=float, default=7.0)
+    parser.add_argument("--well-s", type=float, default=WELL_S)
+    parser.add_argument("--folder", type=Path)
+    chosen = parser.parse_args(arguments)
+    kinds = tuple(chosen.faults.split(",")) if chosen.faults else KINDS
+    unknown = set(kinds) - set(KINDS)
+    if unknown:
+        parser.error(f"no such fault: {', '.join(sorted(unknown))}. There are {', '.join(KINDS)}.")
+    folder = chosen.folder or Path(tempfile.mkdtemp(prefix="routelake-torture-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "data").exists():
+        parser.error(f"{folder} holds another run")
+    again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
+    again += f" --faults {chosen.faults}" if chosen.faults else ""
+    print(f"{again}\nin {folder}", flush=True)
+    planned = plan(chosen.seed, chosen.minutes * 60, kinds, chosen.every_s)
+    try:
+        torture(planned, folder, say=lambda line: print(line, flush=True))
+    except TortureFailed as error:
+        print(f"the run did not come to its end: {error}\nagain: {again}")
+        return 1
+    case = open_case(folder, well_limit_s=chosen.well_s)
+    violations = judge(case)
+    print(report(case, violations, again))
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every answer should have been: the model's, at each offset of the log and at each epoch.
+
+An answer is compared as a *form*: what it says, whichever way it came. None is the form of "there is none".
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tests.model import codes
+from tests.model.wire import Request, Response, canonical
+from tests.robustness.evidence import Epoch, Evidence, Logged
+from tests.robustness.model_fold import Key, ModelFold
+from tests.robustness.operations import Operation
+from tests.robustness.record import Entry
+
+_NOTHING: Final = {codes.TOPIC_NOT_EXIST, codes.QUERY_NOT_FOUND}
+
+Form = str | None
+"""JSON with its keys in order, or None."""
+
+
+def form_of(entry: Entry) -> Form:
+    """What an answer to a read says.
+
+    Raises:
+        LookupError: it says nothing: a refusal, or no answer.
+    """
+    operation = entry.operation
+    if entry.via == "remoting":
+        if entry.code in _NOTHING:
+            return None
+        if entry.code != codes.SUCCESS:
+            raise LookupError(f"code {entry.code}")
+        return _form(operation, Response(codes.SUCCESS, entry.ext, entry.body.encode()))
+    if entry.code == 404 and _problem(entry) in _NOTHING:
+        return None
+    if entry.code != 200:
+        raise LookupError(f"status {entry.code}")
+    if operation.kind == "kv":
+        return _json(json.loads(entry.body)["value"])
+    return _form(operation, Response(codes.SUCCESS, None, entry.body.encode()))
+
+
+def _problem(entry: Entry) -> int | None:
+    try:
+        found = json.loads(entry.body).get("code")
+    except ValueError:
+        return None
+    return None if found is None else int(found)
+
+
+def _form(operation: Operation, answer: Response) -> Form:
+    if operation.kind == "kv":
+        return _json((answer.ext or {})["value"])
+    body = canonical(_request(operation), answer)["body"]
+    if operation.kind == "topics":
+        return _json(body["topicList"])
+    if operation.kind == "kv-list":
+        return _json(body["table"]) if body["table"] else None  # one that is empty may be known or not
+    return _json(body)
+
+
+def _request(operation: Operation) -> Request:
+    return Operation("route", ask=operation.ask).request() if operation.kind == "as-of" else operation.request()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def key_of(operation: Operation) -> Key:
+    """What it asks about, as `ModelFold.take` names it."""
+    subject = operation.subject
+    match operation.kind:
+        case "as-of":
+            return ("route", *subject[1:])
+        case "members":
+            return subject[:2]
+    return subject
+
+
+class Expected:
+    """The model's answers over a whole log, to what a run asked.
+
+    Attributes:
+        model: after the last event.
+        written: offset -> event, of what can be read.
+        last_tables: at the newest epoch.
+    """
+
+    def __init__(self, evidence: Evidence, asked: Iterable[Operation]) -> None:
+        """Fold the whole log once.
+
+        Args:
+            evidence: log and epochs.
+            asked: every read that is to be judged.
+        """
+        self._operations = {key_of(operation): operation for operation in asked}
+        self.model = ModelFold()
+        self.last_tables: Tables = tables_of(self.model)
+        self.written: dict[int, Logged] = {}
+        self._offsets: dict[Key, list[int]] = {}
+        self._forms: dict[Key, list[Form]] = {}
+        self._epochs: dict[int, tuple[int, dict[Key, Form]]] = {}
+        for key in self._operations:
+            self._offsets[key], self._forms[key] = [-1], [self._answer(self.model, key)]
+        epochs = iter(sorted(evidence.epochs))
+        epoch = next(epochs, None)
+        for logged in evidence.log:
+            while epoch is not None and epoch.log_offset < logged.offset:
+                self._take_epoch(epoch)
+                epoch = next(epochs, None)
+            self._take(logged)
+        while epoch is not None:
+            self._take_epoch(epoch)
+            epoch = next(epochs, None)
+
+    def _take(self, logged: Logged) -> None:
+        self.written[logged.offset] = logged
+        if logged.event is None:
+            return
+        for key in self.model.take(logged.event, logged.time_ms) & self._operations.keys():
+            form = self._answer(self.model, key)
+            if form != self._forms[key][-1]:
+                self._offsets[key].append(logged.offset)
+                self._forms[key].append(form)
+
+    def _take_epoch(self, epoch: Epoch) -> None:
+        other = self.model.at(epoch.watermark_ms)
+        forms = {} if other is None else {key: self._answer(other, key) for key in self._operations}
+        self._epochs[epoch.number] = epoch.log_offset, forms
+        # The tables are compared at the newest epoch: what is folded after it must not show in it.
+        self.last_tables = tables_of(other or self.model)
+
+    def _answer(self, fold: ModelFold, key: Key) -> Form:
+        operation = self._operations[key]
+        response = fold.model.handle(_request(operation), fold.now_ms)
+        return None if response.code in _NOTHING else _form(operation, response)
+
+    # --- questions ---
+
+    def at(self, operation: Operation, offset: int) -> Form:
+        """The answer of the head at an offset."""
+        key = key_of(operation)
+        return self._forms[key][bisect_right(self._offsets[key], offset) - 1]
+
+    def between(self, operation: Operation, first: int, last: int) -> Iterator[tuple[int, Form]]:
+        """Each answer that was right at some offset of first to last, with the earliest such offset."""
+        key = key_of(operation)
+        offsets, forms = self._offsets[key], self._forms[key]
+        index = bisect_right(offsets, first) - 1
+        yield first, forms[index]
+        for later in range(index + 1, len(offsets)):
+            if offsets[later] > last:
+                return
+            yield offsets[later], forms[later]
+
+    def at_epoch(self, operation: Operation, epoch: int) -> Form:
+        """The answer of an epoch.
+
+        Raises:
+            LookupError: there is no such epoch.
+        """
+        if epoch == 0:
+            return self.at(operation, -1)
+        log_offset, forms = self._epochs[epoch]
+        key = key_of(operation)
+        return forms[key] if forms else self.at(operation, log_offset)
+
+    def changes(self, operation: Operation, first: int, last: int) -> list[Logged]:
+        """The events after first, up to last, that changed this answer."""
+        key = key_of(operation)
+        return [self.written[offset] for offset in self._offsets[key] if first < offset <= last]
+
+
+Tables = tuple[
+    dict[tuple[str, str], tuple[int, int, int]], dict[str, dict[int, str]], dict[tuple[str, str], str | None]
+]
+"""topicQueueTable, brokerAddrTable, kvConfigTable, as `Evidence` has them."""
+
+
+def tables_of(fold: ModelFold) -> Tables:
+    """What the tables should hold."""
+    tables = fold.model.tables
+    topics = {
+        (topic, str(name)): (row.read_queue_nums, row.write_queue_nums, row.perm)
+        for topic, rows in tables.topic_queue_table.items()
+        for name, row in rows.items()
+    }
+    brokers = {
+        name: {number: str(addr) for number, addr in data.broker_addrs.items()}
+        for name, data in tables.broker_addr_table.items()
+    }
+    kv: dict[tuple[str, str], str | None] = {
+        (str(namespace), str(key)): value
+        for namespace, table in fold.model.kv.config_table.items()
+        for key, value in table.items()
+        if value is not None
+    }
+    return topics, brokers, kv

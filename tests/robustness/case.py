@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished run, as the judge looks at it: which answer is which event, and what was known when.
+
+One gateway at a time is assumed: what one has acknowledged or shown is in every later answer.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from schemas.events import (
+    AddWritePerm,
+    AnyEvent,
+    BrokerHeartbeat,
+    Clock,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    UnregisterBroker,
+    WipeWritePerm,
+)
+from tests.robustness.answers import Expected, Form, form_of
+from tests.robustness.evidence import Evidence, Logged
+from tests.robustness.operations import READS, WRITES, Operation
+from tests.robustness.record import Entry, Record
+
+WELL_S: Final = 30.0
+
+Fingerprint = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A contradiction.
+
+    Attributes:
+        rule: name of the function.
+        message: what is wrong.
+        cut: the shortest part of the history that shows it, a line each.
+    """
+
+    rule: str
+    message: str
+    cut: tuple[str, ...] = ()
+
+
+@dataclass
+class Case:
+    """A finished run."""
+
+    record: Record
+    evidence: Evidence
+    well_limit_s: float = WELL_S
+
+    @cached_property
+    def reads(self) -> list[tuple[Entry, Form]]:
+        """Every read that was answered, with what it says, in the order in which the answers came."""
+        found = []
+        for entry in sorted(self.record.entries, key=lambda entry: entry.done_s):
+            if entry.operation.kind in READS and entry.code is not None:
+                try:
+                    found.append((entry, form_of(entry)))
+                except LookupError:
+                    continue
+        return found
+
+    @cached_property
+    def head_reads(self) -> list[tuple[Entry, Form]]:
+        """Those from the head."""
+        return [
+            (entry, form)
+            for entry, form in self.reads
+            if entry.operation.kind != "as-of" and entry.asked.get("reads") != "committed"
+        ]
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The model's answers."""
+        return Expected(self.evidence, [entry.operation for entry, _ in self.reads])
+
+    @cached_property
+    def events_by_fingerprint(self) -> dict[Fingerprint, list[Logged]]:
+        """What came from clients, by connection and content."""
+        found: dict[Fingerprint, list[Logged]] = defaultdict(list)
+        for logged in self.evidence.log:
+            if logged.event is not None:
+                fingerprint = of_event(logged.event)
+                if fingerprint is not None:
+                    found[fingerprint].append(logged)
+        return found
+
+    @cached_property
+    def places(self) -> list[tuple[Entry, int]]:
+        """Acknowledged writes whose place on the log is certain, in the order in which they were answered."""
+        sent = Counter(of_entry(entry) for entry in self.record.entries if entry.operation.kind in WRITES)
+        found = []
+        for entry in sorted(self.record.entries, key=lambda entry: entry.done_s):
+            if entry.operation.kind not in WRITES or not entry.acknowledged:
+                continue
+            fingerprint = of_entry(entry)
+            events = self.events_by_fingerprint.get(fingerprint, [])
+            if entry.offset is not None:
+                found.append((entry, entry.offset))
+            elif sent[fingerprint] == 1 and events:
+                found.append((entry, events[-1].offset))
+        return found
+
+    @cached_property
+    def _seen(self) -> tuple[list[float], list[int]]:
+        """When what offset was known to be in the head: times, and the greatest offset by then."""
+        seen = [
+            (entry.done_s, offset)
+            for entry, offset in self.places
+            if (entry.via == "remoting" or entry.visible) and entry.operation.kind != "heartbeat"
+        ]
+        seen += [(entry.done_s, entry.offset) for entry, _ in self.head_reads if entry.offset is not None]
+        times, offsets, greatest = [], [], -1
+        for done_s, offset in sorted(seen):
+            greatest = max(greatest, offset)
+            times.append(done_s)
+            offsets.append(greatest)
+        return times, offsets
+
+    @cached_property
+    def _unsent(self) -> tuple[list[float], list[int]]:
+        """Offsets that cannot have been there before a time: times, and the least offset sent at or after it."""
+        sent = sorted((entry.sent_s, offset) for entry, offset in self.places)
+        least, offsets = 1 << 62, []
+        for _, offset in reversed(sent):
+            least = min(least, offset)
+            offsets.append(least)
+        return [sent_s for sent_s, _ in sent], offsets[::-1]
+
+    def floor(self, time_s: float) -> int:
+        """The greatest offset that somebody had seen in the head before this time."""
+        times, offsets = self._seen
+        index = bisect_left(times, time_s)
+        return offsets[index - 1] if index else -1
+
+    def ceiling(self, time_s: float) -> int:
+        """The greatest offset that can have been on the log at this time."""
+        times, offsets = self._unsent
+        index = bisect_right(times, time_s)
+        end = self.evidence.log[-1].offset if self.evidence.log else -1
+        return offsets[index] - 1 if index < len(offsets) else end
+
+
+# --- what is the same ---
+
+
+def of_entry(entry: Entry) -> Fingerprint:
+    """What a write looks like on the log: its connection and what it says."""
+    operation = entry.operation
+    return (entry.peer, operation.kind, *_content(operation))
+
+
+def _content(operation: Operation) -> Fingerprint:
+    broker = operation.broker
+    if broker is None:
+        return tuple(operation.ask[name] for name in sorted(operation.ask))
+    who = (broker.cluster, broker.name, broker.addr)
+    return (*who, str(operation.version)) if operation.kind == "register" else who
+
+
+def of_event(event: AnyEvent) -> Fingerprint | None:
+    """The same of an event; None of what no client sends."""
+    peer = event.actor.peer or ""
+    match event:
+        case RegisterBroker():
+            who = event.cluster_name, event.broker_name, event.broker_addr
+            return (peer, "register", *who, str(event.data_version.counter))
+        case BrokerHeartbeat():
+            return (peer, "heartbeat", event.cluster_name, event.broker_name, event.broker_addr)
+        case UnregisterBroker():
+            return (peer, "unregister", event.cluster_name, event.broker_name, event.broker_addr)
+        case DeleteTopic():
+            return (peer, "delete-topic", event.topic)
+        case WipeWritePerm():
+            return (peer, "wipe", event.broker_name)
+        case AddWritePerm():
+            return (peer, "add-write", event.broker_name)
+        case PutKvConfig():
+            return (peer, "put-kv", event.key, event.namespace, event.value or "")
+        case DeleteKvConfig():
+            return (peer, "delete-kv", event.key, event.namespace)
+    return None
+
+
+def told(entry: Entry) -> str:
+    """An entry as a line."""
+    return json.dumps(entry.line(), ensure_ascii=False)
+
+
+def logged_line(logged: Logged) -> str:
+    """An event as a line."""
+    what = "CLOCK" if isinstance(logged.event, Clock) else repr(logged.event)
+    return f"log {logged.offset} at {logged.time_ms}: {what}"

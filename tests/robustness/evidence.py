@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is left after a run: the log and the tables, read into plain values for the judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deltalake import DeltaTable
+
+from lake.commits import last_exact_commit, to_ms
+from pipelines.fold.replay import replay
+from pipelines.fold.state import RouteState
+from pipelines.fold.step import BROKER_EXPIRED
+from pipelines.log.base import LogRecord
+from pipelines.log.open import open_log
+from pipelines.tables.seed import read_state
+from schemas.errors import EventDecodeError
+from schemas.events import AnyEvent, decode
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    BROKER_LIVE_TABLE,
+    KV_CONFIG_TABLE,
+    QUARANTINE_TABLE,
+    ROUTE_CHANGE_TABLE,
+    ROUTE_COMMIT_TABLE,
+    TOPIC_QUEUE_TABLE,
+)
+
+
+class Logged(NamedTuple):
+    """A record of the log; ``event`` is None where it is none."""
+
+    offset: int
+    time_ms: int
+    event: AnyEvent | None
+
+
+class Epoch(NamedTuple):
+    """A row of routeCommitTable."""
+
+    number: int
+    log_offset: int
+    liveness_offset: int
+    watermark_ms: int
+
+
+@dataclass
+class Evidence:
+    """What log and tables say.
+
+    Attributes:
+        log: every record, in order.
+        epochs: in order.
+        changes: (offset, command, brokerName, seq, tableName) of routeChangeTable -> how many rows have it.
+        topics: topicQueueTable at the newest epoch: (topic, brokerName) -> (reads, writes, perm).
+        brokers: brokerAddrTable likewise: brokerName -> its addresses by id.
+        kv: kvConfigTable likewise: (namespace, key) -> value.
+        expired: (brokerName, deadline in ms) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
+        quarantined: offsets in quarantineTable.
+        replayed: what differs between the tables and the product's own replay of the log; "" for nothing.
+        head_differences: files in which a gateway says that its head and the tables differed.
+    """
+
+    log: list[Logged] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
+    changes: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    topics: dict[tuple[str, str], tuple[int, int, int]] = field(default_factory=dict)
+    brokers: dict[str, dict[int, str]] = field(default_factory=dict)
+    kv: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    expired: list[tuple[str, int]] = field(default_factory=list)
+    quarantined: list[int] = field(default_factory=list)
+    replayed: str = ""
+    head_differences: list[str] = field(default_factory=list)
+
+
+def read_evidence(log_url: str, lake_dir: Path) -> Evidence:
+    """Read everything; nothing may write to it meanwhile."""
+    records = read_log(log_url)
+    found = Evidence(log=[Logged(record.offset, record.event_time_ms, _event(record)) for record in records])
+    commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name)).to_pyarrow_table().sort_by("epoch").to_pylist()
+    found.epochs = [
+        Epoch(row["epoch"], row["logOffset"], row["livenessOffset"], to_ms(row["watermark"])) for row in commits
+    ]
+    names = ("offset", "command", "brokerName", "seq", "tableName", "topic", "key")
+    history = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table(columns=[*names, "eventTime"])
+    found.changes = Counter(zip(*(map(str, history[name].to_pylist()) for name in names), strict=True))
+    found.expired = [
+        (row["brokerName"], to_ms(row["eventTime"]))
+        for row in history.to_pylist()
+        if row["command"] == BROKER_EXPIRED and row["tableName"] == BROKER_LIVE_TABLE.name
+    ]
+    versions = dict(commits[-1]["versions"]) if commits else {}
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        return DeltaTable(str(lake_dir / name), version=versions.get(name)).to_pyarrow_table().to_pylist()
+
+    found.topics = {
+        (row["topic"], row["brokerName"]): (row["readQueueNums"], row["writeQueueNums"], row["perm"])
+        for row in rows(TOPIC_QUEUE_TABLE.name)
+    }
+    found.brokers = {
+        row["brokerName"]: {int(number): addr for number, addr in dict(row["brokerAddrs"]).items()}
+        for row in rows(BROKER_ADDR_TABLE.name)
+    }
+    found.kv = {(row["namespace"], row["key"]): row["value"] for row in rows(KV_CONFIG_TABLE.name)}
+    found.quarantined = [row["offset"] for row in rows(QUARANTINE_TABLE.name)]
+    found.replayed = _replayed(records, lake_dir)
+    found.head_differences = [path.read_text() for path in sorted(lake_dir.glob("head-differences-*.json"))]
+    return found
+
+
+def read_log(log_url: str) -> list[LogRecord]:
+    """Every record."""
+    log = open_log(log_url)
+    try:
+        records: list[LogRecord] = []
+        while found := log.read(records[-1].offset + 1 if records else 0):
+            records += found
+        return records
+    finally:
+        log.close()
+
+
+def _event(record: LogRecord) -> AnyEvent | None:
+    try:
+        return decode(record.payload)
+    except EventDecodeError:
+        return None
+
+
+def _replayed(records: list[LogRecord], lake_dir: Path) -> str:
+    last = last_exact_commit(lake_dir)
+    if last is None:
+        return "there is no epoch"
+    folded = [record for record in records if record.offset <= last.log_offset]
+    expected = replay(RouteState(), folded, watermark_ms=to_ms(last.watermark))
+    actual = read_state(lake_dir, last)
+    for name in sorted(expected.groups.keys() | actual.groups.keys()):
+        if expected.groups.get(name) != actual.groups.get(name):
+            return f"group {name} at epoch {last.epoch}: replayed {expected.groups.get(name)}, in the tables {actual.groups.get(name)}"
+    return "" if expected.kv == actual.kv else f"KV: replayed {expected.kv}, in the tables {actual.kv}"

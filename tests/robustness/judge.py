@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All rules over a finished run, and what is said of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.robustness.case import WELL_S, Case, Violation
+from tests.robustness.evidence import read_evidence
+from tests.robustness.record import read_record
+from tests.robustness.rules import RULES
+
+_SHOWN: Final = 3
+"""Violations of one rule that are printed; how many there are is said."""
+
+
+def open_case(folder: Path, *, well_limit_s: float = WELL_S) -> Case:
+    """A run that `tests.robustness.torture.torture` left in this folder."""
+    data = folder / "data"
+    evidence = read_evidence(f"sqlite://{data / 'events.db'}", data / "lake")
+    return Case(read_record(folder / "record.jsonl"), evidence, well_limit_s)
+
+
+def judge(case: Case) -> list[Violation]:
+    """Every violation, rule by rule; those that show it with the shortest history first."""
+    return [
+        violation
+        for rule in RULES
+        for violation in sorted(rule(case), key=lambda violation: sum(map(len, violation.cut)))
+    ]
+
+
+def report(case: Case, violations: Sequence[Violation], again: str) -> str:
+    """Figures, violations, and the command that runs it again."""
+    faults = Counter(fault.kind for fault in case.record.faults)
+    writes = len(case.places)
+    lines = [
+        f"faults: {', '.join(f'{count} {kind}' for kind, count in sorted(faults.items())) or 'none'}",
+        f"judged: {writes} acknowledged writes, {len(case.reads)} answers, {len(case.evidence.log)} events, "
+        f"{len(case.evidence.epochs)} epochs, {len(case.expected.model.expired)} expiries",
+        "well again: " + ("never" if case.record.well_s is None else f"after {case.record.well_s:.1f} s"),
+    ]
+    for rule in RULES:
+        found = [violation for violation in violations if violation.rule == rule.__name__]
+        title = (rule.__doc__ or rule.__name__).splitlines()[0]
+        lines.append(f"{'VIOLATED ' + str(len(found)) + ' times' if found else 'ok'}  {title}")
+        for violation in found[:_SHOWN]:
+            lines += [f"  {violation.message}", *(f"    {line}" for line in violation.cut)]
+    if violations:
+        lines.append(f"again: {again}")
+    return "\n".join(lines)

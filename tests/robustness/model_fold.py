@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log, folded by the model of RocketMQ's NameServer instead of the product's rules.
+
+What an event says is read from the log; what it means is `tests.model.deliberate`, and here only what that model does not know
+because a NameServer has no log: time that no gateway was there (RESUME), a registration that went down without its topics, one
+connection per gateway. Every brokerName has addresses of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from schemas.events import (
+    AddWritePerm,
+    AnyEvent,
+    BrokerHeartbeat,
+    ChannelClosed,
+    Clock,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    RegisterTopic,
+    Resume,
+    UnregisterBroker,
+    WipeWritePerm,
+)
+from tests.model.bodies import DataVersion, Registration, TopicConfig
+from tests.model.deliberate import DeliberateModel
+from tests.model.settings import Settings
+from tests.model.tables import MASTER_ID, BrokerAddrInfo, BrokerLiveInfo, QueueData, UnRegisterBroker
+
+Key = tuple[str, ...]
+"""What an answer is about: `Operation.subject` less the cluster, such as ("route", "topic-a")."""
+
+TOPICS: Key = ("topics",)
+CLUSTERS: Key = ("clusters",)
+
+
+class ModelFold:
+    """Everything known after the events so far.
+
+    Attributes:
+        model: the NameServer.
+        now_ms: the greatest event time.
+        expired: (brokerName, address, deadline in ms) of everybody who expired, with the time at which it was noticed.
+    """
+
+    def __init__(self) -> None:
+        self.model = DeliberateModel(Settings())
+        self.now_ms = 0
+        self.expired: list[tuple[str, str, int, int]] = []
+        self._resumed_ms = 0
+        self._names: dict[BrokerAddrInfo, str] = {}
+        self._tables: dict[str, dict[str, TopicConfig]] = {}
+        """topicConfigTable by its digest, as registrations that had it on the log said."""
+        self._heard: dict[BrokerAddrInfo, dict[str, tuple[str, int]]] = {}
+        """gateway -> connection a broker registered over, and when it was last heard there."""
+
+    def take(self, event: AnyEvent, time_ms: int) -> set[Key]:
+        """Fold one event.
+
+        Returns:
+            What answers are about that may have changed.
+        """
+        self.now_ms = max(self.now_ms, time_ms)
+        match event:
+            case PutKvConfig():
+                self.model.kv.put(event.namespace, event.key, event.value)
+                return {("kv", event.key, event.namespace), ("kv-list", event.namespace)}
+            case DeleteKvConfig():
+                self.model.kv.delete(event.namespace, event.key)
+                return {("kv", event.key, event.namespace), ("kv-list", event.namespace)}
+            case Clock() | Resume() | DeleteTopic():
+                names = list(self._groups())
+            case RegisterTopic():
+                names = [event.queue_data.broker_name]
+            case _:
+                names = [event.broker_name]
+        before = {name: self._shown(name) for name in names}
+        if isinstance(event, Resume):
+            self._resume(event)
+        else:
+            self._expire(self.now_ms, None if isinstance(event, Clock | DeleteTopic) else names)
+            self._apply(event)
+        return self._changed(before)
+
+    def at(self, watermark_ms: int) -> ModelFold | None:
+        """What an epoch with this watermark shows; None for the same as this."""
+        due = any(
+            live.last_update_timestamp + live.heartbeat_timeout_millis < watermark_ms
+            for live in self.model.tables.broker_live_table.values()
+        )
+        if not due:
+            return None
+        other = copy.deepcopy(self)
+        other._expire(watermark_ms, None)
+        return other
+
+    # --- events ---
+
+    def _apply(self, event: AnyEvent) -> None:
+        tables = self.model.tables
+        match event:
+            case RegisterBroker():
+                self._register(event)
+            case UnregisterBroker():
+                tables.un_register_broker(
+                    [UnRegisterBroker(event.broker_name, event.broker_addr, event.cluster_name, event.broker_id)]
+                )
+            case BrokerHeartbeat():
+                key = BrokerAddrInfo(event.cluster_name, event.broker_addr)
+                tables.update_broker_info_update_timestamp(event.cluster_name, event.broker_addr, self.now_ms)
+                heard = self._heard.get(key, {})
+                if event.actor.gateway in heard:
+                    heard[event.actor.gateway] = (heard[event.actor.gateway][0], self.now_ms)
+            case ChannelClosed():
+                self._close(event)
+            case DeleteTopic():
+                if event.cluster_name:
+                    tables.delete_topic_in_cluster(event.topic, event.cluster_name)
+                else:
+                    tables.delete_topic(event.topic)
+            case RegisterTopic():
+                row = event.queue_data
+                data = QueueData(
+                    row.broker_name, row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag
+                )
+                tables.register_topic(event.topic, [data])
+            case WipeWritePerm():
+                tables.operate_write_perm_of_broker(event.broker_name, wipe=True)
+            case AddWritePerm():
+                tables.operate_write_perm_of_broker(event.broker_name, wipe=False)
+
+    def _register(self, event: RegisterBroker) -> None:
+        key = BrokerAddrInfo(event.cluster_name, event.broker_addr)
+        self._names[key] = event.broker_name
+        live = self.model.tables.broker_live_table.get(key)
+        version = event.data_version
+        said = DataVersion(version.state_version, version.timestamp, version.counter)
+        if event.topic_config_table is not None:
+            topics = {
+                name: TopicConfig(name, row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag)
+                for name, row in event.topic_config_table.items()
+            }
+            self._tables[event.topic_config_digest] = topics
+        else:
+            # It repeats what is known, or is refused and comes again with its topics: either way it brings none.
+            data = self.model.tables.broker_addr_table.get(event.broker_name)
+            if live is None or data is None or event.broker_id not in data.broker_addrs:
+                return
+            topics = {}
+            if self._counts(event) and live.data_version is not None:
+                said = live.data_version
+        servers = event.filter_server_list
+        self.model.tables.register_broker(
+            event.cluster_name,
+            event.broker_addr,
+            event.broker_name,
+            event.broker_id,
+            event.ha_server_addr,
+            event.zone_name,
+            event.heartbeat_timeout_millis,
+            event.enable_acting_master,
+            Registration(dict(topics), said, {}, None if servers is None else list(servers)),
+            None,
+            self.now_ms,
+        )
+        heard = self._heard.setdefault(key, {}) if live is not None else {}
+        if key in self.model.tables.broker_live_table:
+            if event.channel is not None:
+                heard[event.channel.gateway] = (event.channel.connection, self.now_ms)
+            self._heard[key] = heard
+
+    def _counts(self, event: RegisterBroker) -> bool:
+        """Whether this broker's topics are its group's: of the master, or of the smallest slave without one."""
+        addrs = self.model.tables.broker_addr_table[event.broker_name].broker_addrs
+        return event.broker_id == MASTER_ID or (
+            event.enable_acting_master is not None and event.broker_id == min({*addrs, event.broker_id})
+        )
+
+    def _close(self, event: ChannelClosed) -> None:
+        key = BrokerAddrInfo(event.cluster_name, event.broker_addr)
+        live = self.model.tables.broker_live_table.get(key)
+        heard = self._heard.get(key, {})
+        bound = heard.get(event.channel.gateway)
+        if live is None or bound is None or bound[0] != event.channel.connection:
+            return
+        del heard[event.channel.gateway]
+        for gateway, (_, heard_ms) in list(heard.items()):
+            if heard_ms + live.heartbeat_timeout_millis < self.now_ms:
+                del heard[gateway]
+        if not heard:
+            self.model._unregister(key)
+
+    def _resume(self, event: Resume) -> None:
+        previous_ms = event.previous_event_time_ms
+        if previous_ms is not None:
+            self._expire(min(previous_ms, self.now_ms), None)
+            if previous_ms >= self._resumed_ms:
+                for live in self.model.tables.broker_live_table.values():
+                    live.last_update_timestamp += max(0, self.now_ms - previous_ms)
+        self._resumed_ms = self.now_ms
+
+    def _expire(self, now_ms: int, names: list[str] | None) -> None:
+        """Whoever is past its deadline, of these groups or of all."""
+        table = self.model.tables.broker_live_table
+        due = sorted(
+            (_deadline_ms(live), key)
+            for key, live in table.items()
+            if _deadline_ms(live) < now_ms and (names is None or self._names[key] in names)
+        )
+        for deadline_ms, key in due:
+            if key not in table:
+                continue
+            self.expired.append((self._names[key], key.broker_addr, deadline_ms, now_ms))
+            if not self.model._unregister(key):
+                table.pop(key, None)
+                self.model.tables.filter_server_table.pop(key, None)
+
+    # --- what may show ---
+
+    def _groups(self) -> set[str]:
+        return {*self.model.tables.broker_addr_table, *self._names.values()}
+
+    def _shown(self, name: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
+        tables = self.model.tables
+        data = tables.broker_addr_table.get(name)
+        group = None
+        if data is not None:
+            group = data.cluster, dict(data.broker_addrs), data.zone_name, data.enable_acting_master
+        rows: dict[str, tuple[int, ...]] = {}
+        for topic, held in tables.topic_queue_table.items():
+            row = held.get(name)
+            if row is not None:
+                rows[topic] = (row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag)
+        return group, rows
+
+    def _changed(self, before: dict[str, tuple[Any, dict[str, tuple[int, ...]]]]) -> set[Key]:
+        changed: set[Key] = set()
+        for name, (group, rows) in before.items():
+            group_now, rows_now = self._shown(name)
+            if group == group_now and rows == rows_now:
+                continue
+            changed |= {TOPICS, CLUSTERS, ("members", name)}
+            changed |= {("route", topic) for topic in {*rows, *rows_now}}
+        return changed
+
+
+def _deadline_ms(live: BrokerLiveInfo) -> int:
+    return live.last_update_timestamp + live.heartbeat_timeout_millis

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run does, made from its seed alone: who asks for what in which order, which faults come and when.
+
+Pure: no clock and no I/O. When exactly something reaches a server is the machine's doing, so the same seed gives the same
+plan and not the same history; the judge reads the history.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tests.robustness.operations import HTTP_READS, REMOTING_READS, Broker, Operation
+
+CLUSTERS: Final = ("cluster-a", "cluster-b")
+TOPICS: Final = tuple(f"topic-{letter}" for letter in "abcdefgh")
+NAMESPACES: Final = ("ORDER_TOPIC_CONFIG", "namespace-a")
+KEYS: Final = ("key-a", "key-b", "key-c")
+
+SHORT_MS: Final = 8_000
+"""heartbeatTimeoutMillis of brokers that fall silent."""
+
+ALWAYS: Final = ("kill-gateway", "kill-fold", "kill-log", "stop-gateway", "stop-fold", "stop-log")
+"""Faults after which routelake comes back by itself."""
+LARGE: Final = ("kill-all", "restart", "second-fold", "lost-checkpoint")
+"""Faults that take a start of the whole."""
+KINDS: Final = (*ALWAYS, *LARGE)
+
+QUIET_S: Final = 4.0
+"""At the start and at the end no fault begins."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One client: brokers that speak for themselves, an administrator, or a reader.
+
+    Attributes:
+        via: "remoting" or "http".
+        seed: of its operations.
+        brokers: whose they are.
+    """
+
+    name: str
+    role: str
+    via: str
+    seed: int
+    brokers: tuple[Broker, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at_s: when it begins, from the start of the traffic.
+        hold_s: for how long a process stands still, or nobody is there.
+    """
+
+    at_s: float
+    kind: str
+    hold_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole run."""
+
+    seed: int
+    seconds: float
+    workers: tuple[Worker, ...]
+    faults: tuple[Fault, ...]
+
+
+def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: float = 7.0) -> Plan:
+    """The plan of one run.
+
+    Args:
+        seed: any number.
+        seconds: of traffic.
+        kinds: faults to choose from; each comes once before any comes twice.
+        every_s: time between faults, about.
+    """
+    chance = random.Random(seed)
+    return Plan(seed, seconds, _workers(chance), tuple(_faults(chance, seconds, kinds, every_s)))
+
+
+def _workers(chance: random.Random) -> tuple[Worker, ...]:
+    workers = []
+    for number in range(4):
+        brokers = []
+        for group in range(2):
+            index = number * 2 + group
+            for broker_id in (0, 1) if group == 0 else (0,):
+                brokers.append(
+                    Broker(
+                        CLUSTERS[index % 2],
+                        f"broker-{index}",
+                        broker_id,
+                        f"10.9.{index}.{broker_id + 1}:10911",
+                        SHORT_MS if chance.random() < 0.5 else None,
+                        acting=group == 0 and chance.random() < 0.5,
+                    )
+                )
+        via = "http" if number % 2 else "remoting"
+        workers.append(Worker(f"brokers-{number}", "brokers", via, chance.getrandbits(32), tuple(brokers)))
+    for number, via in enumerate(("http", "remoting")):
+        workers.append(Worker(f"admin-{number}", "admin", via, chance.getrandbits(32)))
+    for number, via in enumerate(("http", "remoting", "http")):
+        workers.append(Worker(f"reader-{number}", "reader", via, chance.getrandbits(32)))
+    return tuple(workers)
+
+
+def _faults(chance: random.Random, seconds: float, kinds: tuple[str, ...], every_s: float) -> Iterator[Fault]:
+    at_s, left = QUIET_S, list[str]()
+    while at_s < seconds - QUIET_S:
+        if not left:
+            left = chance.sample(kinds, len(kinds))
+        yield Fault(round(at_s, 3), left.pop(), round(chance.uniform(0.3, 3.0), 3))
+        at_s += chance.uniform(0.6, 1.4) * every_s
+
+
+# --- what a worker does ---
+
+
+def operations(worker: Worker) -> Iterator[Operation]:
+    """Its endless operations: the same ones for the same worker."""
+    chance = random.Random(worker.seed)
+    match worker.role:
+        case "brokers":
+            return _of_brokers(chance, worker)
+        case "admin":
+            return _of_admin(chance)
+    return _of_reader(chance, worker.via)
+
+
+def _of_brokers(chance: random.Random, worker: Worker) -> Iterator[Operation]:
+    versions = dict.fromkeys(worker.brokers, 0)
+    topics = {broker: _topics(chance) for broker in worker.brokers}
+    last: Broker | None = None
+    for broker in worker.brokers:
+        versions[broker] = 1
+        yield Operation("register", broker, 1, topics[broker])
+    while True:
+        broker = chance.choice(worker.brokers)
+        pause_ms = chance.randrange(20, 120)
+        match chance.choices(("change", "repeat", "heartbeat", "unregister", "read", "close", "silence"), _WEIGHTS)[0]:
+            case "change":
+                versions[broker] += 1
+                topics[broker] = _topics(chance)
+                last = broker
+                yield Operation("register", broker, versions[broker], topics[broker], pause_ms=pause_ms)
+            case "repeat":
+                yield Operation("register", broker, versions[broker], topics[broker], pause_ms=pause_ms)
+            case "heartbeat":
+                yield Operation("heartbeat", broker, pause_ms=pause_ms)
+            case "unregister":
+                yield Operation("unregister", broker, pause_ms=pause_ms)
+            case "read":
+                topic = chance.choice(sorted(topics[last or broker]))
+                yield Operation("route", ask={"topic": topic})
+            case "close":
+                if worker.via == "remoting":
+                    yield Operation("close", pause_ms=pause_ms)
+            case "silence":
+                yield Operation("silence", broker)
+
+
+_WEIGHTS: Final = (30, 20, 25, 4, 30, 2, 2)
+
+
+def _topics(chance: random.Random) -> dict[str, int]:
+    return {name: chance.randrange(1, 17) for name in chance.sample(TOPICS, chance.randrange(2, 5))}
+
+
+def _of_admin(chance: random.Random) -> Iterator[Operation]:
+    serial = 0
+    while True:
+        serial += 1
+        pause_ms = chance.randrange(50, 250)
+        kv = {"namespace": chance.choice(NAMESPACES), "key": chance.choice(KEYS)}
+        group = {"brokerName": f"broker-{chance.randrange(8)}"}
+        match chance.choice(("delete-topic", "wipe", "add-write", "put-kv", "put-kv", "delete-kv", "read", "read")):
+            case "delete-topic":
+                yield Operation("delete-topic", ask={"topic": chance.choice(TOPICS)}, pause_ms=pause_ms)
+            case "wipe":
+                yield Operation("wipe", ask=group, pause_ms=pause_ms)
+            case "add-write":
+                yield Operation("add-write", ask=group, pause_ms=pause_ms)
+            case "put-kv":
+                yield Operation("put-kv", ask={**kv, "value": f"value-{serial}"}, pause_ms=pause_ms)
+            case "delete-kv":
+                yield Operation("delete-kv", ask=kv, pause_ms=pause_ms)
+            case "read":
+                yield Operation("kv", ask=kv)
+
+
+def _of_reader(chance: random.Random, via: str) -> Iterator[Operation]:
+    while True:
+        kind = chance.choice(HTTP_READS if via == "http" else REMOTING_READS)
+        pause_ms = chance.randrange(10, 80)
+        ask = _ask(chance, kind)
+        if via == "remoting":
+            yield Operation(kind, ask=ask, pause_ms=pause_ms)
+            continue
+        how = chance.random()
+        if kind == "route" and how < 0.15:
+            yield Operation("as-of", ask=ask, pause_ms=pause_ms)
+        elif kind == "route" and how < 0.25:
+            yield Operation(kind, ask=ask, poll_s=1, pause_ms=pause_ms)
+        else:
+            yield Operation(kind, ask=ask, wait_for=how > 0.8, committed=0.3 < how < 0.45, pause_ms=pause_ms)
+
+
+def _ask(chance: random.Random, kind: str) -> dict[str, str]:
+    match kind:
+        case "route":
+            return {"topic": chance.choice(TOPICS)}
+        case "members":
+            index = chance.randrange(8)
+            return {"clusterName": CLUSTERS[index % 2], "brokerName": f"broker-{index}"}
+        case "kv":
+            return {"namespace": chance.choice(NAMESPACES), "key": chance.choice(KEYS)}
+        case "kv-list":
+            return {"namespace": chance.choice(NAMESPACES)}
+    return {}

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was sent and what came back: one file of JSON lines, written while it happens, read by the judge afterwards.
+
+A line is an operation with its answer (`Entry`), or a fault (`Injected`). Times are the monotonic clock's, in seconds: what was
+answered before something else was sent came before it, whatever a wall clock says.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.robustness.operations import WRITES, Broker, Operation
+
+HEAD: Final = "head"
+"""Shown by answers of the head, which is the default."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operation and its answer.
+
+    Attributes:
+        worker: who sent it.
+        via: "remoting" or "http".
+        peer: host:port that it was sent from, as the event's actor names it; "" if there was no connection.
+        operation: what was asked.
+        sent_s: when it was handed to the socket.
+        done_s: when its answer was here, or it was given up.
+        code: the response code, or the HTTP status; None without an answer.
+        body: as it came.
+        ext: header fields of an answer over remoting.
+        offset: X-Routelake-Offset of a read, or the write's place on the log, where the answer names it.
+        epoch: X-Routelake-Epoch.
+        visible: what a write over HTTP says of itself.
+        asked: what the worker added: wait_for, as_of.
+        tag: ETag.
+        error: why there is no answer.
+    """
+
+    worker: str
+    via: str
+    peer: str
+    operation: Operation
+    sent_s: float
+    done_s: float
+    code: int | None = None
+    body: str = ""
+    ext: dict[str, str] | None = None
+    offset: int | None = None
+    epoch: int | None = None
+    visible: bool = False
+    asked: dict[str, str] = field(default_factory=dict)
+    tag: str = ""
+    error: str = ""
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether it was answered as done, or as durable."""
+        return self.code == 0 if self.via == "remoting" else self.code in (200, 202)
+
+    def line(self) -> dict[str, Any]:
+        """For the file: what says something."""
+        said = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and value is not False and value != "" and value != {}
+        }
+        return {**said, "operation": self.operation.plain()}
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A fault that happened.
+
+    Attributes:
+        kind: see `tests.robustness.plan`.
+        begun_s: when it began.
+        ended_s: when the fault itself was over; not when routelake was well again.
+        detail: process ids, exit codes.
+    """
+
+    kind: str
+    begun_s: float
+    ended_s: float
+    detail: str = ""
+
+
+@dataclass
+class Record:
+    """A whole run.
+
+    Attributes:
+        about: seed, seconds, log, mutant.
+        entries: in the order in which they were done.
+        faults: in order.
+        well_s: seconds from the last fault until everything was well by itself; None if it never was.
+    """
+
+    about: dict[str, Any] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    faults: list[Injected] = field(default_factory=list)
+    well_s: float | None = None
+
+
+class Recorder:
+    """Writes a record; for any number of threads."""
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self._file = path.open("w", encoding="utf-8")
+        self._lock = threading.Lock()
+        self.answers = 0
+        self.newest_offset = -1
+        """Of the writes that were acknowledged with one so far."""
+        self._write({"about": about})
+
+    def entry(self, entry: Entry) -> None:
+        """An operation is done."""
+        self.answers += entry.code is not None
+        if entry.acknowledged and entry.offset is not None and entry.operation.kind in WRITES:
+            self.newest_offset = max(self.newest_offset, entry.offset)
+        self._write(entry.line())
+
+    def fault(self, fault: Injected) -> None:
+        """A fault is over."""
+        self._write({"fault": asdict(fault)})
+
+    def well(self, seconds: float | None) -> None:
+        """How long it took until everything was well."""
+        self._write({"well_s": seconds})
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        with self._lock:
+            self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line, ensure_ascii=False) + "\n"
+        with self._lock:
+            if not self._file.closed:
+                self._file.write(text)
+                self._file.flush()
+
+
+def read_record(path: Path) -> Record:
+    """A record back from its file; a last line that was cut off is left out."""
+    record = Record()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            break
+        if "about" in said:
+            record.about = said["about"]
+        elif "fault" in said:
+            record.faults.append(Injected(**said["fault"]))
+        elif "well_s" in said:
+            record.well_s = said["well_s"]
+        else:
+            record.entries.append(_entry(said))
+    return record
+
+
+def _entry(said: dict[str, Any]) -> Entry:
+    operation = said.pop("operation")
+    if "broker" in operation:
+        operation["broker"] = Broker(**operation["broker"])
+    return Entry(operation=Operation(**operation), **{"peer": "", **said})

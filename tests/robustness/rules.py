@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge's rules: each reads a finished run and says what contradicts it. Pure: nothing is asked, nothing is waited for.
+
+======================  =============================================================================================
+`once`                  (a) every acknowledged event is on the log, where its answer says, once; in the tables once
+`equals_the_model`      (b) an answer is the model's fold up to the offset it names (without one: up to some offset
+                        that was on the log by then)
+`never_back`            (c) what was acknowledged, or seen, before a question was asked is in its answer
+`the_past_stays`        (d) an `as_of` of one epoch is answered alike every time, and as the model had it
+`expiry`                (e) nobody expires who was heard in time; nobody silent stays
+`tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; heads agreed with them
+`well_by_itself`        (g) after the last fault all is well in so many seconds
+======================  =============================================================================================
+
+One gateway at a time is assumed: with several, (c) holds within each of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+from schemas.events import RegisterBroker
+from tests.robustness.answers import Form
+from tests.robustness.case import Case, Fingerprint, Violation, logged_line, of_entry, told
+from tests.robustness.evidence import Logged
+from tests.robustness.operations import WRITES
+from tests.robustness.record import Entry
+
+CLOCK_MS: Final = 5_000
+"""scanNotActiveBrokerInterval: how late a silent broker may be noticed."""
+UNHEARD_MS: Final = 10_000
+"""Silence of the log up to which no RESUME tells that nobody listened: a gateway may have stood still for so long."""
+
+# --- (a) ---
+
+
+def once(case: Case) -> list[Violation]:
+    """(a) Acknowledged: on the log once, with the offset that the answer names, and folded once."""
+    found: list[Violation] = []
+    sent: dict[Fingerprint, list[Entry]] = defaultdict(list)
+    for entry in case.record.entries:
+        if entry.operation.kind in WRITES:
+            sent[of_entry(entry)].append(entry)
+    for fingerprint, entries in sent.items():
+        events = case.events_by_fingerprint.get(fingerprint, [])
+        acknowledged = [entry for entry in entries if entry.acknowledged]
+        if len(acknowledged) > len(events):
+            lines = (*map(told, entries), *map(logged_line, events))
+            found.append(Violation("once", f"acknowledged {len(acknowledged)} times, {len(events)} on the log", lines))
+        offsets = {event.offset for event in events}
+        for entry in acknowledged:
+            if entry.offset is not None and entry.offset not in offsets:
+                what = logged_line(case.expected.written[entry.offset]) if entry.offset in case.expected.written else ""
+                found.append(Violation("once", f"it is not at offset {entry.offset}", (told(entry), what)))
+    for fingerprint, events in case.events_by_fingerprint.items():
+        entries = sent.get(fingerprint, [])
+        if _least_requests(events) > len(entries):
+            lines = (*map(told, entries), *map(logged_line, events))
+            found.append(Violation("once", f"sent {len(entries)} times, {len(events)} on the log", lines))
+    for row, count in case.evidence.changes.items():
+        if count > 1:
+            found.append(Violation("once", f"folded {count} times: {row} in routeChangeTable"))
+    for offset in case.evidence.quarantined:
+        found.append(Violation("once", f"in quarantine, though every event here is good: offset {offset}"))
+    numbers = [epoch.number for epoch in case.evidence.epochs]
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append(Violation("once", f"epochs are not 1, 2, 3, ...: {numbers}"))
+    return found + _commands_folded(case)
+
+
+def _commands_folded(case: Case) -> list[Violation]:
+    """A command that its answer calls applied has its row in the history."""
+    folded = {int(row[0]) for row in case.evidence.changes if row[0] not in ("None", "nan")}
+    newest = case.evidence.epochs[-1].log_offset if case.evidence.epochs else -1
+    return [
+        Violation("once", f"applied, and offset {offset} is not in routeChangeTable", (told(entry),))
+        for entry, offset in case.places
+        if entry.via == "http" and offset <= newest and offset not in folded and _outcome(entry) == "applied"
+    ]
+
+
+def _outcome(entry: Entry) -> str:
+    try:
+        return str(json.loads(entry.body).get("outcome"))
+    except ValueError:
+        return ""
+
+
+def _least_requests(events: list[Logged]) -> int:
+    """How few requests these may have come from: one that went down without its topics may go down again with them."""
+    count, slim = 0, False
+    for logged in events:
+        is_slim = isinstance(logged.event, RegisterBroker) and logged.event.topic_config_table is None
+        if not (slim and not is_slim):
+            count += 1
+        slim = is_slim
+    return count
+
+
+# --- (b), (c), (d) ---
+
+
+def equals_the_model(case: Case) -> list[Violation]:
+    """(b) What an answer says is what the model makes of the log up to the offset it names."""
+    found = []
+    for entry, form in case.reads:
+        operation = entry.operation
+        if operation.kind == "as-of":
+            continue
+        if entry.asked.get("reads") == "committed":
+            if entry.epoch is None:
+                continue
+            try:
+                expected = case.expected.at_epoch(operation, entry.epoch)
+            except LookupError:
+                found.append(Violation("equals_the_model", f"there is no epoch {entry.epoch}", (told(entry),)))
+                continue
+            if form != expected:
+                found.append(_differs(case, entry, form, expected, f"of epoch {entry.epoch}", None))
+        elif entry.offset is not None:
+            expected = case.expected.at(operation, entry.offset)
+            if form != expected:
+                found.append(_differs(case, entry, form, expected, f"at offset {entry.offset}", entry.offset))
+        else:
+            last = case.ceiling(entry.done_s)
+            if all(form != right for _, right in case.expected.between(operation, -1, last)):
+                expected = case.expected.at(operation, last)
+                found.append(_differs(case, entry, form, expected, f"at any offset up to {last}", last))
+    return found
+
+
+def never_back(case: Case) -> list[Violation]:
+    """(c) A head shows what it has acknowledged or shown before the question was asked."""
+    found = []
+    places: dict[str, int] = {}
+    for entry, form in case.head_reads:
+        floor = case.floor(entry.sent_s)
+        if entry.offset is not None:
+            wanted = max(floor, int(entry.asked.get("wait_for", -1)))
+            if entry.offset < wanted:
+                message = f"offset {entry.offset}, though {wanted} had been acknowledged or seen before it was asked"
+                found.append(Violation("never_back", message, (*_witness(case, entry, wanted), told(entry))))
+            continue
+        last = case.ceiling(entry.done_s)
+        floor = max(floor, places.get(entry.peer, -1))
+        offsets = [offset for offset, right in case.expected.between(entry.operation, floor, last) if right == form]
+        if offsets:
+            places[entry.peer] = offsets[0]
+        elif any(right == form for _, right in case.expected.between(entry.operation, -1, floor)):
+            changes = case.expected.changes(entry.operation, -1, floor)[-1:]
+            message = f"older than offset {floor}, which had been acknowledged or seen before it was asked"
+            lines = (*_witness(case, entry, floor), *map(logged_line, changes), told(entry))
+            found.append(Violation("never_back", message, lines))
+    return found
+
+
+def the_past_stays(case: Case) -> list[Violation]:
+    """(d) What was, stays: the same epoch asked twice, and the model's answer at it."""
+    found = []
+    first: dict[tuple[Any, ...], tuple[Entry, Form]] = {}
+    for entry, form in case.reads:
+        if entry.operation.kind != "as-of":
+            continue
+        key = (entry.operation.subject, entry.asked["as_of"])
+        before = first.setdefault(key, (entry, form))
+        if before[1] != form:
+            found.append(Violation("the_past_stays", "one moment, two answers", (told(before[0]), told(entry))))
+        try:
+            expected = case.expected.at_epoch(entry.operation, int(entry.asked["as_of"]))
+        except LookupError:
+            continue
+        if form != expected:
+            lines = (told(entry), f"expected: {expected}")
+            found.append(Violation("the_past_stays", f"not what epoch {entry.asked['as_of']} was", lines))
+    return found
+
+
+def _differs(case: Case, entry: Entry, form: Form, expected: Form, where: str, offset: int | None) -> Violation:
+    """With the events since the answer was right, if it ever was."""
+    lines = [told(entry), f"answered: {form}", f"expected: {expected}"]
+    if offset is not None:
+        right = [at for at, was in case.expected.between(entry.operation, -1, offset) if was == form]
+        since = right[-1] if right else -1
+        changes = case.expected.changes(entry.operation, since, offset)
+        lines.append(f"it was right last at offset {since}; since then:" if right else "it never was; last changes:")
+        lines += map(logged_line, changes[:3] if right else changes[-2:])
+    return Violation("equals_the_model", f"not the answer {where}", tuple(lines))
+
+
+def _witness(case: Case, entry: Entry, offset: int) -> list[str]:
+    """Who knew of an offset before this was asked: the last of them."""
+    for other, place in reversed(case.places):
+        if place == offset and other.done_s <= entry.sent_s:
+            return [told(other)]
+    for other, _ in reversed(case.head_reads):
+        if other.offset == offset and other.done_s <= entry.sent_s:
+            return [told(other)]
+    return []
+
+
+# --- (e), (f), (g) ---
+
+
+def expiry(case: Case) -> list[Violation]:
+    """(e) By the log's own times: who was heard in time is there, who was not is gone with the next CLOCK."""
+    found = []
+    model, limit_ms = case.expected.model, CLOCK_MS + UNHEARD_MS
+    for name, addr, deadline_ms, noticed_ms in model.expired:
+        if noticed_ms - deadline_ms > limit_ms:
+            message = f"{name} ({addr}) was past its deadline for {noticed_ms - deadline_ms} ms before anybody noticed"
+            found.append(Violation("expiry", message))
+    for key, live in model.model.tables.broker_live_table.items():
+        late_ms = model.now_ms - live.last_update_timestamp - live.heartbeat_timeout_millis
+        if late_ms > limit_ms:
+            found.append(Violation("expiry", f"{key.broker_addr} is past its deadline for {late_ms} ms at the end"))
+    expected = Counter((name, deadline_ms) for name, _, deadline_ms, _ in model.expired)
+    newest = case.evidence.epochs[-1].watermark_ms if case.evidence.epochs else 0
+    for name, time_ms in case.evidence.expired:
+        if not expected[name, time_ms]:
+            found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time"))
+        expected[name, time_ms] -= 1
+    for (name, time_ms), count in expected.items():
+        if count > 0 and time_ms < newest - limit_ms:
+            found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
+    return found
+
+
+def tables_are_a_replay(case: Case) -> list[Violation]:
+    """(f) The tables at the newest epoch, by two independent foldings of the log."""
+    found = []
+    evidence = case.evidence
+    topics, brokers, kv = case.expected.last_tables
+    actual_kv = {key: value for key, value in evidence.kv.items() if value is not None}
+    for table, expected, actual in (
+        ("topicQueueTable", topics, evidence.topics),
+        ("brokerAddrTable", brokers, evidence.brokers),
+        ("kvConfigTable", kv, actual_kv),
+    ):
+        rows: Any = expected
+        for key in sorted(rows.keys() | actual.keys(), key=repr):
+            if rows.get(key) != actual.get(key):
+                message = f"{table}, {key}: {actual.get(key)} in the table, {rows.get(key)} by the model"
+                found.append(Violation("tables_are_a_replay", message))
+    if evidence.replayed:
+        found.append(Violation("tables_are_a_replay", evidence.replayed))
+    for difference in evidence.head_differences:
+        found.append(
+            Violation("tables_are_a_replay", "a gateway says that its head and the tables differed", (difference,))
+        )
+    return found
+
+
+def well_by_itself(case: Case) -> list[Violation]:
+    """(g) Nobody had to lift a finger."""
+    well_s = case.record.well_s
+    if well_s is not None and well_s <= case.well_limit_s:
+        return []
+    faults = tuple(f"{fault.kind}: {fault.detail}" for fault in case.record.faults[-1:])
+    after = "never" if well_s is None else f"{well_s:.1f} s after the last fault, not {case.well_limit_s:.0f}"
+    return [Violation("well_by_itself", f"all was well {after}", faults)]
+
+
+RULES: Final[tuple[Callable[[Case], list[Violation]], ...]] = (
+    *(once, equals_the_model, never_back, the_past_stays),
+    *(expiry, tables_are_a_replay, well_by_itself),
+)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan is its seed's; a record says what was done."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from tests.robustness.operations import READS, WRITES, Operation
+from tests.robustness.plan import KINDS, QUIET_S, operations, plan
+from tests.robustness.record import Entry, Injected, Recorder, read_record
+
+
+def test_the_same_seed_plans_the_same() -> None:
+    assert plan(7, 60) == plan(7, 60)
+    assert plan(7, 60) != plan(8, 60)
+    for worker, twin in zip(plan(7, 60).workers, plan(7, 60).workers, strict=True):
+        assert list(islice(operations(worker), 200)) == list(islice(operations(twin), 200))
+
+
+def test_faults_keep_to_the_time_and_take_turns() -> None:
+    faults = plan(3, 600).faults
+    assert all(QUIET_S <= fault.at_s < 600 - QUIET_S for fault in faults)
+    assert {fault.kind for fault in faults[: len(KINDS)]} == set(KINDS)
+
+
+def test_nobody_speaks_for_another_broker() -> None:
+    owned = [broker for worker in plan(1, 60).workers for broker in worker.brokers]
+    assert len({broker.addr for broker in owned}) == len(owned)
+
+
+def test_every_operation_can_be_sent() -> None:
+    kinds = set()
+    for worker in plan(1, 60).workers:
+        for operation in islice(operations(worker), 2_000):
+            kinds.add(operation.kind)
+            if operation.kind in WRITES | READS:
+                operation.http() if worker.via == "http" else operation.request()
+    assert kinds >= WRITES | READS
+
+
+def test_a_record_comes_back(tmp_path: Path) -> None:
+    worker = plan(1, 60).workers[0]
+    operation = next(operations(worker))
+    entries = [
+        Entry("w", "remoting", "127.0.0.1:1", operation, 1.0, 2.0, 0, ext={}),
+        Entry("w", "http", "127.0.0.1:1", Operation("topics"), 1.0, 2.0, 200, "{}", offset=0, asked={"as_of": "1"}),
+        Entry("w", "http", "", Operation("topics", committed=True), 1.0, 2.0, error="refused"),
+    ]
+    recorder = Recorder(tmp_path / "record.jsonl", {"seed": 1})
+    for entry in entries:
+        recorder.entry(entry)
+    recorder.fault(Injected("kill-fold", 1.0, 2.0, "7"))
+    recorder.well(3.0)
+    recorder.close()
+    with (tmp_path / "record.jsonl").open("a") as file:
+        file.write('{"worker": "cut o')
+    record = read_record(tmp_path / "record.jsonl")
+    assert record.about == {"seed": 1}
+    assert record.faults == [Injected("kill-fold", 1.0, 2.0, "7")]
+    assert record.well_s == 3.0
+    assert [replaced.acknowledged for replaced in record.entries] == [True, True, False]
+    assert [read.operation for read in record.entries] == [entry.operation for entry in entries]
+    assert [(read.code, read.offset, read.asked) for read in record.entries] == [
+        (0, None, {}),
+        (200, 0, {"as_of": "1"}),
+        (None, None, {}),
+    ]
