@@ -44,7 +44,7 @@ def coverage() -> None:
 def torture(
     minutes: Annotated[float, typer.Option("--minutes", min=0.2, help="Of traffic and faults.")] = 5.0,
     seed: Annotated[int, typer.Option("--seed", help="The same one plans the same run.")] = 1,
-    faults: Annotated[str, typer.Option("--faults", help="Which kinds, with commas; all without it.")] = "",
+    faults: Annotated[str, typer.Option("--faults", help="Which kinds, with commas, or none; all without it.")] = "",
     every_s: Annotated[float, typer.Option("--every-s", min=0.5, help="Seconds between faults, about.")] = 7.0,
     well_s: Annotated[
         float, typer.Option("--well-s", help="Within so many seconds of the last fault all must be well.")
@@ -52,6 +52,7 @@ def torture(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="For data, output and record; a temporary one without it.")
     ] = None,
+    mutant: Annotated[str, typer.Option("--mutant", help="Plant a defect of tests/robustness/mutants first.")] = "",
 ) -> None:
     """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
     from deploy.developer import run_torture
@@ -59,6 +60,7 @@ def torture(
     options = ["--minutes", str(minutes), "--seed", str(seed), "--every-s", str(every_s), "--well-s", str(well_s)]
     options += ["--faults", faults] if faults else []
     options += ["--folder", str(folder)] if folder is not None else []
+    options += ["--mutant", mutant] if mutant else []
     raise typer.Exit(run_torture(options))
 
 

@@ -4,14 +4,26 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
 
+from deploy.developer import ROOT
 from tests.robustness.case import WELL_S
 from tests.robustness.judge import judge, open_case, report
+from tests.robustness.mutants import sitecustomize
+from tests.robustness.mutants.sitecustomize import MUTANTS
 from tests.robustness.plan import KINDS, plan
 from tests.robustness.torture import TortureFailed, torture
+
+
+def planted(mutant: str) -> dict[str, str]:
+    """The environment of a run with this defect."""
+    return {
+        "TORTURE_MUTANT": mutant,
+        "PYTHONPATH": os.pathsep.join([str(Path(sitecustomize.__file__).parent), str(ROOT)]),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,8 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--every-s", type=float, default=7.0)
     parser.add_argument("--well-s", type=float, default=WELL_S)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this defect, which must be found")
     chosen = parser.parse_args(arguments)
-    kinds = tuple(chosen.faults.split(",")) if chosen.faults else KINDS
+    kinds = () if chosen.faults == "none" else tuple(chosen.faults.split(",")) if chosen.faults else KINDS
     unknown = set(kinds) - set(KINDS)
     if unknown:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}. There are {', '.join(KINDS)}.")
@@ -34,10 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{folder} holds another run")
     again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
     again += f" --faults {chosen.faults}" if chosen.faults else ""
+    again += f" --mutant {chosen.mutant}" if chosen.mutant else ""
+    environment = planted(chosen.mutant) if chosen.mutant else None
     print(f"{again}\nin {folder}", flush=True)
     planned = plan(chosen.seed, chosen.minutes * 60, kinds, chosen.every_s)
     try:
-        torture(planned, folder, say=lambda line: print(line, flush=True))
+        torture(planned, folder, environment=environment, say=lambda line: print(line, flush=True))
     except TortureFailed as error:
         print(f"the run did not come to its end: {error}\nagain: {again}")
         return 1

@@ -79,7 +79,7 @@ def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: flo
     Args:
         seed: any number.
         seconds: of traffic.
-        kinds: faults to choose from; each comes once before any comes twice.
+        kinds: faults to choose from, perhaps none; each comes once before any comes twice.
         every_s: time between faults, about.
     """
     chance = random.Random(seed)
@@ -114,7 +114,7 @@ def _workers(chance: random.Random) -> tuple[Worker, ...]:
 
 def _faults(chance: random.Random, seconds: float, kinds: tuple[str, ...], every_s: float) -> Iterator[Fault]:
     at_s, left = QUIET_S, list[str]()
-    while at_s < seconds - QUIET_S:
+    while kinds and at_s < seconds - QUIET_S:
         if not left:
             left = chance.sample(kinds, len(kinds))
         yield Fault(round(at_s, 3), left.pop(), round(chance.uniform(0.3, 3.0), 3))

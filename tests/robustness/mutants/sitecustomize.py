@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defects, planted into the processes of a run by being first on their PYTHONPATH; only the test kit puts it there.
+
+TORTURE_MUTANT names one. It is planted when the module that it breaks is imported. Spark's Python workers have a path of
+their own, so that what is planted is in the gateway, the process that writes the log, and the fold's driver.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+Plant = Callable[[Any], None]
+
+
+def _now_and_then(every: int) -> Callable[[], bool]:
+    count = 0
+
+    def due() -> bool:
+        nonlocal count
+        count += 1
+        return count % every == 0
+
+    return due
+
+
+def _lost_append(module: Any) -> None:
+    """What is acknowledged is not written."""
+    append, due = module.ResumingLog.append, _now_and_then(60)
+
+    def lose(self: Any, entries: Any) -> Any:
+        if not entries or not due():
+            return append(self, entries)
+        end = self._log.end()
+        return [module.Appended(end.next_offset + n, end.last_event_time_ms or 0) for n in range(len(entries))]
+
+    module.ResumingLog.append = lose
+
+
+def _doubled_append(module: Any) -> None:
+    """A group goes down twice."""
+    append, due = module.ResumingLog.append, _now_and_then(60)
+
+    def double(self: Any, entries: Any) -> Any:
+        if not entries or not due():
+            return append(self, entries)
+        written = append(self, [*entries, *entries])
+        return written[: len(written) - len(entries)]
+
+    module.ResumingLog.append = double
+
+
+def _stale_view(module: Any) -> None:
+    """Now and then the view stays as it was, and who waits is told that it moved."""
+    move, due = module.MovingView.move, _now_and_then(40)
+
+    def stay(self: Any, view: Any, offset: int) -> None:
+        if due():
+            self.reach(offset)
+        else:
+            move(self, view, offset)
+
+    module.MovingView.move = stay
+
+
+def _early_expiry(module: Any) -> None:
+    """The gateway's rules let a broker expire two seconds early."""
+    expire = module.expire
+    module.expire = lambda group, now_ms: expire(group, now_ms + 2_000)
+
+
+def _wipe_ignored(module: Any) -> None:
+    """A rule of the gateway does nothing, and counts all the same."""
+    module.without_write_perm = lambda group: group
+
+
+def _half_an_epoch(module: Any) -> None:
+    """The writer leaves one table out, and commits the epoch."""
+    apply, due = module.LakeWriter._apply, _now_and_then(3)
+
+    def leave_out(self: Any, table: Any, *arguments: Any) -> None:
+        if table.name != "topicQueueTable" or not due():
+            apply(self, table, *arguments)
+
+    module.LakeWriter._apply = leave_out
+
+
+def _another_past(module: Any) -> None:
+    """as_of=N answers from epoch N - 1."""
+    resolve = module.History.resolve
+
+    def before(self: Any, as_of: str) -> Any:
+        return resolve(self, str(int(as_of) - 1) if as_of.isdigit() and as_of != "1" else as_of)
+
+    module.History.resolve = before
+
+
+MUTANTS: dict[str, tuple[str, Plant]] = {
+    "lost-append": ("api.log_worker", _lost_append),
+    "doubled-append": ("api.log_worker", _doubled_append),
+    "stale-view": ("api.moving_view", _stale_view),
+    "early-expiry": ("pipelines.fold.liveness", _early_expiry),
+    "wipe-ignored": ("pipelines.fold.topics", _wipe_ignored),
+    "half-an-epoch": ("pipelines.tables.writer", _half_an_epoch),
+    "another-past": ("api.view.history", _another_past),
+}
+"""Name -> the module that it breaks, and how."""
+
+
+class _Planting(Loader):
+    def __init__(self, loader: Loader, plant: Plant) -> None:
+        self._loader, self._plant = loader, plant
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._plant(module)
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, name: str, plant: Plant) -> None:
+        self._name, self._plant = name, plant
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Planting(spec.loader, self._plant)
+        return spec
+
+
+if "TORTURE_MUTANT" in os.environ:
+    sys.meta_path.insert(0, _Finder(*MUTANTS[os.environ["TORTURE_MUTANT"]]))
