@@ -44,6 +44,8 @@ def coverage() -> None:
 def torture(
     minutes: Annotated[float, typer.Option("--minutes", min=0.2, help="Of traffic and faults.")] = 5.0,
     seed: Annotated[int, typer.Option("--seed", help="The same one plans the same run.")] = 1,
+    log: Annotated[str, typer.Option("--log", help="sqlite, or kafka, which is started for it.")] = "sqlite",
+    gateways: Annotated[int, typer.Option("--gateways", min=1, max=2, help="With one of them beside `serve`.")] = 1,
     faults: Annotated[str, typer.Option("--faults", help="Which kinds, with commas, or none; all without it.")] = "",
     every_s: Annotated[float, typer.Option("--every-s", min=0.5, help="Seconds between faults, about.")] = 7.0,
     well_s: Annotated[
@@ -52,12 +54,13 @@ def torture(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="For data, output and record; a temporary one without it.")
     ] = None,
-    mutant: Annotated[str, typer.Option("--mutant", help="Plant a defect of tests/robustness/mutants first.")] = "",
+    mutant: Annotated[str, typer.Option("--mutant", help="Plant a defect of tests/robustness/planted first.")] = "",
 ) -> None:
     """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
     from deploy.developer import run_torture
 
     options = ["--minutes", str(minutes), "--seed", str(seed), "--every-s", str(every_s), "--well-s", str(well_s)]
+    options += ["--log", log, "--gateways", str(gateways)]
     options += ["--faults", faults] if faults else []
     options += ["--folder", str(folder)] if folder is not None else []
     options += ["--mutant", mutant] if mutant else []

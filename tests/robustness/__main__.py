@@ -4,55 +4,46 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from pathlib import Path
 
-from deploy.developer import ROOT
 from tests.robustness.case import WELL_S
 from tests.robustness.judge import judge, open_case, report
-from tests.robustness.mutants import sitecustomize
-from tests.robustness.mutants.sitecustomize import MUTANTS
 from tests.robustness.plan import KINDS, plan
+from tests.robustness.planted.sitecustomize import MUTANTS
+from tests.robustness.small_disk import can_mount, go_inside, is_inside
 from tests.robustness.torture import TortureFailed, torture
+from tests.robustness.world import Setup, possible
 
 
-def planted(mutant: str) -> dict[str, str]:
-    """The environment of a run with this defect."""
-    return {
-        "TORTURE_MUTANT": mutant,
-        "PYTHONPATH": os.pathsep.join([str(Path(sitecustomize.__file__).parent), str(ROOT)]),
-    }
-
-
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str]) -> int:
     """Run it; see `cli/developer.py` for what the options mean."""
-    parser = argparse.ArgumentParser(prog="routelake torture")
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--faults", default="")
-    parser.add_argument("--every-s", type=float, default=7.0)
-    parser.add_argument("--well-s", type=float, default=WELL_S)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this defect, which must be found")
+    parser = _parser()
     chosen = parser.parse_args(arguments)
     kinds = () if chosen.faults == "none" else tuple(chosen.faults.split(",")) if chosen.faults else KINDS
     unknown = set(kinds) - set(KINDS)
     if unknown:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}. There are {', '.join(KINDS)}.")
+    if "disk-full" in kinds and not is_inside() and can_mount():
+        go_inside(arguments)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="routelake-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "data").exists():
         parser.error(f"{folder} holds another run")
+    setup = Setup(chosen.log, chosen.gateways, ("haste", *([chosen.mutant] if chosen.mutant else [])))
     again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
+    again += f" --log {chosen.log}" if chosen.log != "sqlite" else ""
+    again += f" --gateways {chosen.gateways}" if chosen.gateways != 1 else ""
     again += f" --faults {chosen.faults}" if chosen.faults else ""
     again += f" --mutant {chosen.mutant}" if chosen.mutant else ""
-    environment = planted(chosen.mutant) if chosen.mutant else None
     print(f"{again}\nin {folder}", flush=True)
-    planned = plan(chosen.seed, chosen.minutes * 60, kinds, chosen.every_s)
+    able = possible(kinds, setup)
+    if able != kinds:
+        print(f"not here: {', '.join(kind for kind in kinds if kind not in able)}", flush=True)
+    planned = plan(chosen.seed, chosen.minutes * 60, able, chosen.every_s, chosen.gateways)
     try:
-        torture(planned, folder, environment=environment, say=lambda line: print(line, flush=True))
+        torture(planned, folder, setup, say=lambda line: print(line, flush=True))
     except TortureFailed as error:
         print(f"the run did not come to its end: {error}\nagain: {again}")
         return 1
@@ -62,5 +53,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if violations else 0
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="routelake torture")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", choices=("sqlite", "kafka"), default="sqlite")
+    parser.add_argument("--gateways", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--faults", default="")
+    parser.add_argument("--every-s", type=float, default=7.0)
+    parser.add_argument("--well-s", type=float, default=WELL_S)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this defect, which must be found")
+    return parser
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -90,28 +90,35 @@ class Expected:
     Attributes:
         model: after the last event.
         written: offset -> event, of what can be read.
+        noticed: (brokerName, address, offset) of everybody who expired, with the event by which it was noticed.
         last_tables: at the newest epoch.
     """
 
-    def __init__(self, evidence: Evidence, asked: Iterable[Operation]) -> None:
+    def __init__(self, evidence: Evidence, asked: Iterable[Operation], times_ms: Iterable[int] = ()) -> None:
         """Fold the whole log once.
 
         Args:
             evidence: log and epochs.
             asked: every read that is to be judged.
+            times_ms: of the past that they name.
         """
         self._operations = {key_of(operation): operation for operation in asked}
         self.model = ModelFold()
         self.last_tables: Tables = tables_of(self.model)
+        self.noticed: list[tuple[str, str, int]] = []
         self.written: dict[int, Logged] = {}
         self._offsets: dict[Key, list[int]] = {}
         self._forms: dict[Key, list[Form]] = {}
         self._epochs: dict[int, tuple[int, dict[Key, Form]]] = {}
         for key in self._operations:
             self._offsets[key], self._forms[key] = [-1], [self._answer(self.model, key)]
+        self._past: dict[int, tuple[int, dict[Key, Form]]] = {}
+        times = sorted(times_ms, reverse=True)
         epochs = iter(sorted(evidence.epochs))
         epoch = next(epochs, None)
         for logged in evidence.log:
+            while times and times[-1] < logged.time_ms:
+                self._take_time(times.pop())
             while epoch is not None and epoch.log_offset < logged.offset:
                 self._take_epoch(epoch)
                 epoch = next(epochs, None)
@@ -124,7 +131,10 @@ class Expected:
         self.written[logged.offset] = logged
         if logged.event is None:
             return
-        for key in self.model.take(logged.event, logged.time_ms) & self._operations.keys():
+        changed = self.model.take(logged.event, logged.time_ms)
+        for name, addr, _, _ in self.model.expired[len(self.noticed) :]:
+            self.noticed.append((name, addr, logged.offset))
+        for key in changed & self._operations.keys():
             form = self._answer(self.model, key)
             if form != self._forms[key][-1]:
                 self._offsets[key].append(logged.offset)
@@ -136,6 +146,12 @@ class Expected:
         self._epochs[epoch.number] = epoch.log_offset, forms
         # The tables are compared at the newest epoch: what is folded after it must not show in it.
         self.last_tables = tables_of(other or self.model)
+
+    def _take_time(self, time_ms: int) -> None:
+        """Whoever's deadline it was has expired, if the epoch that holds this time has noticed."""
+        other = self.model.at(time_ms + 1)
+        forms = {} if other is None else {key: self._answer(other, key) for key in self._operations}
+        self._past[time_ms] = max(self.written, default=-1), forms
 
     def _answer(self, fold: ModelFold, key: Key) -> Form:
         operation = self._operations[key]
@@ -171,6 +187,16 @@ class Expected:
         log_offset, forms = self._epochs[epoch]
         key = key_of(operation)
         return forms[key] if forms else self.at(operation, log_offset)
+
+    def at_time(self, operation: Operation, time_ms: int) -> set[Form]:
+        """The answer of a time, with who was silent then, and without where an epoch has noticed.
+
+        Raises:
+            LookupError: nothing came after it.
+        """
+        offset, forms = self._past[time_ms]
+        found = {self.at(operation, offset)}
+        return found | {forms[key_of(operation)]} if forms else found
 
     def changes(self, operation: Operation, first: int, last: int) -> list[Logged]:
         """The events after first, up to last, that changed this answer."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A finished run, as the judge looks at it: which answer is which event, and what was known when.
 
-One gateway at a time is assumed: what one has acknowledged or shown is in every later answer.
+What one gateway has acknowledged or shown is in every later answer of the same one; another may be a little behind.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
@@ -31,6 +32,7 @@ from tests.robustness.operations import READS, WRITES, Operation
 from tests.robustness.record import Entry, Record
 
 WELL_S: Final = 30.0
+NOT_MODIFIED: Final = 304
 
 Fingerprint = tuple[str, ...]
 
@@ -62,12 +64,18 @@ class Case:
     def reads(self) -> list[tuple[Entry, Form]]:
         """Every read that was answered, with what it says, in the order in which the answers came."""
         found = []
+        tagged: dict[tuple[object, ...], Form] = {}
         for entry in sorted(self.record.entries, key=lambda entry: entry.done_s):
-            if entry.operation.kind in READS and entry.code is not None:
-                try:
-                    found.append((entry, form_of(entry)))
-                except LookupError:
-                    continue
+            if entry.operation.kind not in READS or entry.code is None:
+                continue
+            copy = (entry.worker, entry.operation.subject, entry.tag.rpartition("-")[2])
+            try:
+                form = tagged[copy] if entry.code == NOT_MODIFIED else form_of(entry)
+            except LookupError:
+                continue
+            if entry.tag:
+                tagged[copy] = form
+            found.append((entry, form))
         return found
 
     @cached_property
@@ -82,7 +90,8 @@ class Case:
     @cached_property
     def expected(self) -> Expected:
         """The model's answers."""
-        return Expected(self.evidence, [entry.operation for entry, _ in self.reads])
+        times = {to_time_ms(entry) for entry, _ in self.reads if entry.operation.by_time}
+        return Expected(self.evidence, [entry.operation for entry, _ in self.reads], times)
 
     @cached_property
     def events_by_fingerprint(self) -> dict[Fingerprint, list[Logged]]:
@@ -112,20 +121,22 @@ class Case:
         return found
 
     @cached_property
-    def _seen(self) -> tuple[list[float], list[int]]:
-        """When what offset was known to be in the head: times, and the greatest offset by then."""
+    def _seen(self) -> dict[int, tuple[list[float], list[int]]]:
+        """When what offset was known to be in a gateway's head: times, and the greatest offset by then."""
         seen = [
-            (entry.done_s, offset)
+            (entry.done_s, offset, entry.gateway)
             for entry, offset in self.places
             if (entry.via == "remoting" or entry.visible) and entry.operation.kind != "heartbeat"
         ]
-        seen += [(entry.done_s, entry.offset) for entry, _ in self.head_reads if entry.offset is not None]
-        times, offsets, greatest = [], [], -1
-        for done_s, offset in sorted(seen):
-            greatest = max(greatest, offset)
+        seen += [
+            (entry.done_s, entry.offset, entry.gateway) for entry, _ in self.head_reads if entry.offset is not None
+        ]
+        found: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
+        for done_s, offset, gateway in sorted(seen):
+            times, offsets = found[gateway]
             times.append(done_s)
-            offsets.append(greatest)
-        return times, offsets
+            offsets.append(max(offset, offsets[-1] if offsets else -1))
+        return found
 
     @cached_property
     def _unsent(self) -> tuple[list[float], list[int]]:
@@ -137,9 +148,9 @@ class Case:
             offsets.append(least)
         return [sent_s for sent_s, _ in sent], offsets[::-1]
 
-    def floor(self, time_s: float) -> int:
-        """The greatest offset that somebody had seen in the head before this time."""
-        times, offsets = self._seen
+    def floor(self, time_s: float, gateway: int) -> int:
+        """The greatest offset that somebody had seen in a gateway's head before this time."""
+        times, offsets = self._seen[gateway]
         index = bisect_left(times, time_s)
         return offsets[index - 1] if index else -1
 
@@ -149,6 +160,11 @@ class Case:
         index = bisect_right(times, time_s)
         end = self.evidence.log[-1].offset if self.evidence.log else -1
         return offsets[index] - 1 if index < len(offsets) else end
+
+
+def to_time_ms(entry: Entry) -> int:
+    """The time that a question for the past names, ms since 1970."""
+    return round(datetime.fromisoformat(entry.asked["as_of"]).timestamp() * 1000)
 
 
 # --- what is the same ---

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,9 +78,8 @@ class Evidence:
     head_differences: list[str] = field(default_factory=list)
 
 
-def read_evidence(log_url: str, lake_dir: Path) -> Evidence:
+def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     """Read everything; nothing may write to it meanwhile."""
-    records = read_log(log_url)
     found = Evidence(log=[Logged(record.offset, record.event_time_ms, _event(record)) for record in records])
     commits = DeltaTable(str(lake_dir / ROUTE_COMMIT_TABLE.name)).to_pyarrow_table().sort_by("epoch").to_pylist()
     found.epochs = [
@@ -110,6 +111,15 @@ def read_evidence(log_url: str, lake_dir: Path) -> Evidence:
     found.replayed = _replayed(records, lake_dir)
     found.head_differences = [path.read_text() for path in sorted(lake_dir.glob("head-differences-*.json"))]
     return found
+
+
+def kept_log(path: Path) -> list[LogRecord]:
+    """Every record that `tests.robustness.torture` has kept."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        offset, time_ms, key, payload = json.loads(line)
+        records.append(LogRecord(offset, time_ms, key, base64.b64decode(payload)))
+    return records
 
 
 def read_log(log_url: str) -> list[LogRecord]:

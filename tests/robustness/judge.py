@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.robustness.case import WELL_S, Case, Violation
-from tests.robustness.evidence import read_evidence
+from tests.robustness.evidence import kept_log, read_evidence
 from tests.robustness.record import read_record
 from tests.robustness.rules import RULES
 
@@ -19,8 +19,7 @@ _SHOWN: Final = 3
 
 def open_case(folder: Path, *, well_limit_s: float = WELL_S) -> Case:
     """A run that `tests.robustness.torture.torture` left in this folder."""
-    data = folder / "data"
-    evidence = read_evidence(f"sqlite://{data / 'events.db'}", data / "lake")
+    evidence = read_evidence(kept_log(folder / "log.jsonl"), folder / "data" / "lake")
     return Case(read_record(folder / "record.jsonl"), evidence, well_limit_s)
 
 

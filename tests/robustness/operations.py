@@ -59,6 +59,7 @@ class Operation:
         ask: names of a read or an admin command: topic, name, namespace, key, value.
         wait_for: whether an HTTP read names the offset of this worker's last write.
         committed: whether an HTTP read asks for the latest epoch instead of the head.
+        by_time: whether a question for the past names a time instead of an epoch.
         poll_s: a long poll of so many seconds, if there is an ETag to ask with.
         pause_ms: what to wait before it is sent.
     """
@@ -70,6 +71,7 @@ class Operation:
     ask: dict[str, str] = field(default_factory=dict)
     wait_for: bool = False
     committed: bool = False
+    by_time: bool = False
     poll_s: int = 0
     pause_ms: int = 0
 
@@ -78,7 +80,7 @@ class Operation:
         said: dict[str, Any] = {"kind": self.kind}
         if self.broker is not None:
             said["broker"] = vars(self.broker)
-        for name in ("version", "topics", "ask", "wait_for", "committed", "poll_s"):
+        for name in ("version", "topics", "ask", "wait_for", "committed", "by_time", "poll_s"):
             if getattr(self, name):
                 said[name] = getattr(self, name)
         return said

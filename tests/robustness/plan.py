@@ -22,11 +22,28 @@ KEYS: Final = ("key-a", "key-b", "key-c")
 SHORT_MS: Final = 8_000
 """heartbeatTimeoutMillis of brokers that fall silent."""
 
-ALWAYS: Final = ("kill-gateway", "kill-fold", "kill-log", "stop-gateway", "stop-fold", "stop-log")
+ALWAYS: Final = ("kill-gateway", "kill-fold", "kill-log", "stop-gateway", "stop-fold", "stop-log", "cut")
 """Faults after which routelake comes back by itself."""
 LARGE: Final = ("kill-all", "restart", "second-fold", "lost-checkpoint")
 """Faults that take a start of the whole."""
-KINDS: Final = (*ALWAYS, *LARGE)
+MACHINE: Final = ("slow-disk", "failing-disk", "disk-full", "clock-forward", "clock-back")
+"""What a machine does to its processes."""
+OTHERS: Final = ("kill-second", "stop-second", "kill-kafka", "stop-kafka")
+"""What happens to the second gateway, and to Kafka."""
+KINDS: Final = (*ALWAYS, *LARGE, *MACHINE, *OTHERS)
+
+NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "slow-disk": ("preload",),
+    "failing-disk": ("preload",),
+    "clock-forward": ("preload",),
+    "clock-back": ("preload",),
+    "disk-full": ("mount",),
+    "kill-second": ("second",),
+    "stop-second": ("second",),
+    "kill-kafka": ("kafka",),
+    "stop-kafka": ("kafka",),
+}
+"""What it takes: see `tests.robustness.world.possible`."""
 
 QUIET_S: Final = 4.0
 """At the start and at the end no fault begins."""
@@ -40,6 +57,7 @@ class Worker:
         via: "remoting" or "http".
         seed: of its operations.
         brokers: whose they are.
+        gateway: which one it talks to, where there are two.
     """
 
     name: str
@@ -47,6 +65,7 @@ class Worker:
     via: str
     seed: int
     brokers: tuple[Broker, ...] = ()
+    gateway: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,7 @@ class Plan:
     faults: tuple[Fault, ...]
 
 
-def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: float = 7.0) -> Plan:
+def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: float = 7.0, gateways: int = 1) -> Plan:
     """The plan of one run.
 
     Args:
@@ -81,12 +100,13 @@ def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: flo
         seconds: of traffic.
         kinds: faults to choose from, perhaps none; each comes once before any comes twice.
         every_s: time between faults, about.
+        gateways: among which workers are spread.
     """
     chance = random.Random(seed)
-    return Plan(seed, seconds, _workers(chance), tuple(_faults(chance, seconds, kinds, every_s)))
+    return Plan(seed, seconds, _workers(chance, gateways), tuple(_faults(chance, seconds, kinds, every_s)))
 
 
-def _workers(chance: random.Random) -> tuple[Worker, ...]:
+def _workers(chance: random.Random, gateways: int) -> tuple[Worker, ...]:
     workers = []
     for number in range(4):
         brokers = []
@@ -104,11 +124,15 @@ def _workers(chance: random.Random) -> tuple[Worker, ...]:
                     )
                 )
         via = "http" if number % 2 else "remoting"
-        workers.append(Worker(f"brokers-{number}", "brokers", via, chance.getrandbits(32), tuple(brokers)))
+        workers.append(
+            Worker(f"brokers-{number}", "brokers", via, chance.getrandbits(32), tuple(brokers), number // 3 % gateways)
+        )
     for number, via in enumerate(("http", "remoting")):
-        workers.append(Worker(f"admin-{number}", "admin", via, chance.getrandbits(32)))
+        workers.append(Worker(f"admin-{number}", "admin", via, chance.getrandbits(32), gateway=number % gateways))
     for number, via in enumerate(("http", "remoting", "http")):
-        workers.append(Worker(f"reader-{number}", "reader", via, chance.getrandbits(32)))
+        workers.append(
+            Worker(f"reader-{number}", "reader", via, chance.getrandbits(32), gateway=number // 2 % gateways)
+        )
     return tuple(workers)
 
 
@@ -205,12 +229,12 @@ def _of_reader(chance: random.Random, via: str) -> Iterator[Operation]:
             yield Operation(kind, ask=ask, pause_ms=pause_ms)
             continue
         how = chance.random()
-        if kind == "route" and how < 0.15:
-            yield Operation("as-of", ask=ask, pause_ms=pause_ms)
-        elif kind == "route" and how < 0.25:
+        if kind == "route" and how < 0.18:
+            yield Operation("as-of", ask=ask, by_time=how < 0.09, pause_ms=pause_ms)
+        elif kind == "route" and how < 0.28:
             yield Operation(kind, ask=ask, poll_s=1, pause_ms=pause_ms)
         else:
-            yield Operation(kind, ask=ask, wait_for=how > 0.8, committed=0.3 < how < 0.45, pause_ms=pause_ms)
+            yield Operation(kind, ask=ask, wait_for=how > 0.8, committed=0.3 < how < 0.5, pause_ms=pause_ms)
 
 
 def _ask(chance: random.Random, kind: str) -> dict[str, str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import deque
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +40,7 @@ class Entry:
         visible: what a write over HTTP says of itself.
         asked: what the worker added: wait_for, as_of.
         tag: ETag.
+        gateway: which one was asked, where there are two.
         error: why there is no answer.
     """
 
@@ -55,6 +58,7 @@ class Entry:
     visible: bool = False
     asked: dict[str, str] = field(default_factory=dict)
     tag: str = ""
+    gateway: int = 0
     error: str = ""
 
     @property
@@ -67,7 +71,11 @@ class Entry:
         said = {
             name: value
             for name, value in vars(self).items()
-            if value is not None and value is not False and value != "" and value != {}
+            if value is not None
+            and value is not False
+            and value != ""
+            and value != {}
+            and (name, value) != ("gateway", 0)
         }
         return {**said, "operation": self.operation.plain()}
 
@@ -115,6 +123,10 @@ class Recorder:
         self.answers = 0
         self.newest_offset = -1
         """Of the writes that were acknowledged with one so far."""
+        self._times: deque[tuple[int, str]] = deque(maxlen=200)
+        """Offset and event time of such writes."""
+        self._committed = -1
+        """Up to where an epoch was seen to go."""
         self._write({"about": about})
 
     def entry(self, entry: Entry) -> None:
@@ -122,7 +134,17 @@ class Recorder:
         self.answers += entry.code is not None
         if entry.acknowledged and entry.offset is not None and entry.operation.kind in WRITES:
             self.newest_offset = max(self.newest_offset, entry.offset)
+            with suppress(ValueError), self._lock:
+                self._times.append((entry.offset, json.loads(entry.body)["eventTime"]))
+        if entry.asked.get("reads") == "committed" and entry.offset is not None:
+            self._committed = max(self._committed, entry.offset)
         self._write(entry.line())
+
+    def past_times(self) -> list[str]:
+        """Event times that are over: an epoch holds a later one."""
+        with self._lock:
+            times = sorted(time for offset, time in self._times if offset <= self._committed)
+        return [time for time in times if time < times[-1]]
 
     def fault(self, fault: Injected) -> None:
         """A fault is over."""

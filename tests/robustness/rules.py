@@ -7,18 +7,20 @@
                         that was on the log by then)
 `never_back`            (c) what was acknowledged, or seen, before a question was asked is in its answer
 `the_past_stays`        (d) an `as_of` of one epoch is answered alike every time, and as the model had it
+`stamped`               (e) an event's time is when it came
+`clocks_and_resumes`    (e) CLOCK and RESUME come when they should
 `expiry`                (e) nobody expires who was heard in time; nobody silent stays
 `tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; heads agreed with them
 `well_by_itself`        (g) after the last fault all is well in so many seconds
 ======================  =============================================================================================
 
-One gateway at a time is assumed: with several, (c) holds within each of them.
+With several gateways (c) holds within each of them. Rules about time are in `rules_of_time`.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -28,11 +30,7 @@ from tests.robustness.case import Case, Fingerprint, Violation, logged_line, of_
 from tests.robustness.evidence import Logged
 from tests.robustness.operations import WRITES
 from tests.robustness.record import Entry
-
-CLOCK_MS: Final = 5_000
-"""scanNotActiveBrokerInterval: how late a silent broker may be noticed."""
-UNHEARD_MS: Final = 10_000
-"""Silence of the log up to which no RESUME tells that nobody listened: a gateway may have stood still for so long."""
+from tests.robustness.rules_of_time import clocks_and_resumes, expiry, stamped, the_past_stays
 
 # --- (a) ---
 
@@ -137,7 +135,7 @@ def never_back(case: Case) -> list[Violation]:
     found = []
     places: dict[str, int] = {}
     for entry, form in case.head_reads:
-        floor = case.floor(entry.sent_s)
+        floor = case.floor(entry.sent_s, entry.gateway)
         if entry.offset is not None:
             wanted = max(floor, int(entry.asked.get("wait_for", -1)))
             if entry.offset < wanted:
@@ -154,27 +152,6 @@ def never_back(case: Case) -> list[Violation]:
             message = f"older than offset {floor}, which had been acknowledged or seen before it was asked"
             lines = (*_witness(case, entry, floor), *map(logged_line, changes), told(entry))
             found.append(Violation("never_back", message, lines))
-    return found
-
-
-def the_past_stays(case: Case) -> list[Violation]:
-    """(d) What was, stays: the same epoch asked twice, and the model's answer at it."""
-    found = []
-    first: dict[tuple[Any, ...], tuple[Entry, Form]] = {}
-    for entry, form in case.reads:
-        if entry.operation.kind != "as-of":
-            continue
-        key = (entry.operation.subject, entry.asked["as_of"])
-        before = first.setdefault(key, (entry, form))
-        if before[1] != form:
-            found.append(Violation("the_past_stays", "one moment, two answers", (told(before[0]), told(entry))))
-        try:
-            expected = case.expected.at_epoch(entry.operation, int(entry.asked["as_of"]))
-        except LookupError:
-            continue
-        if form != expected:
-            lines = (told(entry), f"expected: {expected}")
-            found.append(Violation("the_past_stays", f"not what epoch {entry.asked['as_of']} was", lines))
     return found
 
 
@@ -201,31 +178,7 @@ def _witness(case: Case, entry: Entry, offset: int) -> list[str]:
     return []
 
 
-# --- (e), (f), (g) ---
-
-
-def expiry(case: Case) -> list[Violation]:
-    """(e) By the log's own times: who was heard in time is there, who was not is gone with the next CLOCK."""
-    found = []
-    model, limit_ms = case.expected.model, CLOCK_MS + UNHEARD_MS
-    for name, addr, deadline_ms, noticed_ms in model.expired:
-        if noticed_ms - deadline_ms > limit_ms:
-            message = f"{name} ({addr}) was past its deadline for {noticed_ms - deadline_ms} ms before anybody noticed"
-            found.append(Violation("expiry", message))
-    for key, live in model.model.tables.broker_live_table.items():
-        late_ms = model.now_ms - live.last_update_timestamp - live.heartbeat_timeout_millis
-        if late_ms > limit_ms:
-            found.append(Violation("expiry", f"{key.broker_addr} is past its deadline for {late_ms} ms at the end"))
-    expected = Counter((name, deadline_ms) for name, _, deadline_ms, _ in model.expired)
-    newest = case.evidence.epochs[-1].watermark_ms if case.evidence.epochs else 0
-    for name, time_ms in case.evidence.expired:
-        if not expected[name, time_ms]:
-            found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time"))
-        expected[name, time_ms] -= 1
-    for (name, time_ms), count in expected.items():
-        if count > 0 and time_ms < newest - limit_ms:
-            found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
-    return found
+# --- (f), (g) ---
 
 
 def tables_are_a_replay(case: Case) -> list[Violation]:
@@ -265,5 +218,5 @@ def well_by_itself(case: Case) -> list[Violation]:
 
 RULES: Final[tuple[Callable[[Case], list[Violation]], ...]] = (
     *(once, equals_the_model, never_back, the_past_stays),
-    *(expiry, tables_are_a_replay, well_by_itself),
+    *(stamped, clocks_and_resumes, expiry, tables_are_a_replay, well_by_itself),
 )

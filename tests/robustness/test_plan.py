@@ -6,9 +6,12 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+from peers.routelake import Routelake
+from tests.robustness.faults import Faults
 from tests.robustness.operations import READS, WRITES, Operation
-from tests.robustness.plan import KINDS, QUIET_S, operations, plan
+from tests.robustness.plan import ALWAYS, KINDS, LARGE, OTHERS, QUIET_S, operations, plan
 from tests.robustness.record import Entry, Injected, Recorder, read_record
+from tests.robustness.world import Setup, World, possible
 
 
 def test_the_same_seed_plans_the_same() -> None:
@@ -22,6 +25,22 @@ def test_faults_keep_to_the_time_and_take_turns() -> None:
     faults = plan(3, 600).faults
     assert all(QUIET_S <= fault.at_s < 600 - QUIET_S for fault in faults)
     assert {fault.kind for fault in faults[: len(KINDS)]} == set(KINDS)
+
+
+def test_every_fault_can_be_injected(tmp_path: Path) -> None:
+    """A kind that is planned is known to `Faults`, and what it needs to `possible`."""
+    world = World(tmp_path, Setup(), ())
+    world.gateways.append(Routelake(tmp_path / "data"))
+    assert Faults(world, lambda: 0).kinds == set(KINDS)
+    everything = set(possible(KINDS, Setup("kafka", 2))) | set(possible(KINDS, Setup("sqlite", 1)))
+    assert everything >= {*ALWAYS, *LARGE, *OTHERS}
+    assert not set(OTHERS) & set(possible(KINDS, Setup("sqlite", 1)))
+
+
+def test_two_gateways_share_the_work() -> None:
+    assert {worker.gateway for worker in plan(1, 60).workers} == {0}
+    of_second = [worker.role for worker in plan(1, 60, gateways=2).workers if worker.gateway == 1]
+    assert set(of_second) == {"brokers", "admin", "reader"}
 
 
 def test_nobody_speaks_for_another_broker() -> None:

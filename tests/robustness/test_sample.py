@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of torture for every run of the suite; with --deep a longer one, and planted defects that the judge must find."""
+"""A sample of torture for every run of the suite; with --deep longer ones, and planted defects that the judge must find."""
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.robustness.__main__ import planted
+from deploy.developer import ROOT
 from tests.robustness.judge import judge, open_case, report
-from tests.robustness.mutants.sitecustomize import MUTANTS
 from tests.robustness.plan import ALWAYS, plan
+from tests.robustness.planted.sitecustomize import MUTANTS
 from tests.robustness.torture import torture
+from tests.robustness.world import Setup
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 
 WELL_S = 120.0
 """On a machine that runs other tests as well; how long it takes on a quiet one is `./routelake torture`'s to judge."""
 
+FAULTS = {"early-ack": ("kill-log",), "no-resume": ("clock-forward",)}
+"""What it takes for a defect to show."""
+
 
 def test_nothing_contradicts_the_model(tmp_path: Path) -> None:
     """One fault of each kind from which routelake comes back by itself."""
     seed = 20261123
-    torture(plan(seed, 30.0, ALWAYS, 4.0), tmp_path)
+    torture(plan(seed, 30.0, ALWAYS, 3.5), tmp_path)
     case = open_case(tmp_path, well_limit_s=WELL_S)
     violations = judge(case)
     said = report(case, violations, f"./routelake torture --minutes 0.5 --seed {seed} --faults {','.join(ALWAYS)}")
@@ -34,19 +41,23 @@ def test_nothing_contradicts_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_every_kind_of_fault(tmp_path: Path) -> None:
-    """Five minutes with a fresh seed."""
-    seed = random.SystemRandom().randrange(1 << 16)
-    torture(plan(seed, 300.0, every_s=12.0), tmp_path)
-    case = open_case(tmp_path, well_limit_s=WELL_S)
-    violations = judge(case)
-    assert not violations, report(case, violations, f"./routelake torture --minutes 5 --seed {seed} --every-s 12")
+@pytest.mark.parametrize(
+    "options", [(), ("--gateways", "2"), ("--log", "kafka"), ("--log", "kafka", "--gateways", "2")]
+)
+def test_every_kind_of_fault(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Five minutes with a fresh seed, in a process that may have a disk of its own."""
+    seed = str(random.SystemRandom().randrange(1 << 16))
+    command = [sys.executable, "-m", "tests.robustness", "--seed", seed, "--every-s", "12", "--well-s", str(WELL_S)]
+    command += ["--folder", str(tmp_path / "run"), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_planted_defect_is_found(tmp_path: Path, mutant: str) -> None:
-    torture(plan(1, 40.0, ()), tmp_path, environment=planted(mutant))
+    torture(plan(1, 40.0, FAULTS.get(mutant, ()), 5.0), tmp_path, Setup(plants=("haste", mutant)))
     violations = judge(open_case(tmp_path, well_limit_s=WELL_S))
     assert violations
     print(mutant, violations[0].rule, violations[0].message)

@@ -3,23 +3,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from lake.commits import last_commit
-from peers.java import wait_until
-from peers.routelake import Routelake
+from peers.java import JavaProcessFailed, wait_until
+from tests.robustness.evidence import read_log
 from tests.robustness.faults import Faults
 from tests.robustness.plan import Plan
 from tests.robustness.record import Recorder
 from tests.robustness.workers import Playing
+from tests.robustness.world import Setup, World, possible
 
-LIVENESS: Final = ("--liveness-interval-s", "0.2")
-_START_S: Final = 180.0
 _WELL_S: Final = 180.0
 """How long to wait until everything is well again; what counts as too long is the judge's."""
 _FOLD_S: Final = 180.0
@@ -31,52 +32,41 @@ class TortureFailed(Exception):
     """The run could not be brought to its end: that is a finding, too."""
 
 
-def torture(
-    plan: Plan,
-    folder: Path,
-    *,
-    options: tuple[str, ...] = (),
-    environment: Mapping[str, str] | None = None,
-    about: Mapping[str, str] | None = None,
-    say: Say = print,
-) -> Path:
+def torture(plan: Plan, folder: Path, setup: Setup | None = None, *, say: Say = print) -> None:
     """Play a plan.
 
     Args:
-        plan: see `tests.robustness.plan`.
-        folder: gets `data`, the server's output and `record.jsonl`.
-        options: of `serve`.
-        environment: of its processes, on top of this one's.
-        about: more about this run, for the record.
+        plan: see `tests.robustness.plan`; faults that this setup has no means for are left out.
+        folder: gets `data`, `log.jsonl`, the servers' output and `record.jsonl`. Nothing writes to it afterwards.
+        setup: what it is played against.
         say: told what happens.
-
-    Returns:
-        The record. Nothing writes to the data directory any more.
 
     Raises:
         TortureFailed: it did not start, did not get well, did not end.
     """
-    record = folder / "record.jsonl"
-    recorder = Recorder(record, {"seed": plan.seed, "seconds": plan.seconds, **(about or {})})
-    server = Routelake(folder / "data", options=(*LIVENESS, *options), environment=environment)
+    setup = setup or Setup()
+    kinds = possible({fault.kind for fault in plan.faults}, setup)
+    ahead_s = time.time() - time.monotonic()
+    about = {"seed": plan.seed, "seconds": plan.seconds, "wall_ahead_s": ahead_s, **asdict(setup)}
+    recorder = Recorder(folder / "record.jsonl", about)
+    world = World(folder, setup, kinds)
     try:
-        server.start(_START_S)
-        _play(plan, server, recorder, say)
-        _fold_everything(server, recorder)
-        code = server.stop()
-        if code != 0:
-            raise TortureFailed(f"serve ended with {code}:\n{server.log_tail()}")
-    except (TimeoutError, RuntimeError, AssertionError) as error:
-        raise TortureFailed(f"{error}\nits output: {server.log_path}") from error
+        with world:
+            _play(plan, kinds, world, recorder, say)
+            _fold_everything(world, recorder)
+            codes = world.stop()
+            if any(codes):
+                raise TortureFailed(f"exit codes {codes}:\n{world.server.log_tail()}")
+            _keep_log(world.log_url, folder / "log.jsonl")
+    except (TimeoutError, RuntimeError, AssertionError, JavaProcessFailed) as error:
+        raise TortureFailed(f"{error}\nsee {folder}") from error
     finally:
-        server.kill()
         recorder.close()
-    return record
 
 
-def _play(plan: Plan, server: Routelake, recorder: Recorder, say: Say) -> None:
-    workers = [Playing(worker, server, recorder) for worker in plan.workers]
-    faults = Faults(server)
+def _play(plan: Plan, kinds: tuple[str, ...], world: World, recorder: Recorder, say: Say) -> None:
+    workers = [Playing(worker, world.gateways[worker.gateway], recorder) for worker in plan.workers]
+    faults = Faults(world, lambda: sum(worker.cut() for worker in workers))
     pause = threading.Event()
     started_s = time.monotonic()
     for worker in workers:
@@ -84,16 +74,18 @@ def _play(plan: Plan, server: Routelake, recorder: Recorder, say: Say) -> None:
     try:
         for fault in plan.faults:
             pause.wait(max(0.0, started_s + fault.at_s - time.monotonic()))
+            if fault.kind not in kinds:
+                continue
             injected = faults.inject(fault)
             recorder.fault(injected)
             say(f"{injected.begun_s - started_s:7.1f} s  {fault.kind}: {injected.detail}")
         last_s = time.monotonic()
         try:
-            wait_until(server.is_whole, _WELL_S, "everything to be well by itself", 0.2)
+            wait_until(world.is_whole, _WELL_S, "everything to be well by itself", 0.2)
             recorder.well(time.monotonic() - last_s)
         except TimeoutError as error:
             recorder.well(None)
-            raise TortureFailed(f"{error}:\n{server.log_tail()}") from None
+            raise TortureFailed(f"{error}:\n{world.server.log_tail()}") from None
         say(f"{time.monotonic() - started_s:7.1f} s  well again {time.monotonic() - last_s:.1f} s after the last fault")
         pause.wait(max(0.0, started_s + plan.seconds - time.monotonic()))
     finally:
@@ -107,16 +99,24 @@ def _play(plan: Plan, server: Routelake, recorder: Recorder, say: Say) -> None:
     say(f"{time.monotonic() - started_s:7.1f} s  {recorder.answers} answers")
 
 
-def _fold_everything(server: Routelake, recorder: Recorder) -> None:
+def _fold_everything(world: World, recorder: Recorder) -> None:
     """Wait until the tables hold whatever was acknowledged, heartbeats too."""
+    lake_dir = world.server.lake_dir
 
     def folded() -> bool:
-        status = json.loads((server.lake_dir / "fold-status.json").read_text())
+        status = json.loads((lake_dir / "fold-status.json").read_text())
         return int(status["logOffset"]) >= recorder.newest_offset
 
     def complete() -> bool:
-        last = last_commit(server.lake_dir)
+        last = last_commit(lake_dir)
         return last is not None and last.liveness_offset == last.log_offset
 
     wait_until(folded, _FOLD_S, "everything to be folded", 0.2)
     wait_until(complete, 60, "heartbeat times to be written", 0.2)
+
+
+def _keep_log(url: str, path: Path) -> None:
+    """The log as JSON lines, for a judge who has no Kafka."""
+    with path.open("w", encoding="utf-8") as file:
+        for offset, time_ms, key, payload in read_log(url):
+            file.write(json.dumps([offset, time_ms, key, base64.b64encode(payload).decode()]) + "\n")

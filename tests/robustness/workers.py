@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -57,6 +58,10 @@ class Client(Protocol):
         """Lose the connection."""
         ...
 
+    def cut(self) -> bool:
+        """The same from another thread, in the middle of whatever is under way; the peer sees a reset. False without one."""
+        ...
+
 
 class Remoting:
     """Port 9876."""
@@ -81,6 +86,11 @@ class Remoting:
         if self._client is not None:
             self._client.close()
         self._client = None
+
+    def cut(self) -> bool:
+        """See `Client`."""
+        client = self._client
+        return client is not None and _cut(client._socket)
 
 
 class Http:
@@ -117,10 +127,25 @@ class Http:
             self._connection.close()
         self._connection = None
 
+    def cut(self) -> bool:
+        """See `Client`."""
+        connection = self._connection
+        return connection is not None and connection.sock is not None and _cut(connection.sock)
+
 
 def _peer(connection: socket.socket) -> str:
     host, port = connection.getsockname()
     return f"{host}:{port}"
+
+
+def _cut(connection: socket.socket) -> bool:
+    """Its owner reads the end of the stream and closes it: without linger that is a reset."""
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RD)
+    except OSError:
+        return False
+    return True
 
 
 class Playing(threading.Thread):
@@ -144,6 +169,10 @@ class Playing(threading.Thread):
     def stop(self) -> None:
         """End after the operation under way."""
         self._stopping.set()
+
+    def cut(self) -> bool:
+        """Cut its connection; False if it has none."""
+        return self._client.cut()
 
     def run(self) -> None:
         """Play until told to stop."""
@@ -187,6 +216,7 @@ class Playing(threading.Thread):
                 Entry(
                     *(self._worker.name, self._worker.via, peer, operation, sent_s, time.monotonic()),
                     asked=asked,
+                    gateway=self._worker.gateway,
                     error=f"{type(error).__name__}: {error}",
                 )
             )
@@ -200,8 +230,10 @@ class Playing(threading.Thread):
             asked["reads"] = "committed"
         if operation.wait_for and self._recorder.newest_offset >= 0:
             asked |= {"wait_for": str(self._recorder.newest_offset), "wait_timeout": "10000"}
-        if operation.kind == "as-of" and self._epochs:
-            asked["as_of"] = str(self._chance.choice(self._epochs))
+        if operation.kind == "as-of":
+            moments = self._recorder.past_times() if operation.by_time else [*map(str, self._epochs)]
+            if moments:
+                asked["as_of"] = self._chance.choice(moments)
         return asked
 
     def _noted(
@@ -230,4 +262,5 @@ class Playing(threading.Thread):
             visible=visible,
             asked=asked,
             tag=headers.get("etag", ""),
+            gateway=self._worker.gateway,
         )

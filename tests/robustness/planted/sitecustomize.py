@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defects, planted into the processes of a run by being first on their PYTHONPATH; only the test kit puts it there.
+"""Planted into the processes of a run by being first on their PYTHONPATH; only the test kit puts it there.
 
-TORTURE_MUTANT names one. It is planted when the module that it breaks is imported. Spark's Python workers have a path of
-their own, so that what is planted is in the gateway, the process that writes the log, and the fold's driver.
+TORTURE_PLANTS names what: a defect (`MUTANTS`), or haste, which is none. It is planted when the module that it is about is
+imported. Spark's Python workers have a path of their own, so that what is planted is in the gateway, the process that
+writes the log, and the fold's driver.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from types import ModuleType
 from typing import Any
 
 Plant = Callable[[Any], None]
+
+VARIABLE = "TORTURE_PLANTS"
 
 
 def _now_and_then(every: int) -> Callable[[], bool]:
@@ -100,6 +103,84 @@ def _another_past(module: Any) -> None:
     module.History.resolve = before
 
 
+def _early_ack(module: Any) -> None:
+    """Some are acknowledged before they are written, with the next ones: a kill in between loses them."""
+    append, due = module.ResumingLog.append, _now_and_then(2)
+    held: list[Any] = []
+
+    def later(self: Any, entries: Any) -> Any:
+        if entries and due():
+            end = self._log.end()
+            found = [module.Appended(end.next_offset + n, end.last_event_time_ms or 0) for n in range(len(entries))]
+            held.extend(entries)
+            return found
+        late = [*held]
+        held.clear()
+        written = append(self, [*late, *entries])
+        return written[len(late) :]
+
+    module.ResumingLog.append = later
+
+
+def _no_clock(module: Any) -> None:
+    """No CLOCK: whoever is silent stays until somebody else of its group speaks."""
+    begin = module.GroupCommit.__init__
+
+    def without(self: Any, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **named)
+        self._clock_interval_s = 1e6
+
+    module.GroupCommit.__init__ = without
+
+
+def _no_resume(module: Any) -> None:
+    """RESUME is never written: time in which nobody listened counts against brokers."""
+    append = module.ResumingLog.append
+
+    def at_once(self: Any, entries: Any) -> Any:
+        self._last_s = module.time.time()
+        return append(self, entries)
+
+    module.ResumingLog.append = at_once
+
+
+def _impatient(module: Any) -> None:
+    """Who waits for an offset is told at once that it is there."""
+
+    async def at_once(self: Any, offset: int, timeout_s: float) -> bool:
+        return True
+
+    module.MovingView.wait_for = at_once
+
+
+def _folded_twice(module: Any) -> None:
+    """Changes are in the history twice."""
+    append, due = module.LakeWriter._append, _now_and_then(3)
+
+    def twice(self: Any, table: Any, parts: Any, transaction: Any) -> None:
+        rows = [*parts]
+        append(self, table, rows * 2 if table.name == "routeChangeTable" and due() else rows, transaction)
+
+    module.LakeWriter._append = twice
+
+
+def _lost_rows(module: Any) -> None:
+    """A change of brokerAddrTable is not written, and counts as written."""
+    apply, due = module.LakeWriter._apply, _now_and_then(5)
+
+    def leave_out(self: Any, table: Any, *arguments: Any) -> None:
+        if table.name != "brokerAddrTable" or not due():
+            apply(self, table, *arguments)
+
+    module.LakeWriter._apply = leave_out
+
+
+def _haste(module: Any) -> None:
+    """Not a defect: maintenance has something to do after each batch."""
+    module.CHECKPOINT_EVERY_COMMITS, module.COMPACT_EVERY_COMMITS, module.COMPACT_WHEN_FILES = 3, 5, 4
+    module.SWEEP_INTERVAL_S, module.FIRST_SWEEP_S, module.TRIM_INTERVAL_S = 20.0, 5.0, 5.0
+
+
 MUTANTS: dict[str, tuple[str, Plant]] = {
     "lost-append": ("api.log_worker", _lost_append),
     "doubled-append": ("api.log_worker", _doubled_append),
@@ -108,8 +189,17 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "wipe-ignored": ("pipelines.fold.topics", _wipe_ignored),
     "half-an-epoch": ("pipelines.tables.writer", _half_an_epoch),
     "another-past": ("api.view.history", _another_past),
+    "early-ack": ("api.log_worker", _early_ack),
+    "no-clock": ("api.group_commit", _no_clock),
+    "no-resume": ("api.log_worker", _no_resume),
+    "folded-twice": ("pipelines.tables.writer", _folded_twice),
+    "lost-rows": ("pipelines.tables.writer", _lost_rows),
+    "impatient": ("api.moving_view", _impatient),
 }
 """Name -> the module that it breaks, and how."""
+
+
+PLANTS = {**MUTANTS, "haste": ("pipelines.tables.maintenance", _haste)}
 
 
 class _Planting(Loader):
@@ -137,5 +227,5 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-if "TORTURE_MUTANT" in os.environ:
-    sys.meta_path.insert(0, _Finder(*MUTANTS[os.environ["TORTURE_MUTANT"]]))
+for _plant in filter(None, os.environ.get(VARIABLE, "").split(",")):
+    sys.meta_path.insert(0, _Finder(*PLANTS[_plant]))

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run is played against: `serve`, a second gateway beside it, their log, and whatever it takes to break them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from deploy.developer import ROOT
+from peers.kafka import Kafka
+from peers.routelake import Routelake
+from tests.robustness.plan import NEEDS
+from tests.robustness.planted import sitecustomize
+from tests.robustness.preload import Preload, can_preload
+from tests.robustness.small_disk import SmallDisk, is_inside
+
+_START_S: Final = 180.0
+_LIVENESS: Final = ("--liveness-interval-s", "0.2")
+_TOPIC: Final = "routelake-events"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What there is.
+
+    Attributes:
+        log: "sqlite" or "kafka".
+        gateways: 1 or 2.
+        plants: of `tests.robustness.planted`: defects, and maintenance at once.
+        options: of `serve`, besides.
+    """
+
+    log: str = "sqlite"
+    gateways: int = 1
+    plants: tuple[str, ...] = ("haste",)
+    options: tuple[str, ...] = ()
+
+
+def possible(kinds: Iterable[str], setup: Setup) -> tuple[str, ...]:
+    """Those faults of ``kinds`` that this setup and this machine have the means for."""
+    means = {"second": setup.gateways > 1, "kafka": setup.log == "kafka", "sqlite": setup.log == "sqlite"}
+    means |= {"preload": can_preload(), "mount": is_inside()}
+    return tuple(kind for kind in kinds if all(means[need] for need in NEEDS.get(kind, ())))
+
+
+class World:
+    """Context manager around everything of one run.
+
+    Args:
+        folder: gets the data, and everybody's output.
+        setup: what there is.
+        kinds: faults that will happen.
+
+    Attributes:
+        gateways: who answers: `serve`, and the second gateway.
+    """
+
+    def __init__(self, folder: Path, setup: Setup, kinds: Iterable[str]) -> None:
+        self._folder, self._setup = folder, setup
+        self._needs = {need for kind in kinds for need in NEEDS.get(kind, ())}
+        self._cleanup = ExitStack()
+        self.kafka: Kafka | None = None
+        self.preload: Preload | None = None
+        self.disk: SmallDisk | None = None
+        self.log_url = ""
+        self.gateways: list[Routelake] = []
+
+    @property
+    def server(self) -> Routelake:
+        """The one that has the fold."""
+        return self.gateways[0]
+
+    def options(self) -> tuple[str, ...]:
+        """That every process on this log takes."""
+        return ("--log", self.log_url) if self.kafka is not None else ()
+
+    def __enter__(self) -> World:
+        """Start everything.
+
+        Raises:
+            TimeoutError, RuntimeError: it does not start.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self._cleanup.close()
+            raise
+        return self
+
+    def _start(self) -> None:
+        data = self._folder / "data"
+        environment = dict(_planted(self._setup.plants))
+        if "mount" in self._needs:
+            self.disk = SmallDisk(data)
+            self._cleanup.callback(self.disk.keep)
+        if "preload" in self._needs:
+            self.preload = Preload(self._folder)
+            self._cleanup.callback(self.preload.close)
+            environment |= self.preload.environment
+        self.log_url = f"sqlite://{data / 'events.db'}"
+        if self._setup.log == "kafka":
+            self.kafka = Kafka()
+            self._cleanup.enter_context(self.kafka)
+            self.log_url = f"kafka://{self.kafka.address}/{_TOPIC}"
+        options = (*_LIVENESS, *self.options(), *self._setup.options)
+        server = Routelake(data, options=options, environment=environment)
+        self.gateways.append(server)
+        self._cleanup.callback(server.kill)
+        server.start(_START_S)
+        if self._setup.gateways > 1:
+            second = Routelake(data, "gateway", self.options(), environment)
+            self.gateways.append(second)
+            self._cleanup.callback(second.kill)
+            second.start(_START_S)
+
+    def is_whole(self) -> bool:
+        """Whether no gateway finds anything wrong."""
+        return all(gateway.is_whole() for gateway in self.gateways)
+
+    def stop(self) -> list[int]:
+        """Stop all gateways, in order; their exit codes."""
+        return [gateway.stop() for gateway in reversed(self.gateways)]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill what still runs; the data stay."""
+        for home in [self.kafka.home] if self.kafka is not None and error is not None else []:
+            shutil.copytree(home, self._folder / "kafka", dirs_exist_ok=True)
+        self._cleanup.close()
+
+
+def _planted(names: tuple[str, ...]) -> Mapping[str, str]:
+    path = os.pathsep.join([str(Path(sitecustomize.__file__).parent), str(ROOT)])
+    return {sitecustomize.VARIABLE: ",".join(names), "PYTHONPATH": path} if names else {}
