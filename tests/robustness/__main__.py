@@ -31,10 +31,12 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "data").exists():
         parser.error(f"{folder} holds another run")
-    setup = Setup(chosen.log, chosen.gateways, ("haste", *([chosen.mutant] if chosen.mutant else [])))
+    plants = ("haste", *(["small-fold"] if chosen.without_spark else []), *([chosen.mutant] if chosen.mutant else []))
+    setup = Setup(chosen.log, chosen.gateways, plants)
     again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
     again += f" --log {chosen.log}" if chosen.log != "sqlite" else ""
     again += f" --gateways {chosen.gateways}" if chosen.gateways != 1 else ""
+    again += " --without-spark" if chosen.without_spark else ""
     again += f" --faults {chosen.faults}" if chosen.faults else ""
     again += f" --mutant {chosen.mutant}" if chosen.mutant else ""
     print(f"{again}\nin {folder}", flush=True)
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", choices=("sqlite", "kafka"), default="sqlite")
     parser.add_argument("--gateways", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--faults", default="")
     parser.add_argument("--every-s", type=float, default=7.0)
     parser.add_argument("--well-s", type=float, default=WELL_S)

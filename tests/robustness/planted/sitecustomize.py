@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planted into the processes of a run by being first on their PYTHONPATH; only the test kit puts it there.
 
-TORTURE_PLANTS names what: a defect (`MUTANTS`), or haste, which is none. It is planted when the module that it is about is
+TORTURE_PLANTS names what: a defect (`MUTANTS`), or what is none. It is planted when the module that it is about is
 imported. Spark's Python workers have a path of their own, so that what is planted is in the gateway, the process that
 writes the log, and the fold's driver.
 """
@@ -181,6 +181,14 @@ def _haste(module: Any) -> None:
     module.SWEEP_INTERVAL_S, module.FIRST_SWEEP_S, module.TRIM_INTERVAL_S = 20.0, 5.0, 5.0
 
 
+def _small_fold(module: Any) -> None:
+    """Not a defect: the fold process without Spark."""
+    from tests.robustness import small_fold
+
+    module.spark_session = lambda settings: None
+    module._fold = small_fold.fold
+
+
 MUTANTS: dict[str, tuple[str, Plant]] = {
     "lost-append": ("api.log_worker", _lost_append),
     "doubled-append": ("api.log_worker", _doubled_append),
@@ -199,7 +207,11 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
 """Name -> the module that it breaks, and how."""
 
 
-PLANTS = {**MUTANTS, "haste": ("pipelines.tables.maintenance", _haste)}
+PLANTS = {
+    **MUTANTS,
+    "haste": ("pipelines.tables.maintenance", _haste),
+    "small-fold": ("pipelines.main", _small_fold),
+}
 
 
 class _Planting(Loader):
