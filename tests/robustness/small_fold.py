@@ -12,6 +12,7 @@ from typing import Any, Final
 from lake.ddl import open_lake
 from pipelines.log.base import EventLog
 from pipelines.log.open import open_log
+from pipelines.shards.fold import Record
 from pipelines.tables.maintenance import Maintenance
 from pipelines.tables.writer import rewind
 from tests.support.minifold import MiniFold
@@ -23,26 +24,33 @@ _BATCH_S: Final = 0.4
 class _Kept(MiniFold):
     """One that keeps house between batches."""
 
-    def __init__(self, log: EventLog, settings: Any) -> None:  # noqa: ANN401 - FoldSettings, whose module imports Spark
+    def __init__(self, log: EventLog, settings: Any) -> None:
         super().__init__(
             log,
             settings.lake_dir,
             liveness_interval_s=settings.liveness_interval_s,
             retention_days=settings.retention_days,
         )
-        self._maintenance = Maintenance(
-            self.writer.tables, log, settings.retention_days, settings.log_retention_hours
-        )
+        self._maintenance = Maintenance(self.writer.tables, log, settings.retention_days, settings.log_retention_hours)
 
     def _batch(self) -> bool:
+        """As Spark has it: who is silent expires at the watermark of the batch before, and an empty batch is one, too."""
         self._stop.wait(_BATCH_S)
-        found = super()._batch()
-        self._maintenance.step(self.writer)
+        records = self._log.read(self._next_offset)
+        before_ms, self._watermark_ms = (
+            self._watermark_ms,
+            max([self._watermark_ms, *(r.event_time_ms for r in records)]),
+        )
+        folded = self._shard.batch((Record(*record) for record in records), before_ms, expire_ms=before_ms)
+        self.writer.write(self._run_id, self._batch_id, folded)
+        self._batch_id += 1
+        self._next_offset = records[-1].offset + 1 if records else self._next_offset
         self._write_status()
-        return found
+        self._maintenance.step(self.writer)
+        return True
 
 
-def fold(spark: None, settings: Any, stop: Any) -> int:  # noqa: ANN401 - as above
+def fold(spark: None, settings: Any, stop: Any) -> int:
     """In the place of `pipelines.main._fold`: a batch that fails ends the one, and another goes on from the tables."""
     while not stop.wait(0.5):
         log = open_log(settings.log_url)
