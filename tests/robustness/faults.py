@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from benchmarks.harness.machine import tree
+from peers.java import wait_until
 from peers.routelake import Routelake
 from peers.stopped import stopped
 from tests.robustness.plan import Fault
@@ -107,7 +108,11 @@ class Faults:
         return "checkpoint deleted"
 
     def _second_fold(self, hold_s: float) -> str:
-        """It must end by itself, and disturb nobody."""
+        """It must end by itself, and disturb nobody. Not while there is none: then it is the first."""
+        try:
+            wait_until(self._server.is_whole, _SECOND_FOLD_S, "a first fold", 0.2)
+        except TimeoutError as error:
+            raise LookupError(error) from None
         second = Routelake(self._server.data_dir, "fold", self._world.options())
         second.start(wait_ready_s=None)
         assert second.process is not None
