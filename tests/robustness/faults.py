@@ -96,13 +96,13 @@ class Faults:
         return "all were killed"
 
     def _restart(self, hold_s: float) -> str:
-        code = self._server.stop()
+        code = World.stop_one(self._server)
         self._pause.wait(hold_s)
         self._server.start(wait_ready_s=None)
         return f"ended with {code}"
 
     def _lose_checkpoint(self, hold_s: float) -> str:
-        self._server.stop()
+        World.stop_one(self._server)
         shutil.rmtree(self._server.data_dir / "checkpoints", ignore_errors=True)
         self._server.start(wait_ready_s=None)
         return "checkpoint deleted"
