@@ -6,6 +6,7 @@
 `equals_the_model`      (b) an answer is the model's fold up to the offset it names (without one: up to some offset
                         that was on the log by then)
 `never_back`            (c) what was acknowledged, or seen, before a question was asked is in its answer
+`epochs_never_back`     (c) the same of epochs
 `the_past_stays`        (d) an `as_of` of one epoch is answered alike every time, and as the model had it
 `stamped`               (e) an event's time is when it came
 `clocks_and_resumes`    (e) CLOCK and RESUME come when they should
@@ -31,6 +32,9 @@ from tests.robustness.evidence import Logged
 from tests.robustness.operations import WRITES
 from tests.robustness.record import Entry
 from tests.robustness.rules_of_time import clocks_and_resumes, expiry, stamped, the_past_stays
+
+_LOOK_BACK: Final = 200
+"""Answers before a question, among which the newest epoch is looked for."""
 
 # --- (a) ---
 
@@ -155,6 +159,23 @@ def never_back(case: Case) -> list[Violation]:
     return found
 
 
+def epochs_never_back(case: Case) -> list[Violation]:
+    """(c) A gateway that has shown an epoch shows no earlier one to who asks for the latest afterwards."""
+    found = []
+    shown: dict[int, list[Entry]] = defaultdict(list)
+    for entry, _ in case.reads:
+        if entry.asked.get("reads") != "committed" or entry.epoch is None:
+            continue
+        before = shown[entry.gateway]
+        count = bisect_left(before, entry.sent_s, key=lambda other: other.done_s)
+        newest = max(before[max(0, count - _LOOK_BACK) : count], key=lambda other: other.epoch or 0, default=None)
+        if newest is not None and entry.epoch < (newest.epoch or 0):
+            message = f"epoch {entry.epoch}, though {newest.epoch} had been shown before it was asked"
+            found.append(Violation("epochs_never_back", message, (told(newest), told(entry))))
+        before.append(entry)
+    return found
+
+
 def _differs(case: Case, entry: Entry, form: Form, expected: Form, where: str, offset: int | None) -> Violation:
     """With the events since the answer was right, if it ever was."""
     lines = [told(entry), f"answered: {form}", f"expected: {expected}"]
@@ -217,6 +238,6 @@ def well_by_itself(case: Case) -> list[Violation]:
 
 
 RULES: Final[tuple[Callable[[Case], list[Violation]], ...]] = (
-    *(once, equals_the_model, never_back, the_past_stays),
+    *(once, equals_the_model, never_back, epochs_never_back, the_past_stays),
     *(stamped, clocks_and_resumes, expiry, tables_are_a_replay, well_by_itself),
 )

@@ -122,6 +122,15 @@ def test_an_offset_that_goes_back(case: Case) -> None:
     assert len(found.cut) == 2
 
 
+def test_an_epoch_that_goes_back(case: Case) -> None:
+    committed = {"reads": "committed"}
+    case.record.entries.append(read_entry(4, 4.0, 3, epoch=0, asked=committed))
+    (found,) = rules.epochs_never_back(again(case))
+    assert found.message == "epoch 0, though 1 had been shown before it was asked"
+    case.record.entries[-1] = replace(case.record.entries[-1], gateway=1)
+    assert rules.epochs_never_back(again(case)) == []
+
+
 def test_a_wait_that_was_not_kept(case: Case) -> None:
     case.record.entries.append(read_entry(4, 4.0, 3, asked={"wait_for": "4"}))
     assert rules.never_back(again(case))[0].message.startswith("offset 3, though 4 had been")
