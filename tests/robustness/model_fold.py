@@ -12,6 +12,7 @@ import copy
 from typing import Any
 
 from schemas.events import (
+    AccessRefused,
     AddWritePerm,
     AnyEvent,
     BrokerHeartbeat,
@@ -19,6 +20,8 @@ from schemas.events import (
     Clock,
     DeleteKvConfig,
     DeleteTopic,
+    Preserve,
+    PreserveEnd,
     PutKvConfig,
     RegisterBroker,
     RegisterTopic,
@@ -76,6 +79,10 @@ class ModelFold:
                 names = list(self._groups())
             case RegisterTopic():
                 names = [event.queue_data.broker_name]
+            case AccessRefused():
+                return set()
+            case Preserve() | PreserveEnd():
+                raise NotImplementedError("torture runs without self-preservation")
             case _:
                 names = [event.broker_name]
         before = {name: self._shown(name) for name in names}

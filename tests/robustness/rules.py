@@ -21,6 +21,7 @@ With several gateways (c) holds within each of them. Rules about time are in `ru
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
