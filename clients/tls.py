@@ -3,6 +3,9 @@
 
 As with RocketMQ's ``tls.enable`` it is one switch for all that a client connects to, NameServers and brokers. Unlike
 RocketMQ's clients, ours check that a certificate is for the host they asked for.
+
+A broker shows the same certificate to those who connect to it, and takes plain connections, too (TlsMode.PERMISSIVE,
+RocketMQ's default).
 """
 
 from __future__ import annotations
@@ -11,6 +14,15 @@ import ssl
 from dataclasses import dataclass, field
 
 from schemas.errors import SetupError
+from schemas.tls import TlsMode
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """`remoting.tls_channel.TlsSource` of a certificate that stays."""
+
+    context: ssl.SSLContext
+    mode: TlsMode = TlsMode.PERMISSIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +61,27 @@ class ClientTls:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.cert:
-            try:
-                # Without a password OpenSSL would ask at the terminal, which a service has none of.
-                context.load_cert_chain(self.cert, self.key or None, lambda: self.key_password)
-            except (OSError, ValueError) as error:
-                files = " and ".join(filter(None, (self.cert, self.key)))
-                raise SetupError(
-                    f"--tls-cert, --tls-key: {files} cannot be used: {_why(error)}. Name a certificate and the key "
-                    "that belongs to it, and if that is encrypted, --tls-key-password."
-                ) from None
+            self._show(context)
         return context
+
+    def listener(self) -> Listener | None:
+        """For a broker's own port; None without a certificate. Raises SetupError."""
+        if not self.cert:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._show(context)
+        return Listener(context)
+
+    def _show(self, context: ssl.SSLContext) -> None:
+        try:
+            # Without a password OpenSSL would ask at the terminal, which a service has none of.
+            context.load_cert_chain(self.cert, self.key or None, lambda: self.key_password)
+        except (OSError, ValueError) as error:
+            files = " and ".join(filter(None, (self.cert, self.key)))
+            raise SetupError(
+                f"--tls-cert, --tls-key: {files} cannot be used: {_why(error)}. Name a certificate and the key "
+                "that belongs to it, and if that is encrypted, --tls-key-password."
+            ) from None
 
 
 def _why(error: Exception) -> str:

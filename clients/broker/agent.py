@@ -67,7 +67,8 @@ class BrokerAgent:
             namesrvs: host:port for the remoting protocol, http://host:port for routelake's HTTP API.
             http_token: For the HTTP API.
             credentials: Sign what goes over remoting.
-            tls: Encrypts; None: what is not ``https://`` is plain.
+            tls: Encrypts; None: what is not ``https://`` is plain. With a certificate the listening socket takes TLS,
+                too.
             lock_timeout_s: See LOCK_TIMEOUT_S.
             clock: Seconds since the epoch, for versions.
 
@@ -88,7 +89,9 @@ class BrokerAgent:
         )
         servers = [_name_server(address, self._client, http_token, context) for address in dict.fromkeys(namesrvs)]
         self._registrar = Registrar(config, servers, self.topics.snapshot, self.broker_topics.mark_ordered)
-        self._server = RemotingServer(BrokerHandler(self, self.broker_topics))
+        self._server = RemotingServer(
+            BrokerHandler(self, self.broker_topics), tls=None if tls is None else tls.listener()
+        )
         self._loop_task: asyncio.Task[None] | None = None
         self._stopped = False
 

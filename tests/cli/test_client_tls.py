@@ -18,6 +18,9 @@ from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
 from clients.tls import ClientTls
+from remoting.client import RemotingClient
+from remoting.frame import RemotingCommand
+from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
@@ -146,6 +149,17 @@ def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: 
         await agent.stop()
         return results
 
+    async def asked(tls: ClientTls) -> bytes:
+        """As `admin --tls` asks a broker."""
+        agent = BrokerAgent(BrokerConfig(broker_name="asked", broker_ip1="127.0.0.1", listen_port=0), [], tls=tls)
+        await agent.start()
+        try:
+            async with RemotingClient(tls=tls.context()) as client:
+                request = RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG)
+                return (await client.call(agent.config.broker_addr, request)).body
+        finally:
+            await agent.stop()
+
     async def fleet(tls: ClientTls | None) -> int:
         found = Fleet(FleetSettings(namesrvs=[gateway.address], brokers=2, topics=2, tls=tls))
         await found.register()
@@ -154,6 +168,7 @@ def test_a_broker_and_a_fleet(gateway: LocalGateway, authority: Authority, own: 
 
     assert asyncio.run(broker(tls(authority, own))) == ["", ""]
     assert all("certificate" in said for said in asyncio.run(broker(ClientTls(str(authority.path)))))
+    assert b"TBW102" in asyncio.run(asked(tls(authority, own)))
     assert asyncio.run(fleet(tls(authority, own))) == 2
     assert asyncio.run(fleet(ClientTls(str(authority.path)))) == 0
 
