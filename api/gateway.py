@@ -21,6 +21,7 @@ from api.group_commit import GroupCommit, LogClient
 from api.head.checks import evidence_file
 from api.head.head import Head
 from api.moving_view import MovingView
+from api.quotas import Charge, GatewayQuotas
 from api.self_preservation import SelfPreservation
 from api.settings.gateway import GatewaySettings, Reads, with_stored
 from api.view.follower import Follower
@@ -28,8 +29,8 @@ from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, LogReader, check_end
-from schemas.errors import SetupError, UnavailableError, one_line
-from schemas.events import AnyEvent, EventEncoder, routing_key
+from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
+from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, routing_key
 from schemas.limits import MAX_KV_BYTES
 from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
 from schemas.tables import ROUTE_COMMIT_TABLE
@@ -90,17 +91,26 @@ class Gateway:
         shown: The one of them that answers where a request does not say.
         fold: What the fold says of itself.
         preservation: Who judges whether expiry should pause.
+        quotas: How much whoever may write.
     """
 
-    def __init__(self, settings: GatewaySettings, log_client: LogClient, open_reader: Callable[[], LogReader]) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        log_client: LogClient,
+        open_reader: Callable[[], LogReader],
+        quotas: GatewayQuotas | None = None,
+    ) -> None:
         """Nothing is opened before `start`.
 
         Args:
             settings: Its own.
             log_client: Writes its events.
             open_reader: Opens the log for reading.
+            quotas: Judges what is to be written; None: by the defaults.
         """
         self.settings = settings
+        self.quotas = quotas or GatewayQuotas()
         self._started_with = settings
         self._followers: list[Callable[[GatewaySettings], None]] = []
         self._endings: list[Callable[[], None]] = []
@@ -243,11 +253,28 @@ class Gateway:
         """Append one event; returns when it is durable.
 
         Raises:
+            QuotaError: not accepted: too much of something.
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the log.
         """
-        return await self.append_encoded(routing_key(event), self._encoder.encode(event))
+        payload = self._encoder.encode(event)
+        charge = self.quotas.command(event, payload, self.at_head.view)
+        return await self.append_charged(routing_key(event), payload, charge)
+
+    async def append_charged(self, key: str, payload: bytes, charge: Charge | None) -> Appended:
+        """`append_encoded`; what was charged is given back if nothing is written.
+
+        Raises:
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            TooLargeError: too large for the log.
+        """
+        try:
+            return await self.append_encoded(key, payload)
+        except (UnavailableError, TooLargeError):
+            self.quotas.came_to_nothing(charge, is_written=False)
+            raise
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """`append` for an event that was encoded before.
@@ -263,16 +290,35 @@ class Gateway:
         """An event whose sender is told what became of it.
 
         Raises:
+            QuotaError: not accepted: too much of something.
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
             TooLargeError: too large for the log.
         """
         return await self.receipt(await self.append(event))
 
-    async def heartbeat(self, event: AnyEvent) -> Receipt:
-        """An event that moves deadlines at most: answered when durable."""
-        appended = await self.append(event)
+    async def heartbeat(self, event: BrokerHeartbeat, encoded: tuple[str, bytes] | None = None) -> Receipt:
+        """An event that moves deadlines at most: answered when durable, or if the last one is young, see `api.quotas`.
+
+        Args:
+            event: It.
+            encoded: Its routing key and payload, if that was done before.
+
+        Raises:
+            As `append`.
+        """
+        key, payload = encoded or (routing_key(event), self._encoder.encode(event))
+        live = self.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
+        if not self.quotas.is_to_be_written(event.actor, len(payload), live):
+            return self.receipt_of_nothing()
+        appended = await self.append_encoded(key, payload)
         return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
+
+    def receipt_of_nothing(self) -> Receipt:
+        """Of a sign of life that was not written: the head shows all of it."""
+        view = self.at_head.view
+        event_time_ms = int(view.event_time.timestamp() * 1000) if view.log_offset >= 0 else 0
+        return Receipt(view.log_offset, event_time_ms, CommandOutcome(view.log_offset, UNCHANGED))
 
     async def receipt(self, appended: Appended) -> Receipt:
         """What became of an event, as soon as it is folded at the head of the log."""

@@ -44,10 +44,12 @@ class ReadRegistration(NamedTuple):
     Attributes:
         event: It, without its topics.
         payload: It with its topics, as the log takes it.
+        names: Of its topics.
     """
 
     event: RegisterBroker
     payload: bytes
+    names: tuple[str, ...]
 
 
 def is_large(command: RemotingCommand) -> bool:
@@ -154,7 +156,8 @@ def read_registration(
     if event is None:
         return None
     assert isinstance(event, RegisterBroker)
-    return ReadRegistration(msgspec.structs.replace(event, topic_config_table=None), encoder.encode(event))
+    slim = msgspec.structs.replace(event, topic_config_table=None)
+    return ReadRegistration(slim, encoder.encode(event), tuple(event.topic_config_table or ()))
 
 
 def main() -> None:

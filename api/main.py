@@ -23,6 +23,7 @@ from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
 from security.accounts_file import AccountsFile
 from security.policy import Policy
+from security.quotas import Quotas
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
 
@@ -45,6 +46,7 @@ def run_gateway(
     policy: Policy,
     accounts: AccountsFile | None,
     tls_settings: TlsSettings | None = None,
+    quotas: Quotas | None = None,
 ) -> int:
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
@@ -63,7 +65,7 @@ def run_gateway(
     worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
     tls = None if tls_settings is None else Tls(tls_settings)
     reader = partial(open_reader, log_url)
-    parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls)
+    parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls, quotas)
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 

@@ -20,9 +20,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from api.gateway import Gateway
+from api.quotas import GatewayQuotas
 from api.self_preservation import preserved_ms_of
 from pipelines.fold.version import RULES_VERSION
 from schemas.tables import STATE_TABLES
+from security.quotas import FIELDS, Rate
 from security.tls_rotation import Tls
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -108,10 +110,11 @@ class Metrics:
         self.security = Counter(
             "rocketmq_namesrv_security_events",
             "Refused for protection. HTTP: unauthorized, forbidden, cross-site, unknown-host, "
-            "too-large, request-timeout, system-busy. "
+            "too-large, request-timeout, system-busy, quota-exceeded. "
             "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
-            "evicted-idle, not-encrypted, tls-handshake, tls-record, tls-deadline. HTTP: the same, and evicted-memory, "
-            "evicted-body, evicted-long-poll, evicted-history, bad-request, each with http- before it.",
+            "evicted-idle, quota-connections, not-encrypted, tls-handshake, tls-record, tls-deadline. "
+            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-history, bad-request, "
+            "each with http- before it.",
             ("reason",),
             registry=registry,
         )
@@ -196,6 +199,10 @@ class Metrics:
         """Add what there is to say of a certificate. Once."""
         self.registry.register(_Certificate(tls))
 
+    def follow_quotas(self, quotas: GatewayQuotas) -> None:
+        """Add the limits, and what was refused for them. Once."""
+        self.registry.register(_Quotas(quotas))
+
     def text(self) -> bytes:
         """The exposition format."""
         for bring in self._bring:
@@ -219,6 +226,38 @@ class _Certificate(Collector):
             "routelake_tls_certificate_not_after_seconds",
             "When the certificate in use expires, seconds since the epoch.",
             tls.not_after_s,
+        )
+
+
+class _Quotas(Collector):
+    """What one peer may do, and how often that was not enough. The quotas are a fixed set; peers are never named."""
+
+    def __init__(self, quotas: GatewayQuotas) -> None:
+        self._quotas = quotas
+
+    def collect(self) -> Iterable[Metric]:
+        quotas = self._quotas
+        refused = CounterMetricFamily("routelake_quota_refused", "Refused for a quota.", labels=("quota",))
+        limits = GaugeMetricFamily(
+            "routelake_quota_limit", "The limit; of a rate, for its period. Absent: none.", labels=("quota",)
+        )
+        used = GaugeMetricFamily(
+            "routelake_quota_used_ratio",
+            "Of what may be done at once, how much the peer has done that has done most; 1: all.",
+            labels=("quota",),
+        )
+        for name, field in FIELDS.items():
+            refused.add_metric((name,), quotas.refused[name])
+            limit: int | Rate | None = getattr(quotas.limits, field)
+            if limit is not None:
+                limits.add_metric((name,), limit.per_period if isinstance(limit, Rate) else limit)
+        for name, ratio in quotas.used().items():
+            used.add_metric((name,), ratio)
+        yield from (refused, limits, used)
+        yield CounterMetricFamily(
+            "routelake_quota_unwritten",
+            "Heartbeats over their quota that were answered and not written, since the last one was young.",
+            quotas.unwritten,
         )
 
 

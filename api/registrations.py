@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,15 +29,17 @@ from api.bounded import BoundedCache
 from api.gateway import Gateway, Receipt
 from api.large_registrations import LargeRegistrations, is_large
 from api.metrics import Metrics
+from api.quotas import Charge, GatewayQuotas
 from api.repeats import kept_bytes
 from api.view.snapshot import RegistrationResult, RouteView
 from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand
 from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
 from schemas.codes import V5_0_0
+from schemas.errors import QuotaError
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
-from schemas.outcomes import TOPICS_REQUIRED
+from schemas.outcomes import TOPICS_REQUIRED, UNCHANGED
 
 _KEPT_BYTES: Final = 48 * 1024 * 1024
 """Some 20,000 brokers. The broker that has not registered for longest is forgotten, and learnt again."""
@@ -104,6 +106,7 @@ class Registrations:
         """Done with the next registration; None while nobody waits for it."""
         self._one_way_until_s = 0.0
         """Until when, on the loop's clock, a registration may come one-way."""
+        self._counting: asyncio.Task[None] | None = None
         gateway.on_stop(self._large.close)
 
     async def settled(self, timeout_s: float) -> None:
@@ -140,6 +143,7 @@ class Registrations:
             body_bytes: Size of the request's body, to be counted.
 
         Raises:
+            QuotaError: not accepted: too much of something.
             UnavailableError: not accepted.
             InDoubtError: accepted or not, nobody knows.
             BadRequestError: too large for the log.
@@ -195,7 +199,7 @@ class Registrations:
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
         repeat = None if delete_absent else self._find(request, actor, channel)
         if repeat is not None and shows(self._gateway.at_head.view, repeat.event):
-            receipt = await self._receipt(repeat.key, repeat.payload)
+            receipt = await self._sign_of_life(repeat.event, repeat.key, repeat.payload)
             if receipt.reason != TOPICS_REQUIRED:
                 return self._answer(repeat.event, receipt)
         now_ms = time.time_ns() // 1_000_000
@@ -222,14 +226,18 @@ class Registrations:
         """Write a registration, without its topics where these are known."""
         slim = self._without_topics(event)
         if slim is not None:
-            receipt = await self._receipt(routing_key(slim), self._encoder.encode(slim))
+            receipt = await self._slim(slim)
             if receipt.reason != TOPICS_REQUIRED:
                 return receipt
-        if len(event.topic_config_table or ()) > _OFF_LOOP_TOPICS:
+        topics = event.topic_config_table or {}
+        if len(topics) > _OFF_LOOP_TOPICS:
             payload = await self._gateway.offload(encode, event)
         else:
             payload = self._encoder.encode(event)
-        return await self._receipt(routing_key(event), payload)
+        charge = self._charge(event, topics, payload)
+        if charge is None:
+            return await self._slim(msgspec.structs.replace(event, topic_config_table=None))
+        return self._settled(charge, await self._receipt(routing_key(event), payload, charge))
 
     async def _register_large(
         self, command: RemotingCommand, context: RequestContext, let_go: Callable[[], None]
@@ -241,21 +249,67 @@ class Registrations:
             come with its next registration.
         """
         await self._large_at_a_time.acquire()
+        charge: Charge | None = None
         try:
             read = await self._gateway.offload(self._large.read, command, context)
             if read is None:
                 return None
-            event, payload = read
+            event, payload, names = read
             del read
-            slim = self._without_topics(event)
-            if slim is not None:
-                payload = self._encoder.encode(slim)
-            appended = await self._gateway.append_encoded(routing_key(event), payload)
-            del payload
+            if self._without_topics(event) is None:
+                charge = self._charge(event, names, payload)
+            appended = None
+            if charge is not None:
+                appended = await self._gateway.append_charged(routing_key(event), payload, charge)
+            del payload, names
         finally:
             self._large_at_a_time.release()
             let_go()
-        return event, await self._gateway.receipt(appended)
+        if charge is None or appended is None:
+            return event, await self._slim(event)
+        return event, self._settled(charge, await self._gateway.receipt(appended))
+
+    def _charge(self, event: RegisterBroker, names: Collection[str], payload: bytes) -> Charge | None:
+        """Charge a registration with its topics; None where it is a sign of life, too, and shall be written as one.
+
+        Raises:
+            QuotaError: It is too much of something.
+        """
+        quotas, view = self._gateway.quotas, self._gateway.at_head.view
+        try:
+            return quotas.registration(event, names, payload, view)
+        except QuotaError:
+            self._count_groups()
+            if not shows(view, event):
+                raise
+            return None  # nobody expires for what others at that address have done
+
+    def _settled(self, charge: Charge, receipt: Receipt) -> Receipt:
+        if receipt.verdict == UNCHANGED:
+            self._gateway.quotas.came_to_nothing(charge, is_written=True)
+        return receipt
+
+    def _count_groups(self) -> None:
+        """Count what groups really have, if somebody was refused for it."""
+        quotas = self._gateway.quotas
+        if quotas.is_count_due() and self._counting is None:
+            self._counting = asyncio.create_task(self._count(quotas))
+
+    async def _count(self, quotas: GatewayQuotas) -> None:
+        try:
+            quotas.counted(await asyncio.to_thread(quotas.counting(), self._gateway.at_head.view))
+        finally:
+            self._counting = None
+
+    async def _slim(self, event: RegisterBroker) -> Receipt:
+        return await self._sign_of_life(event, routing_key(event), self._encoder.encode(event))
+
+    async def _sign_of_life(self, event: RegisterBroker, key: str, payload: bytes) -> Receipt:
+        """Write a registration without its topics, unless that is too much and the broker's last one is young."""
+        live = self._gateway.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
+        if not self._gateway.quotas.is_to_be_written(event.actor, len(payload), live):
+            return self._gateway.receipt_of_nothing()
+        return await self._receipt(key, payload)
 
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
         """The event as it may be written if its topics are known; None if they are not."""
@@ -268,8 +322,8 @@ class Registrations:
             return None
         return msgspec.structs.replace(event, topic_config_table=None)
 
-    async def _receipt(self, key: str, payload: bytes) -> Receipt:
-        return await self._gateway.receipt(await self._gateway.append_encoded(key, payload))
+    async def _receipt(self, key: str, payload: bytes, charge: Charge | None = None) -> Receipt:
+        return await self._gateway.receipt(await self._gateway.append_charged(key, payload, charge))
 
     def _answer(self, event: RegisterBroker, receipt: Receipt) -> Registered:
         self._metrics.registrations.labels(event.actor.via, receipt.verdict).inc()

@@ -9,7 +9,7 @@ import zstandard
 
 from api.bounded import BoundedCache
 from remoting.frame import RemotingCommand
-from schemas.events import AnyEvent, EventEncoder, routing_key
+from schemas.events import BrokerHeartbeat, EventEncoder, routing_key
 
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 """Some 20,000 connections. The one that was silent for longest is forgotten, and learnt again."""
@@ -22,8 +22,9 @@ _OBJECTS_BYTES: Final = 1_000
 
 
 class Encoded(NamedTuple):
-    """An event as the log takes it."""
+    """An event, and how the log takes it."""
 
+    event: BrokerHeartbeat
     key: str
     payload: bytes
 
@@ -40,9 +41,9 @@ class Heartbeats:
         kept = self._kept.get(connection_id)
         return kept[1] if kept is not None and kept[0] == command.ext_fields else None
 
-    def keep(self, connection_id: str, command: RemotingCommand, event: AnyEvent) -> Encoded:
+    def keep(self, connection_id: str, command: RemotingCommand, event: BrokerHeartbeat) -> Encoded:
         """Remember what a request meant, until its connection says something else."""
-        encoded = Encoded(routing_key(event), self._encoder.encode(event))
+        encoded = Encoded(event, routing_key(event), self._encoder.encode(event))
         size = kept_bytes(command.ext_fields, encoded.payload)
         if size is None:
             self._kept.pop(connection_id)

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
+
+import msgspec
 
 from api.access_control import AccessControl
 from api.gateway import Gateway, GatewaySettings, Reads
@@ -13,6 +16,7 @@ from api.group_commit import LogClient
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
+from api.quotas import GatewayQuotas
 from api.refusal_audit import RefusalAudit
 from api.registrations import Registrations
 from api.remoting.access import RemotingAccess
@@ -21,10 +25,11 @@ from api.remoting.metering import RemotingMeter
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from pipelines.log.base import LogReader
-from remoting.server import RemotingServer
+from remoting.server import OF_ADDRESS, RemotingServer
 from remoting.settings import RemotingSettings
 from security.accounts_file import AccountsFile
-from security.policy import Policy
+from security.policy import AuthMode, Policy
+from security.quotas import Quotas
 from security.tls_rotation import Tls
 
 _ASKED_FOR_BYTES: Final = 32 * 1024 * 1024
@@ -45,6 +50,7 @@ class GatewayParts:
         http: Settings of the HTTP listener.
         policy: What is done about those who may not.
         accounts: Who there is.
+        quotas: How much one peer may do; None: the defaults.
         tls: Of both listeners; started and stopped with the gateway by the caller. None: all is plain.
     """
 
@@ -58,11 +64,20 @@ class GatewayParts:
         policy: Policy | None = None,
         accounts: AccountsFile | None = None,
         tls: Tls | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
-        self._http = http or HttpSettings()
-        self.gateway = Gateway(settings, log_client, open_reader)
+        limits = quotas or Quotas()
+        self._http, remoting = http or HttpSettings(), remoting or RemotingSettings()
+        if self._http.max_connections_per_address is None:
+            self._http = replace(self._http, max_connections_per_address=limits.http_connections)
+        if remoting.max_connections_per_address is None:
+            remoting = msgspec.structs.replace(remoting, max_connections_per_address=limits.connections)
+        mode = AuthMode.OFF if policy is None else policy.mode
+        self.quotas = GatewayQuotas(limits, trusts_users=mode is not AuthMode.LOG)
+        self.gateway = Gateway(settings, log_client, open_reader, self.quotas)
         self.answers = answers_of(self.gateway)
         self.metrics = Metrics()
+        self.metrics.follow_quotas(self.quotas)
         self.registrations = Registrations(self.gateway, self.metrics)
         self.access = AccessControl(policy or Policy(), accounts, self.metrics)
         if self.access.is_on:
@@ -79,6 +94,8 @@ class GatewayParts:
             None if access is None else access.inline,
             None if tls is None else tls.remoting,
         )
+        refusals = self.server.refusals.counts
+        self.metrics.before_scrape(lambda: self.quotas.refused_connections("connections", refusals[OF_ADDRESS]))
         if tls is not None:
             self.metrics.follow_tls(tls)
         RemotingMeter(self.server, self.metrics)

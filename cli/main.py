@@ -37,6 +37,7 @@ from cli.options import (
     LivenessS,
     LogRetentionH,
     LogUrl,
+    Quota,
     ReadsFrom,
     Remoting,
     RetentionDays,
@@ -59,6 +60,7 @@ from runtime.logs import configure
 from runtime.machine import guard_data
 from runtime.process import run_to_end
 from runtime.secrets import drop_secrets
+from security.quotas import parse as parse_quotas
 from security.tls_config import TlsOptions
 
 if TYPE_CHECKING:
@@ -114,6 +116,7 @@ def serve(
     auth_admin_plaintext: AdminPlaintext = False,
     auth_require_tls: RequireTls = False,
     insecure: Insecure = False,
+    quota: Quota = None,
     trigger_ms: TriggerMs = 1_000,
     shards: Shards = 2,
     history_retention_days: RetentionDays = 30,
@@ -141,6 +144,7 @@ def serve(
     who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
     preservation = PreservationOptions(self_preservation, self_preservation_limit_s)
     _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, preservation, supervised=True)
+    parse_quotas(quota or ())
     _judge_fold(data_dir, shards, driver_memory)
     from runtime.supervisor import Child
 
@@ -149,6 +153,7 @@ def serve(
         *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
         *preservation.arguments,
         *tls.arguments,
+        *_again_each("--quota", quota),
     ]
     fold_options = [
         *("--trigger-ms", str(trigger_ms)),
@@ -185,6 +190,7 @@ def gateway(
     auth_admin_plaintext: AdminPlaintext = False,
     auth_require_tls: RequireTls = False,
     insecure: Insecure = False,
+    quota: Quota = None,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
     tls_config: TlsConfig = None,
@@ -205,6 +211,7 @@ def gateway(
     listen = listening(context, http, remoting, config)
     who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
     preservation = PreservationOptions(self_preservation, self_preservation_limit_s)
+    quotas = parse_quotas(quota or ())
     if not reuse_port:
         _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, preservation, supervised=workers > 1)
     if workers > 1:
@@ -213,6 +220,7 @@ def gateway(
             *_gateway_options(listen, frame_limit_mib, config, allow_config_update, reads, who),
             *preservation.arguments,
             *tls.arguments,
+            *_again_each("--quota", quota),
         ]
         children = _gateways(workers, gateway_id or default_gateway_id(listen[1]), options)
         raise typer.Exit(_supervise(children, data_dir, data_mode, listen, reads, tls))
@@ -249,6 +257,7 @@ def gateway(
             policy=who.policy(),
             accounts=who.accounts(),
             tls_settings=tls.settings(),
+            quotas=quotas,
         )
     )
 
@@ -355,6 +364,10 @@ def _gateway_options(
         *(["--allow-config-update"] if allow_config_update else []),
         *who.arguments(),
     ]
+
+
+def _again_each(option: str, values: list[str] | None) -> list[str]:
+    return [part for value in values or () for part in (option, value)]
 
 
 def _again(*arguments: str) -> list[str]:

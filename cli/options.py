@@ -232,3 +232,13 @@ TlsModeText = Annotated[
         help="permissive: plain connections are taken, too (the default, as RocketMQ's); enforcing: none; disabled.",
     ),
 ]
+Quota = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota",
+        envvar="ROUTELAKE_QUOTA",
+        metavar="NAME=VALUE",
+        help="How much one peer may do: connections=500, brokers=off, new-names-per-min=600:10000 (rate:burst). "
+        "Again for another, or with commas. See docs/settings.md.",
+    ),
+]

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import logging
 import secrets
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ log = logging.getLogger("routelake.remoting")
 
 _IDLEST: Final = 64
 """Connections looked up at once that give way to newcomers."""
+
+OF_ADDRESS: Final = "quota-connections"
+"""Why a connection is refused or ended: there are too many of its address."""
 
 _REQUEST_CODES: Final = frozenset(map(int, RequestCode))
 
@@ -73,6 +76,7 @@ class RemotingServer:
         self._tls = tls
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
+        self._of_address: Counter[str] = Counter()
         self.accepted = self.failed = 0
         self.answered_inline: defaultdict[int, int] = defaultdict(int)
         self.answered: defaultdict[tuple[int, int], int] = defaultdict(int)
@@ -83,6 +87,8 @@ class RemotingServer:
         self._run_id = secrets.token_hex(6)
         self._tasks: set[asyncio.Task[None]] = set()
         self._idlest: deque[tuple[Connection, float]] = deque()
+        self._silent: dict[str, deque[Connection]] = {}
+        """By address that has too many connections, of this tick."""
         self._all_gone = asyncio.Event()
         self._acceptor = Acceptor(self._protocol, self._accept_refused)
         self._ticker: asyncio.Task[None] | None = None
@@ -145,8 +151,15 @@ class RemotingServer:
     # --- for connections: channel.Server ---
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection in. When there are too many, an idle one of the address that has most gives way."""
+        """Count a connection in. When there are too many, an idle one of the address that has most gives way.
+
+        Of one address there are no more than it may have: one that has said nothing yet gives way, or the newcomer.
+        """
         if self.is_closing:
+            return False
+        of_address, limit = self._of_address[connection.address], self.settings.max_connections_per_address
+        if limit is not None and of_address >= limit and not self._make_room_at(connection.address):
+            self.refusals.note(OF_ADDRESS, connection.peer, f"{of_address} of this address are open")
             return False
         if len(self.connections) >= self.settings.max_connections and not self._make_room(connection):
             self.refusals.note("too-many-connections", connection.peer, f"{len(self.connections)} are open")
@@ -154,6 +167,7 @@ class RemotingServer:
         self.accepted += 1
         connection.id = f"{self._run_id}-{self.accepted}"
         self.connections[connection.id] = connection
+        self._of_address[connection.address] += 1
         return True
 
     def _protocol(self) -> asyncio.Protocol:
@@ -180,6 +194,25 @@ class RemotingServer:
                 return True
         return False
 
+    def _make_room_at(self, address: str) -> bool:
+        """End a connection of an address that has said nothing since it came, a moment ago at least.
+
+        The search costs milliseconds, so it is made once a tick, for several newcomers at once.
+        """
+        silent = self._silent.get(address)
+        if silent is None:
+            silent = self._silent[address] = deque(
+                found
+                for found in self.connections.values()
+                if found.address == address and not found.has_spoken and found.last_read < self.now
+            )
+        while silent:
+            connection = silent.popleft()
+            if not connection.has_spoken and connection.close_reason is None and connection.id in self.connections:
+                self._evict(connection, OF_ADDRESS, "it said nothing, and its address has too many")
+                return True
+        return False
+
     def _find_idlest(self, newcomer: Connection | None) -> deque[tuple[Connection, float]]:
         """The connections to evict first: silent from the start, then idle for longest.
 
@@ -197,16 +230,22 @@ class RemotingServer:
 
     def _evict(self, connection: Connection, reason: str, detail: str) -> None:
         """Drop a connection at once, for the sake of the others."""
-        self.connections.pop(connection.id, None)
+        self._forget(connection)
         self.refusals.note(reason, connection.peer, detail)
         connection.abort(f"{reason}: {detail}")
 
     def release(self, connection: Connection) -> None:
         """Count it out."""
-        self.connections.pop(connection.id, None)
+        self._forget(connection)
         self.memory.forget(connection)
         if not self.connections:
             self._all_gone.set()
+
+    def _forget(self, connection: Connection) -> None:
+        if self.connections.pop(connection.id, None) is not None:
+            self._of_address[connection.address] -= 1
+            if not self._of_address[connection.address]:
+                del self._of_address[connection.address]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a request; the server keeps the task alive."""
@@ -238,6 +277,7 @@ class RemotingServer:
         while True:
             await asyncio.sleep(self.settings.tick_s)
             self.now = loop.time()
+            self._silent.clear()
             for connection in list(self.connections.values()):
                 connection.tick(self.now)
 

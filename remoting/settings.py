@@ -13,6 +13,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES
     max_connections: int = 10_000
+    max_connections_per_address: int | None = None
+    """As `remoting.bounds.address_of` has it; None: as many as there may be in all."""
     max_in_flight: int = 64
     """Requests of one connection that are handled at a time."""
     max_in_flight_bytes: int = 64 * 1024 * 1024

@@ -11,6 +11,7 @@
     │   ├── FutureEpochError     not written yet                                  HTTP 404
     │   └── FutureTimeError      a time that has not come yet                     HTTP 404
     ├── UnavailableError         try again: log or view not there yet             HTTP 503, code SYSTEM_BUSY
+    │   └── QuotaError           try again later: the peer has done too much      HTTP 429, code SYSTEM_BUSY
     ├── InDoubtError             try again: it may be on the log, or may not      HTTP 503, code SYSTEM_BUSY
     ├── EventDecodeError         a log record that is no event: quarantined
     ├── ProtocolError            bytes that are no remoting frame: connection closed
@@ -79,6 +80,15 @@ class FutureTimeError(HistoryError):
 
 class UnavailableError(RoutelakeError):
     """Not now: the event log or the tables cannot be reached. Nothing was accepted."""
+
+
+class QuotaError(UnavailableError):
+    """More than one peer, or all together, may do. ``quota`` names the limit, ``retry_after_s`` a time to wait."""
+
+    def __init__(self, message: str, /, *, quota: str, retry_after_s: int) -> None:
+        self.quota = quota
+        self.retry_after_s = retry_after_s
+        super().__init__(message, quota=quota, retry_after_s=retry_after_s)
 
 
 class InDoubtError(RoutelakeError):

@@ -36,6 +36,7 @@ from api.http import (
 )
 from api.http.auth import Guard
 from api.http.body import BodyBudget
+from api.http.bounds import OF_ADDRESS
 from api.http.context import HttpContext
 from api.http.etag import WAITED
 from api.http.fast_path import FastRoutes
@@ -58,15 +59,29 @@ from api.registrations import Registrations
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.version import release
+from remoting.bounds import address_of
 from remoting.refusals import Refusals
-from schemas.errors import RoutelakeError
+from schemas.errors import QuotaError, RoutelakeError
+from security.roles import Role
 from security.tls_rotation import Tls
 
 log = structlog.get_logger("routelake.http")
 
 _ROUTE_OPERATION = "getTopicRoute"
+_READS = ("GET", "HEAD")
+_COUNTED_PATHS = "/v1/"
+"""What asks after the gateway's health, and its documents, is never refused."""
 _COUNTED_REFUSALS = frozenset(
-    {"unauthorized", "forbidden", "cross-site", "unknown-host", "too-large", "request-timeout", "system-busy"}
+    {
+        "unauthorized",
+        "forbidden",
+        "cross-site",
+        "unknown-host",
+        "too-large",
+        "request-timeout",
+        "system-busy",
+        "quota-exceeded",
+    }
 )
 
 
@@ -83,7 +98,7 @@ class HttpApp(FastAPI):
             await super().__call__(scope, receive, send)
             return
         began = time.perf_counter()
-        refusal = self.sites.refusal(scope)
+        refusal = self.sites.refusal(scope) or self._quota_refusal(scope)
         status = 0
 
         async def counted(message: Message) -> None:
@@ -100,6 +115,18 @@ class HttpApp(FastAPI):
             await super().__call__(scope, receive, counted)
         finally:
             self._count(scope, status, time.perf_counter() - began)
+
+    def _quota_refusal(self, scope: Scope) -> Problem | None:
+        """Why a read may not pass now. Writes are judged when it is known who sends them."""
+        client = scope.get("client")
+        if client is None or scope["method"] not in _READS or not scope["path"].startswith(_COUNTED_PATHS):
+            return None
+        host, port = client
+        try:
+            self.context.gateway.quotas.request(Role.READER, address_of(host), f"{host}:{port}")
+        except QuotaError as error:
+            return problem_of(error)
+        return None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         operation = getattr(scope.get("route"), "operation_id", None) or "other"
@@ -144,6 +171,7 @@ def create_app(
     """
     metrics.observe(gateway)
     refusals = Refusals("http")
+    metrics.before_scrape(lambda: gateway.quotas.refused_connections("http-connections", refusals.counts[OF_ADDRESS]))
 
     def gave_way(reason: str, address: object) -> None:
         metrics.security.labels(f"http-{reason}").inc()
@@ -163,7 +191,7 @@ def create_app(
             on_refused=partial(gave_way, "evicted-history"),
         ),
         settings=settings,
-        guard=Guard(settings, gateway.settings.gateway_id, access, cluster_of),
+        guard=Guard(settings, gateway.settings.gateway_id, access, cluster_of, gateway.quotas),
         answers=answers,
         metrics=metrics,
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),

@@ -26,6 +26,7 @@ from api.access_control import AccessControl, Refused
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.settings import HttpSettings
 from api.names import is_loopback
+from api.quotas import GatewayQuotas, peer_name
 from schemas.errors import SetupError
 from schemas.events import Actor
 from security.identity import Identity, Unproven
@@ -54,6 +55,7 @@ class Guard:
         gateway_id: str,
         access: AccessControl | None = None,
         cluster_of: BrokerCluster = lambda _: None,
+        quotas: GatewayQuotas | None = None,
     ) -> None:
         """Take the tokens in.
 
@@ -62,6 +64,7 @@ class Guard:
             gateway_id: Stands in the history.
             access: Has accounts; None or off: there are only tokens.
             cluster_of: Of a brokerName.
+            quotas: How many writes whoever may ask for; None: any number.
 
         Raises:
             SetupError: a token is empty, or its digest invalid.
@@ -71,6 +74,7 @@ class Guard:
         self._digests = {user: _digest(user, token) for user, token in settings.tokens.items()}
         self._access = access if access is not None and access.is_on else None
         self._cluster_of = cluster_of
+        self._quotas = quotas
 
     @property
     def protects_reads(self) -> bool:
@@ -96,6 +100,7 @@ class Guard:
 
         Raises:
             Problem: it may not write.
+            QuotaError: not now.
         """
         user = None
         if self._access is not None:
@@ -108,7 +113,11 @@ class Guard:
             user = self._user(request) if self._digests else user
             if not self._digests and not self._settings.anonymous_writes:
                 self._check_local(request)
-        return Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
+        actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
+        if self._quotas is not None:
+            role = OPERATIONS.get(_operation(request)) or Role.ADMIN
+            self._quotas.request(role, peer_name(actor), actor.peer or "")
+        return actor
 
     def speaks_for(self, request: Request, cluster: str, broker_name: str) -> None:
         """Let a write pass that speaks for a broker; after `writer`, when its body was read.

@@ -11,11 +11,15 @@ history in `api.http.history_pool`: each has its own bound and the same rule.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from api.http.settings import HttpSettings
 from remoting.bounds import Holding, to_give_way
+
+OF_ADDRESS: Final = "quota-connections"
+"""Why a connection is refused: there are too many of its address."""
 
 _SHARE: Final = 64
 """One in so many connections goes at a time: to find them costs a look at all."""
@@ -56,6 +60,7 @@ class ConnectionBounds:
         self._settings = settings
         self._clock = clock
         self._connections: dict[Held, None] = {}
+        self._of_address: Counter[str] = Counter()
         self._holding: dict[Held, None] = {}
         self.held_bytes = 0
 
@@ -63,8 +68,11 @@ class ConnectionBounds:
         """Take a connection in. If there are too many, those that have been idle for longest make room.
 
         Returns:
-            False where it must go itself: its own address holds most, and each of its connections is busy.
+            False where it must go itself: its address has as many as one may have, or holds most, and each of its
+            connections is busy.
         """
+        if self.has_too_many(newcomer.address):
+            return False
         now = self._clock()
         if len(self._connections) >= self._settings.max_connections:
             idle = [Holding(one, one.address, 1, one.active_s) for one in self._connections]
@@ -76,12 +84,22 @@ class ConnectionBounds:
             if len(self._connections) >= self._settings.max_connections:
                 return False
         self._connections[newcomer] = None
+        self._of_address[newcomer.address] += 1
         return True
 
     def release(self, connection: Held) -> None:
         """It goes, and what it held."""
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._of_address[connection.address] -= 1
+            if not self._of_address[connection.address]:
+                del self._of_address[connection.address]
         self._set(connection, 0)
+
+    def has_too_many(self, address: str) -> bool:
+        """Whether an address has as many connections as one may have."""
+        limit = self._settings.max_connections_per_address
+        return limit is not None and self._of_address[address] >= limit
 
     def hold(self, connection: Held, size_bytes: int) -> None:
         """It now holds so much. If all together hold too much, whoever holds most for longest goes."""

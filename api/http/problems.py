@@ -26,6 +26,7 @@ from schemas.errors import (
     FutureTimeError,
     InDoubtError,
     NotFoundError,
+    QuotaError,
     RoutelakeError,
     TooLargeError,
     UnavailableError,
@@ -173,6 +174,15 @@ TOO_LARGE: Final = Kind(
 UNSUPPORTED_MEDIA: Final = Kind(
     "unsupported-media-type", 415, "Not JSON", _CODES.SYSTEM_ERROR, "send the body as application/json"
 )
+TOO_MANY: Final = Kind(
+    "quota-exceeded",
+    429,
+    "Too much at once",
+    _CODES.SYSTEM_BUSY,
+    "quota admin-requests-per-s: 50 admin requests a second, 10000 at once, for 10.0.0.1 "
+    "(--quota admin-requests-per-s=...); nothing was written",
+    {"quota": "admin-requests-per-s"},
+)
 INTERNAL: Final = Kind(
     "internal-error", 500, "routelake failed", _CODES.SYSTEM_ERROR, "this is a defect; the gateway's log says more"
 )
@@ -201,6 +211,7 @@ KINDS: Final = (
     GONE,
     TOO_LARGE,
     UNSUPPORTED_MEDIA,
+    TOO_MANY,
     INTERNAL,
     BUSY,
 )
@@ -280,6 +291,9 @@ def problem_of(error: RoutelakeError) -> Problem:
         case BeforeHistoryError():
             first = {"firstEpoch": error.fields.get("first_epoch"), "firstTime": error.fields.get("first_time")}
             return Problem(BEFORE_HISTORY, text, members=first)
+        case QuotaError():
+            retry = {"retry-after": str(error.retry_after_s)}
+            return Problem(TOO_MANY, text, headers=retry, members={"quota": error.quota})
         case UnavailableError() | InDoubtError():
             return Problem(BUSY, text)
         case TooLargeError():

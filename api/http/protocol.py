@@ -27,9 +27,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from api.http.bounds import ConnectionBounds
+from api.http.bounds import OF_ADDRESS, ConnectionBounds
 from api.http.fast_path import FastRoutes
-from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, Kind
+from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, TOO_MANY, Kind
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
 from remoting.bounds import address_of
@@ -42,7 +42,13 @@ _HEADER_BYTES: Final = 150
 _REQUEST_BYTES: Final = 3000
 """What a request costs that waits behind another one."""
 _RETRY_LINE: Final = f"retry-after: {RETRY['retry-after']}\r\n"
-_REASONS: Final = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
+_REASONS: Final = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    503: "Busy",
+}
 
 
 def guarded_protocol(
@@ -107,6 +113,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self.address = address_of(self.client[0]) if self.client else ""
         if self.bounds.admit(self):
             self._arm(self.limits.header_timeout_s)
+        elif self.bounds.has_too_many(self.address):
+            self._count_refusal(OF_ADDRESS, f"{self.limits.max_connections_per_address} of this address")
+            self._refuse(TOO_MANY, 429, "too many connections of this address (--quota http-connections=...)")
         else:
             self._count_refusal("too-many-connections", f"{self.limits.max_connections} connections, all busy")
             self._refuse(BUSY, 503, "too many connections")
@@ -352,9 +361,10 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             body = json.dumps({**kind.body(detail), "status": status}).encode()
+            retry = _RETRY_LINE if kind in (BUSY, TOO_MANY) else ""
             head = (
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-                f"content-length: {len(body)}\r\nconnection: close\r\n{_RETRY_LINE if kind is BUSY else ''}\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n{retry}\r\n"
             )
             self.transport.write(head.encode() + body)
         self.transport.close()

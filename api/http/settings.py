@@ -44,6 +44,7 @@ class HttpSettings:
         max_header_bytes: Of the head of a request.
         keep_alive_s: An idle connection is closed after this.
         max_connections: For one more, the idlest of the address that holds most are closed.
+        max_connections_per_address: None: as many as there may be in all. For one more, the newcomer is closed.
         max_held_bytes: Of heads, unread bodies, waiting requests and answers that are not fetched, all connections
             together; beyond it, whoever holds most for longest is cut off.
         max_long_polls: Long polls held at a time; beyond it, one of the address with most is answered early.
@@ -66,6 +67,7 @@ class HttpSettings:
     max_header_bytes: int = 64 * _KIB
     keep_alive_s: int = 75
     max_connections: int = 4096
+    max_connections_per_address: int | None = None
     max_held_bytes: int = 64 * _MIB
     max_long_polls: int = 2_000
     history_threads: int = 2

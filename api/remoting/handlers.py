@@ -22,6 +22,7 @@ import structlog
 from api.bounded import BoundedCache
 from api.gateway import KV_FULL, Gateway, Receipt
 from api.metrics import Metrics
+from api.quotas import user_name
 from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
@@ -43,6 +44,7 @@ from schemas.errors import RoutelakeError
 from schemas.events import (
     Actor,
     AnyEvent,
+    BrokerHeartbeat,
     Channel,
     ChannelClosed,
     DeleteKvConfig,
@@ -53,6 +55,7 @@ from schemas.events import (
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
+from security.roles import NEEDED, Role
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -143,11 +146,15 @@ class NameServerHandler:
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
+        who = connection.address
         if self._access is not None:
             judged = await self._access.judge(command, connection)
             if isinstance(judged, RemotingCommand):
                 return judged
             _user.set(judged)
+            if judged is not None:
+                who = user_name(judged)
+        self._gateway.quotas.request(NEEDED.get(command.code, Role.ADMIN), who, connection.peer)
         handler = self._handlers.get(command.code)
         return not_supported(command.code) if handler is None else await handler(command, connection)
 
@@ -238,6 +245,7 @@ class NameServerHandler:
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         event = self._event(command, connection)
         if event is not None:
+            assert isinstance(event, BrokerHeartbeat)
             await self._gateway.heartbeat(event)
         header = commands.read_broker_header(command)
         live = self._gateway.at_head.view.live_row(
@@ -255,10 +263,11 @@ class NameServerHandler:
             event = self._event(command, connection)
             if event is None:
                 return response()
+            assert isinstance(event, BrokerHeartbeat)
             known = self._heartbeats.keep(connection.id, command, event)
             if connection.closed:
                 self._heartbeats.forget(connection.id)
-        await self._gateway.append_encoded(known.key, known.payload)
+        await self._gateway.heartbeat(known.event, (known.key, known.payload))
         return response()
 
     async def _get_broker_member_group(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:

@@ -209,6 +209,7 @@ class RemotingClient:
         binary: bool = False,
         connect_timeout_s: float = 5.0,
         tls: ssl.SSLContext | None = None,
+        source: str = "",
     ) -> None:
         """Connect.
 
@@ -218,8 +219,9 @@ class RemotingClient:
             binary: Whether requests carry the ROCKETMQ header instead of the JSON one.
             connect_timeout_s: How long to wait for the connection.
             tls: Encrypt with this; None: plain.
+            source: The address it comes from; empty: the system's choice.
         """
-        self._socket = socket.create_connection((host, port), timeout=connect_timeout_s)
+        self._socket = socket.create_connection((host, port), connect_timeout_s, (source, 0) if source else None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=host)

@@ -32,6 +32,7 @@ from pipelines.log.open import open_log
 from remoting.settings import RemotingSettings
 from security.accounts_file import AccountsFile
 from security.policy import Policy
+from security.quotas import Quotas
 from security.tls_rotation import Tls
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -76,6 +77,7 @@ class LocalGateway:
         policy: What is done about those who may not.
         accounts: Who there is.
         tls: Of both listeners; the files are not watched.
+        quotas: How much one peer may do.
         remoting_port: 0 for any; None for no listener.
         http_port: Likewise. Without a listener the HTTP API is there all the same, as `app`.
         settings: Of the gateway, on top of `UNHURRIED`.
@@ -91,6 +93,7 @@ class LocalGateway:
         policy: Policy | None = None,
         accounts: AccountsFile | None = None,
         tls: Tls | None = None,
+        quotas: Quotas | None = None,
         remoting_port: int | None = 0,
         http_port: int | None = None,
         **settings: Any,
@@ -99,7 +102,7 @@ class LocalGateway:
         self.port, self.http_port = remoting_port or 0, http_port or 0
         self._listens, self._serves_http = remoting_port is not None, http_port is not None
         self._remoting, self._http = remoting, http
-        self._policy, self._accounts, self._tls = policy, accounts, tls
+        self._policy, self._accounts, self._tls, self._quotas = policy, accounts, tls, quotas
         self._settings = GatewaySettings(lake_dir=lake_dir, **{"gateway_id": "local", **UNHURRIED, **settings})
         self.parts: GatewayParts
         self.loop: Loop
@@ -157,6 +160,7 @@ class LocalGateway:
             policy=self._policy,
             accounts=self._accounts,
             tls=self._tls,
+            quotas=self._quotas,
         )
         await self.parts.gateway.start()
         self.parts.access.start()

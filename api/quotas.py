@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do how much at this gateway, for both listeners: the quotas of the moment, and what is told of refusals.
+
+Every write is judged before it goes to the log, by what it may come to; what it did not come to is given back. What
+brokers say again and again is different: a sign of life that comes over its quota is answered as ever and not written
+while the last one is young, so that nobody expires for it; and a registration that the view shows is such a sign.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from api.holdings import Held, Holdings, count, new_rows
+from api.quota_costs import (
+    EPOCH_BYTES,
+    ROW_BYTES,
+    Size,
+    command_bytes,
+    groups_of,
+    has_new_name,
+    history_rows,
+    is_write_perm,
+    kv_bytes,
+    log_bytes,
+    registration_bytes,
+)
+from api.view.rows import LiveRow
+from api.view.snapshot import RouteView
+from remoting.bounds import address_of
+from remoting.refusals import Refusals
+from schemas.broker import MASTER_ID
+from schemas.errors import QuotaError
+from schemas.events import (
+    KEY_KV,
+    Actor,
+    AnyEvent,
+    ChannelClosed,
+    RegisterBroker,
+    RegisterTopic,
+    UnregisterBroker,
+    inflated_bytes,
+    routing_key,
+)
+from security.quotas import CHANGE_BYTES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
+from security.roles import Role
+
+_OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelClosed)
+_YOUNG: Final = 4
+"""A sign of life is young for this part of the broker's timeout."""
+_COUNT_S: Final = 30.0
+"""Between two counts of what the groups have."""
+_REWRITTEN_KEPT: Final = 100_000
+
+
+class Charge(NamedTuple):
+    """What a write was charged.
+
+    Attributes:
+        quota: Of which the bytes are.
+        who: Whose.
+        cost: Bytes.
+        least: Of them, what it takes on the log, even if it changes nothing.
+        names: New ones.
+        registered: A brokerName that was counted, and what it had before.
+        rewritten: Partitions that it has written anew.
+    """
+
+    quota: str
+    who: str
+    cost: int
+    least: int
+    names: int = 0
+    registered: tuple[str, Held | None] | None = None
+    rewritten: tuple[str, ...] = ()
+
+
+class GatewayQuotas:
+    """Judges what comes to one gateway. Lives on its event loop.
+
+    Attributes:
+        refused: How often, by quota.
+        unwritten: Signs of life that were answered and not written.
+    """
+
+    def __init__(
+        self,
+        quotas: Quotas | None = None,
+        *,
+        trusts_users: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Nobody has done anything yet.
+
+        Args:
+            quotas: The limits; None: the defaults.
+            trusts_users: Whether nobody but an admin comes with a user's name where a request needs an admin.
+            clock: Seconds; never goes back.
+            wall_clock: Seconds since the epoch.
+        """
+        self._judge = Judge(quotas or Quotas())
+        self._trusts_users = trusts_users
+        self._clock, self._wall_clock = clock, wall_clock
+        self._holdings = Holdings()
+        self._refusals = Refusals("quota")
+        self._rewritten: set[str] = set()
+        """Partitions that were charged for in this second."""
+        self._second = -1
+        self._counted_s = -math.inf
+        self.refused: Counter[str] = Counter()
+        self.unwritten = 0
+
+    @property
+    def limits(self) -> Quotas:
+        """What holds."""
+        return self._judge.quotas
+
+    def used(self) -> Mapping[str, float]:
+        """Of each rate: how much of what it may do at once the peer has done that has done most, 0 to 1 and beyond."""
+        return self._judge.used(self._clock())
+
+    def refused_connections(self, quota: str, times: int) -> None:
+        """Listeners judge connections themselves, and bring here how often they refused one."""
+        self.refused[quota] = times
+
+    # --- requests ---
+
+    def request(self, role: Role, who: str, peer: str) -> None:
+        """Let a request pass.
+
+        Args:
+            role: That it needs.
+            who: `peer_name`.
+            peer: host:port, for the log.
+
+        Raises:
+            QuotaError: There were too many.
+        """
+        self._check(self._judge.take(REQUESTS[role], who, self._clock()), peer)
+
+    # --- signs of life ---
+
+    def is_to_be_written(self, actor: Actor, payload_bytes: int, live: LiveRow | None) -> bool:
+        """Whether a sign of life is to be written; if not, it is answered as if it were.
+
+        Args:
+            actor: Who gives it.
+            payload_bytes: What it would take.
+            live: The broker as the head shows it.
+
+        Raises:
+            QuotaError: It is too much, and the broker's last one is not young.
+        """
+        refusal = self._judge.take(HEARTBEAT_BYTES, peer_name(actor), self._clock(), log_bytes(payload_bytes))
+        if refusal is None:
+            return True
+        if live is not None:
+            age_ms = self._wall_clock() * 1000 - live.last_update_timestamp
+            if age_ms * _YOUNG < live.heartbeat_timeout_millis:
+                self.unwritten += 1
+                return False
+        raise self._error(refusal, actor.peer or "")
+
+    # --- changes ---
+
+    def registration(
+        self,
+        event: RegisterBroker,
+        names: Collection[str],
+        payload: bytes,
+        view: RouteView,
+        *,
+        count_names: bool = True,
+    ) -> Charge:
+        """Charge a registration with its topics.
+
+        Args:
+            event: Its topics may be left out.
+            names: Of its topics.
+            payload: The event as the log takes it.
+            view: At the head.
+            count_names: Whether names are looked up; else all of them count as new to the group, and to nobody else.
+
+        Raises:
+            QuotaError: It is too much of something.
+        """
+        who, name = peer_name(event.actor), event.broker_name
+        is_new = name not in view.groups
+        brings = event.broker_id == MASTER_ID or event.enable_acting_master is not None
+        rows, unknown = new_rows(names, name, view) if brings and count_names else (len(names) * brings, 0)
+        before = self._holdings.find(name)
+        had = Size() if before is None else before.size
+        if before is None and not is_new:
+            rows = max(rows, len(names) * brings)  # what it had before this gateway knew it
+        json_bytes = (inflated_bytes(payload) or 0) * rows // max(1, len(names))
+        after = Held(
+            who,
+            Size(had.rows + rows, had.name_bytes + len(payload) * rows // max(1, len(names))),
+            (0 if before is None else before.json_bytes) + json_bytes,
+        )
+        own = before if before is not None and before.who == who else None
+        groups, topics, held_bytes = self._holdings.of(who)
+        wanted = [
+            ("brokers", who, groups + 1, own is None),
+            ("topics", who, topics + after.size.rows - (own.size.rows if own else 0), rows > 0),
+            ("topic-mb", who, held_bytes + after.json_bytes - (own.json_bytes if own else 0), rows > 0),
+            ("all-brokers", "", len(view.groups) + 1, is_new),
+            ("all-topics", "", len(view.topics) + unknown, unknown > 0),
+        ]
+        for quota, whose, number, grows in wanted:
+            if grows:
+                self._check(self._judge.count(quota, whose, number), event.actor.peer)
+        cost = registration_bytes(len(payload), len(names), None if is_new else had) + self._epoch_bytes()
+        least = log_bytes(len(payload))
+        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost, least, unknown + is_new, (name, before), (name,))
+        self._take(charge, event.actor.peer)
+        self._holdings.put(name, after, view)
+        return charge
+
+    def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
+        """Charge any other event that may change something; None where it costs nothing.
+
+        Raises:
+            QuotaError: It is too much of something.
+        """
+        is_brokers = isinstance(event, _OF_BROKERS)
+        if not is_brokers and self._trusts_users and event.actor.user is not None:
+            return None
+        role = Role.BROKER if is_brokers else Role.ADMIN
+        rewrite_bytes, rewritten = self._rewrite_bytes(event, view)
+        cost = command_bytes(event, len(payload)) + self._epoch_bytes() + rewrite_bytes
+        names, least = int(has_new_name(event, view)), log_bytes(len(payload))
+        charge = Charge(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten=rewritten)
+        if isinstance(event, ChannelClosed):
+            self._judge.charge(charge.quota, charge.who, self._clock(), charge.cost)
+            self._paid(charge)
+        else:
+            self._take(charge, event.actor.peer)
+        return charge
+
+    def came_to_nothing(self, charge: Charge | None, *, is_written: bool) -> None:
+        """Give back what a write was charged and did not use.
+
+        Args:
+            charge: The write's.
+            is_written: Whether it is on the log, or may be.
+        """
+        if charge is None:
+            return
+        now_s = self._clock()
+        self._second = -1  # whoever comes next pays for the epoch
+        self._judge.charge(charge.quota, charge.who, now_s, (charge.least if is_written else 0) - charge.cost)
+        self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
+        if charge.registered is not None and not is_written:
+            self._holdings.restore(*charge.registered)
+
+    # --- what groups have ---
+
+    def is_count_due(self) -> bool:
+        """Whether what groups have should be counted: somebody was refused for it, and it was not done of late."""
+        found = any(self.refused[quota] for quota in ("brokers", "topics", "topic-mb"))
+        return found and self._clock() - self._counted_s >= _COUNT_S
+
+    def counting(self) -> Callable[[RouteView], dict[str, int]]:
+        """What to do in a thread, then `counted` with its result."""
+        self._counted_s = self._clock()
+        return count
+
+    def counted(self, rows: Mapping[str, int]) -> None:
+        """Go by what was counted."""
+        self._holdings.take(rows)
+
+    # --- inner ---
+
+    def _take(self, charge: Charge, peer: str | None) -> None:
+        now_s = self._clock()
+        if charge.names:
+            self._check(self._judge.take(NEW_NAMES, charge.who, now_s, charge.names), peer)
+        refusal = self._judge.take(charge.quota, charge.who, now_s, charge.cost)
+        if refusal is not None:
+            self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
+            raise self._error(refusal, peer)
+        self._paid(charge)
+
+    def _epoch_bytes(self) -> int:
+        """The first change of a second has an epoch's commits written."""
+        return 0 if int(self._clock()) == self._second else EPOCH_BYTES
+
+    def _rewrite_bytes(self, event: AnyEvent, view: RouteView) -> tuple[int, tuple[str, ...]]:
+        """What an event has written anew that nothing in this second had yet, and what history tells of it."""
+        known = self._rewritten if int(self._clock()) == self._second else frozenset()
+        if routing_key(event) == KEY_KV:
+            return (0, ()) if KEY_KV in known else (kv_bytes(view), (KEY_KV,))
+        names = groups_of(event, view)
+        sizes = tuple(self._size(name, view) for name in names)
+        anew = sum(size.rewrite_bytes for name, size in zip(names, sizes, strict=True) if name not in known)
+        return anew + ROW_BYTES * history_rows(event, sizes) * (2 if is_write_perm(event) else 1), names
+
+    def _paid(self, charge: Charge) -> None:
+        """What others change in the same second is written along."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._rewritten.clear()
+        if len(self._rewritten) < _REWRITTEN_KEPT:
+            self._rewritten.update(charge.rewritten)
+
+    def _size(self, name: str, view: RouteView) -> Size:
+        held = self._holdings.find(name)
+        return Size(min(len(view.topics), 1_000)) if held is None else held.size
+
+    def _check(self, refusal: Refusal | None, peer: str | None) -> None:
+        if refusal is not None:
+            raise self._error(refusal, peer)
+
+    def _error(self, refusal: Refusal, peer: str | None) -> QuotaError:
+        self.refused[refusal.quota] += 1
+        self._refusals.note(refusal.quota, peer or "", refusal.remark)
+        retry_s = math.ceil(min(refusal.retry_after_s, 3600.0))
+        return QuotaError(refusal.remark, quota=refusal.quota, retry_after_s=max(1, retry_s))
+
+
+def peer_name(actor: Actor) -> str:
+    """Who somebody is to the quotas: the user, else the address."""
+    if actor.user is not None:
+        return user_name(actor.user)
+    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
+
+
+def user_name(user: str) -> str:
+    """`peer_name` of a user: no address."""
+    return f"user {user}"

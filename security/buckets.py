@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token buckets, one for each key. No I/O, no clock.
+
+A bucket holds at most its burst and fills at its rate; whoever takes what is in it is let through. So of any stretch of
+time no more is let through than the burst and what flowed in meanwhile. What a write costs may be known only when it is
+done: then it is charged, the bucket may fall below empty, and whoever comes next waits until it is above it again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+MAX_KEYS: Final = 10_000
+"""Buckets of one kind that are kept; some 2 MB. Of whoever has come for longest nobody knows any more."""
+
+
+class Buckets:
+    """Buckets of one kind. One thread at a time."""
+
+    def __init__(self, per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
+        """All of them are full.
+
+        Args:
+            per_s: What flows in each second.
+            burst: What a bucket holds.
+            max_keys: For one more, the bucket that was not used for longest is forgotten, and is full when it is
+                asked for again.
+        """
+        self._per_s = per_s
+        self._burst = burst
+        self._max_keys = max_keys
+        self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """key -> (level, as of when)."""
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._filled)
+
+    def level(self, key: str, now_s: float) -> float:
+        """What is in a bucket; below zero, what is owed."""
+        found = self._filled.get(key)
+        if found is None:
+            return self._burst
+        level, then_s = found
+        return min(self._burst, level + self._per_s * max(0.0, now_s - then_s))
+
+    def wait_s(self, key: str, now_s: float, cost: float = 0.0) -> float:
+        """How long until a bucket holds so much, or is full; 0.0 where it does now. An empty one holds nothing.
+
+        Args:
+            key: Whose.
+            now_s: The time; it never goes back.
+            cost: Of what is asked for; 0.0 where that is charged later: then the bucket must not be below empty.
+        """
+        lacking = min(cost, self._burst) - self.level(key, now_s)
+        return 0.0 if lacking <= 0 else lacking / self._per_s if self._per_s > 0 else float("inf")
+
+    def take(self, key: str, now_s: float, cost: float = 1.0) -> float:
+        """Take so much if it is there; a refused one costs nothing.
+
+        Args:
+            key: Whose.
+            now_s: The time; it never goes back.
+            cost: How much. More than a bucket holds is taken from a full one, which is then below empty.
+
+        Returns:
+            0.0 if it was taken, else how long until it could be, seconds.
+        """
+        wait_s = self.wait_s(key, now_s, cost)
+        if not wait_s:
+            self.charge(key, now_s, cost)
+        elif key in self._filled:
+            self._filled.move_to_end(key)  # whoever asks again and again is not forgotten
+        return wait_s
+
+    def charge(self, key: str, now_s: float, cost: float) -> None:
+        """Take so much, whether it is there or not; a negative cost is given back."""
+        then_s = self._filled[key][1] if key in self._filled else now_s
+        self._filled[key] = min(self._burst, self.level(key, now_s) - cost), max(now_s, then_s)
+        self._filled.move_to_end(key)
+        if len(self._filled) > self._max_keys:
+            self._filled.popitem(last=False)
+
+    def most_used(self, now_s: float) -> float:
+        """How much of its burst the bucket lacks that lacks most: 0.0 none, 1.0 all of it."""
+        if not self._burst:
+            return 0.0
+        return max((1.0 - self.level(key, now_s) / self._burst for key in self._filled), default=0.0)

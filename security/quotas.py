@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much one peer may have, and all together: the settings, and what is judged by them. No I/O, no clock.
+
+A peer is a user, where an account says who it is, else an address (`remoting.bounds.address_of`). Readers, brokers and
+admins have buckets of their own: whoever storms with one kind of request leaves that peer's other kinds alone, and all
+other peers.
+
+The three rates of bytes bound what one peer adds to event log and tables, whatever it writes: what flows into them in
+an hour, and what they hold at first, come to less than 1 GB. `api.quota_costs` says what a write costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from schemas.errors import SetupError
+from security.buckets import Buckets
+from security.roles import Role
+
+MB: Final = 1_000_000
+OPTION: Final = "--quota"
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """What may be done in a period, and how much at once."""
+
+    per_period: float
+    burst: float
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits; None is no limit. On the command line the names have dashes.
+
+    Attributes:
+        connections: To the NameServer's port, of one address.
+        http_connections: To the HTTP port, of one address.
+        reads_per_s: Requests of readers, of one peer; routes that are answered from memory are not counted.
+        broker_requests_per_s: Requests that brokers send.
+        admin_requests_per_s: All others.
+        heartbeat_mb_per_h: Of the event log, by heartbeats and repeated registrations of one peer.
+        broker_mb_per_h: Of log and tables, by what brokers of one peer change.
+        admin_mb_per_h: Likewise, by admins.
+        new_names_per_min: Topics, brokerNames and KV keys that were not there, of one peer.
+        brokers: brokerNames that one peer has registered.
+        topics: Topics of all those, each counted for each brokerName.
+        topic_mb: What they take as JSON.
+        all_brokers: brokerNames in all.
+        all_topics: Names of topics in all.
+    """
+
+    connections: int | None = 8_000
+    http_connections: int | None = 3_000
+    reads_per_s: Rate | None = Rate(10_000, 50_000)
+    broker_requests_per_s: Rate | None = Rate(5_000, 30_000)
+    admin_requests_per_s: Rate | None = Rate(50, 10_000)
+    heartbeat_mb_per_h: Rate | None = Rate(360, 20)
+    broker_mb_per_h: Rate | None = Rate(60, 400)
+    admin_mb_per_h: Rate | None = Rate(60, 90)
+    new_names_per_min: Rate | None = Rate(600, 300_000)
+    brokers: int | None = 2_000
+    topics: int | None = 3_100_000
+    topic_mb: int | None = 500
+    all_brokers: int | None = 20_000
+    all_topics: int | None = 3_000_000
+
+
+FIELDS: Final = {field.name.replace("_", "-"): field.name for field in msgspec.structs.fields(Quotas)}
+"""Name of a quota -> its attribute."""
+
+NAMES: Final = tuple(FIELDS)
+
+REQUESTS: Final[Mapping[Role, str]] = {
+    Role.READER: "reads-per-s",
+    Role.BROKER: "broker-requests-per-s",
+    Role.ADMIN: "admin-requests-per-s",
+}
+"""Role -> the quota of its requests."""
+
+HEARTBEAT_BYTES: Final = "heartbeat-mb-per-h"
+CHANGE_BYTES: Final[Mapping[Role, str]] = {Role.BROKER: "broker-mb-per-h", Role.ADMIN: "admin-mb-per-h"}
+NEW_NAMES: Final = "new-names-per-min"
+
+_PERIODS_S: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_PERIOD_WORDS: Final = {"s": "second", "min": "minute", "h": "hour"}
+
+LATER_S: Final = 60.0
+"""Until a number may have fallen."""
+
+
+def parse(entries: Iterable[str]) -> Quotas:
+    """The settings that an operator has given.
+
+    Args:
+        entries: ``NAME=VALUE`` each, or several with commas between them: a whole number, ``off``, or for a rate
+            ``RATE:BURST``. The later one wins.
+
+    Raises:
+        SetupError: An entry cannot be understood; the message says which, and what may stand there.
+    """
+    given: dict[str, int | Rate | None] = {}
+    for entry in (part.strip() for text in entries for part in text.split(",")):
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not entry:
+            continue
+        if name not in FIELDS:
+            raise SetupError(f"{OPTION} {entry!r}: there is no quota {name!r}. There are {', '.join(NAMES)}.")
+        default = getattr(_DEFAULTS, FIELDS[name])
+        given[FIELDS[name]] = _value(entry, value if equals else "", default)
+    return msgspec.structs.replace(_DEFAULTS, **given)
+
+
+_DEFAULTS: Final = Quotas()
+
+
+def _value(entry: str, text: str, default: int | Rate) -> int | Rate | None:
+    if text == "off":
+        return None
+    first, colon, second = text.partition(":")
+    is_rate = isinstance(default, Rate)
+    numbers = [int(part) for part in (first, second) if part.isascii() and part.isdecimal() and len(part) <= 12]
+    if len(numbers) != 1 + bool(colon) or (colon and not is_rate) or not all(numbers):
+        forms = "a whole number from 1 on, RATE:BURST" if is_rate else "a whole number from 1 on"
+        raise SetupError(f"{OPTION} {entry!r}: expected NAME=VALUE with {forms}, or off.")
+    if not isinstance(default, Rate):
+        return numbers[0]
+    # Of a rate alone the burst keeps its proportion.
+    return Rate(numbers[0], numbers[-1] if colon else max(1.0, numbers[0] * default.burst / default.per_period))
+
+
+def text_of(value: int | Rate | None) -> str:
+    """As `parse` takes it."""
+    if isinstance(value, Rate):
+        return f"{value.per_period:g}:{value.burst:g}"
+    return "off" if value is None else str(value)
+
+
+class Refusal(NamedTuple):
+    """Why something is not done now.
+
+    Attributes:
+        quota: Whose limit it is.
+        remark: For a person: what there is too much of, and the option's name.
+        retry_after_s: When it may be tried again.
+    """
+
+    quota: str
+    remark: str
+    retry_after_s: float
+
+
+class Judge:
+    """What has been done of late, and by whom. One thread at a time.
+
+    Attributes:
+        quotas: The limits.
+    """
+
+    def __init__(self, quotas: Quotas) -> None:
+        """Nobody has done anything."""
+        self.quotas = quotas
+        self._buckets: dict[str, Buckets] = {}
+        for name, field in FIELDS.items():
+            rate = getattr(quotas, field)
+            if isinstance(rate, Rate):
+                unit, period_s = _unit(name), _PERIODS_S[name.rpartition("-")[2]]
+                self._buckets[name] = Buckets(rate.per_period * unit / period_s, rate.burst * unit)
+
+    def take(self, name: str, who: str, now_s: float, cost: float = 1.0) -> Refusal | None:
+        """Take from a bucket; None where it was there, or there is no such limit.
+
+        Args:
+            name: Of a rate.
+            who: Whose.
+            now_s: The time; it never goes back.
+            cost: How much: requests, names, or bytes.
+        """
+        buckets = self._buckets.get(name)
+        if buckets is None:
+            return None
+        wait_s = buckets.take(who, now_s, cost)
+        return self._refusal(name, who, wait_s) if wait_s else None
+
+    def charge(self, name: str, who: str, now_s: float, cost: float) -> None:
+        """Take what has been used whether it is there or not; a negative cost is given back."""
+        buckets = self._buckets.get(name)
+        if buckets is not None:
+            buckets.charge(who, now_s, cost)
+
+    def count(self, name: str, who: str, number: float) -> Refusal | None:
+        """Whether there may be so many of something; None where there may.
+
+        Args:
+            name: Of a number.
+            who: Whose; empty: of all.
+            number: How many there would be.
+        """
+        limit = getattr(self.quotas, FIELDS[name])
+        return None if limit is None or number <= limit * _unit(name) else self._refusal(name, who, LATER_S)
+
+    def used(self, now_s: float) -> Mapping[str, float]:
+        """Of each rate: how much of its burst the peer has used that has used most."""
+        return {name: buckets.most_used(now_s) for name, buckets in self._buckets.items()}
+
+    def _refusal(self, name: str, who: str, wait_s: float) -> Refusal:
+        limit = getattr(self.quotas, FIELDS[name])
+        whose = f"for {who}" if who else "for all together"
+        if isinstance(limit, Rate):
+            what, _, period = name.rpartition("-per-")
+            amount = f"{limit.per_period:g} {_words(what)} a {_PERIOD_WORDS[period]}, {limit.burst:g} at once"
+        else:
+            amount = f"{limit} {_words(name.removeprefix('all-'))}"
+        remark = f"quota {name}: {amount}, {whose} ({OPTION} {name}=...); nothing was written"
+        return Refusal(name, remark, wait_s)
+
+
+def _words(name: str) -> str:
+    return name.replace("-mb", " MB").replace("-", " ")
+
+
+def _unit(name: str) -> int:
+    return MB if "-mb" in name else 1
