@@ -17,7 +17,7 @@ import structlog
 import typer
 
 from api.settings.gateway import Reads
-from cli import backup, developer, history, kv_import, preflight, spark_sql, sql, usage
+from cli import backup, developer, doctor, history, kv_import, preflight, spark_sql, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
@@ -422,6 +422,7 @@ def _make(data_dir: Path, data_mode: str) -> None:
 
 developer.register(app)
 backup.register(app)
+doctor.register(app)
 broker_cli.register(app)
 history.register(app)
 kv_import.register(app)

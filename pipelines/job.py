@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.commits import last_commit
 from lake.ddl import open_lake, write_whole
+from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge
 from pipelines.fold.state import RouteState
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
@@ -42,12 +43,6 @@ from schemas.events import KEY_EVERYTHING
 from schemas.tables import FOLD_STATUS_FILE
 
 log = structlog.get_logger("routelake.fold")
-
-CHECKPOINT_FORMAT = 3
-"""Of the state, and of the offsets in the log. One written by an older routelake is deleted: the state comes back from
-the tables."""
-_EPOCH_FILE = "epoch"
-"""In the checkpoint's folder: the last epoch that it has seen written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ class FoldQuery:
         """Decide whether the checkpoint can go on, else begin a new one from the tables."""
         settings = self._settings
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
-        marker = settings.checkpoint_dir / "routelake.json"
+        marker = settings.checkpoint_dir / MARKER_FILE
         if _can_continue(settings.checkpoint_dir, settings.lake_dir):
             found = json.loads(marker.read_text(encoding="utf-8"))
             if found["format"] > CHECKPOINT_FORMAT:
@@ -171,7 +166,7 @@ class FoldQuery:
             epoch = self.writer.write(query_id, batch_id, batch)
             batch.close()
             if epoch is not None:
-                write_whole(self._settings.checkpoint_dir / _EPOCH_FILE, str(epoch.epoch))
+                write_whole(self._settings.checkpoint_dir / EPOCH_FILE, str(epoch.epoch))
                 if self._on_epoch is not None:
                     self._on_epoch(epoch)
             self._write_status(batch_id)
@@ -237,21 +232,8 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
 
 
 def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
-    """Whether the checkpoint has a finished batch and belongs to the epochs in the lake.
-
-    One that has seen a later epoch than there is knows what the tables have lost, and would never write it again: the
-    lake is a restored one.
-    """
-    try:
-        query_id = json.loads((checkpoint_dir / "metadata").read_text(encoding="utf-8"))["id"]
-        finished = any(entry.name.isdigit() for entry in (checkpoint_dir / "commits").iterdir())
-        (checkpoint_dir / "routelake.json").stat()
-        epoch_file = checkpoint_dir / _EPOCH_FILE
-        epoch = int(epoch_file.read_text(encoding="utf-8")) if epoch_file.exists() else 0
-    except (OSError, ValueError, KeyError):
-        return False
-    last = last_commit(lake_dir)
-    if last is not None and last.epoch < epoch:
-        log.warning("the tables are older than the checkpoint, which is made anew", epoch=last.epoch, was=epoch)
-        return False
-    return finished and last is not None and last.query_id == query_id
+    """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
+    found = judge(checkpoint_dir, last_commit(lake_dir) if checkpoint_dir.exists() else None)
+    if found.is_ahead:
+        log.warning("the tables are older than the checkpoint, which is made anew", why=found.why)
+    return found.goes_on

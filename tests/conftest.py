@@ -39,8 +39,8 @@ settings.register_profile("fast", settings.get_profile("ordinary"), max_examples
 settings.register_profile("deep", settings.get_profile("ordinary"), derandomize=False, max_examples=2_000)
 
 _NOT_FAST = (
-    *("benchmarks", "differential", "e2e", "namesrv_checklist", "pipelines/backup", "pipelines/spark"),
-    "robustness/test_sample.py",
+    *("benchmarks", "differential", "e2e", "namesrv_checklist", "pipelines/backup", "pipelines/doctor"),
+    *("pipelines/spark", "robustness/test_sample.py"),
     *("api/http/test_fast_path.py", "api/http/test_fast_path_connections.py", "api/http/test_limits.py"),
     *("api/http/test_self_preservation.py",),
     *("api/test_large_registrations.py", "api/test_log_worker.py", "api/test_offset_tokens.py"),

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``routelake doctor``; see docs/operations.md, "What is wrong with a data directory"."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import LogUrl
+from pipelines.log.urls import is_kafka, sqlite_path
+
+if TYPE_CHECKING:
+    from pipelines.doctor.examine import Examination
+    from pipelines.doctor.repair import Repair
+
+
+class Output(StrEnum):
+    """How to show what was found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def doctor(
+    data_dir: Annotated[
+        Path, typer.Argument(metavar="DATA_DIR", envvar="ROUTELAKE_DATA_DIR", help="The data directory to look at.")
+    ] = Path("data"),
+    log: LogUrl = "",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make good what tables, log and staging folder can. Stop the fold first.")
+    ] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Read every row that is kept, and not only those of the newest epoch.")
+    ] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to show it.")] = Output.TEXT,
+) -> None:
+    """Say what is wrong with tables, event log and checkpoint, and what to do; change nothing without --repair.
+
+    Exit code 0: nothing is wrong (any more); 1: something is; 2: it could not be looked at.
+    """
+    from pipelines.doctor.examine import examine
+    from pipelines.doctor.repair import Repair, check_can_repair
+
+    path = None if is_kafka(log) else sqlite_path(log or f"sqlite://{data_dir.resolve()}/events.db")
+    data_dir = data_dir.absolute()
+    if repair:
+        check_can_repair(data_dir)
+        work = Repair(data_dir, path, thorough=thorough)
+        found = work.run()
+    else:
+        work, found = None, examine(data_dir, path, thorough=thorough)
+    print(_as_json(found, work) if output is Output.JSON else _as_text(found, work))
+    raise typer.Exit(0 if found.is_well else 1)
+
+
+def _as_text(found: Examination, work: Repair | None) -> str:
+    from pipelines.doctor.findings import HARMLESS, MEANS, WAY_OUT
+
+    lines = [_summary(found)]
+    if work is not None:
+        lines += [f"done: {text}." for text in work.done]
+        lines += [f"not done: {text}." for text in work.refused]
+        if work.aside.exists():
+            lines.append(f"what was taken away is in {work.aside}")
+    for finding in found.findings:
+        lines += [
+            f"{'note' if finding.kind in HARMLESS else 'WRONG'}: {finding.kind}: {finding.where} {finding.what}",
+            f"  means: {MEANS[finding.kind]}",
+            f"  do:    {WAY_OUT[finding.kind]}",
+        ]
+    if work is None and found.blocks:
+        lines.append(f"`./routelake doctor {found.data_dir} --repair` makes good what it can; stop the fold first.")
+    if not found.findings:
+        lines.append("nothing is wrong")
+    return "\n".join(lines)
+
+
+def _summary(found: Examination) -> str:
+    last = found.last
+    at = "no epoch yet" if last is None else f"epoch {last.epoch}, log offset {last.log_offset}"
+    files = sum(len(table.disk.present) for table in found.tables.values() if table.disk is not None)
+    orphans = sum(table.orphans for table in found.tables.values())
+    parts = [f"{found.data_dir}: {at}; {len(found.tables)} tables, {files} files"]
+    if orphans:
+        parts.append(f"{orphans} of them in no commit (vacuum takes them)")
+    extent = found.log.extent if found.log is not None else None
+    if extent is not None:
+        parts.append(f"log with offsets {extent.first} to {extent.end - 1}")
+    if found.log is None:
+        parts.append("the log is in Kafka and was not looked at")
+    if found.fold_runs:
+        parts.append("a fold is running")
+    return ", ".join(parts)
+
+
+def _as_json(found: Examination, work: Repair | None) -> str:
+    from pipelines.doctor.findings import HARMLESS, MEANS, WAY_OUT
+
+    last = found.last
+    return json.dumps(
+        {
+            "dataDir": str(found.data_dir),
+            "epoch": None if last is None else last.epoch,
+            "logOffset": None if last is None else last.log_offset,
+            "foldRuns": found.fold_runs,
+            "findings": [
+                {
+                    "kind": finding.kind,
+                    "where": finding.where,
+                    "what": finding.what,
+                    "harmless": finding.kind in HARMLESS,
+                    "means": MEANS[finding.kind],
+                    "do": WAY_OUT[finding.kind],
+                }
+                for finding in found.findings
+            ],
+            "done": [] if work is None else work.done,
+            "notDone": [] if work is None else work.refused,
+        },
+        indent=2,
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
