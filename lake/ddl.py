@@ -146,7 +146,7 @@ def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
     except (DeltaError, OSError, DamagedTableError) as error:
         raise SetupError(
             f"the table {path} cannot be opened: {explain(path, error)}. If the disk is full, free some space on it; "
-            "if the table is damaged, restore the lake from a backup."
+            "if the table is damaged, see what `./routelake doctor` says, or restore the lake from a backup."
         ) from error
     return opened
 

@@ -72,22 +72,27 @@ class StagedTable:
         self.version = table.version()
         try:
             self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
+            files = [unquote(file) for file in table.get_add_actions()["path"].to_pylist()]
+            entries = [entry_name(version) for version in range(self.checkpointed, self.version + 1)]
+            for name in (*files, *entries):
+                (path / name).stat()  # what is lost may still be in the staging folder: `pipelines.doctor`
             if staging.exists():
                 shutil.rmtree(staging)
             (staging / LOG_FOLDER).mkdir(parents=True)
             self.had_arrow_types = False
-            for file in table.get_add_actions()["path"].to_pylist():
-                self.had_arrow_types |= self._drop_arrow_types(path / unquote(file))
-                self._link(unquote(file), path, staging)
-            for version in range(self.checkpointed, self.version + 1):
-                self._link(entry_name(version), path, staging)
+            for name in files:
+                self.had_arrow_types |= self._drop_arrow_types(path / name)
+                self._link(name, path, staging)
+            for name in entries:
+                self._link(name, path, staging)
             if self.checkpoint_actions:
                 self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
             self.delta, self._begun_at = DeltaTable(str(staging)), self.checkpointed
         except (DeltaError, OSError) as error:
             raise SetupError(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
-                "one file system, with room on it, and all files of the table be there; else restore it from a backup."
+                "one file system, with room on it, and all files of the table be there: `./routelake doctor` says what "
+                "is lost and whether it can be made good; else restore it from a backup."
             ) from error
 
     def publish(self) -> None:

@@ -8,7 +8,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Schema
 
 from api.view.follower import Follower
 from lake.damage import DamagedTableError
@@ -83,4 +85,18 @@ def test_a_follower_names_it_and_keeps_its_view(tmp_path: Path, name: str, damag
     with pytest.raises((DamagedTableError, OSError)) as failed:
         late.poll()
     assert named in str(failed.value)
+    assert follower.view.epoch == len(lake.epochs)
+
+
+@pytest.mark.parametrize("name", ["routeCommitTable", "topicQueueTable"])
+def test_a_column_that_another_program_has_added(tmp_path: Path, name: str) -> None:
+    """The next commit of the fold would leave it out, or fail: who added it must say what it means."""
+    lake = drive(tmp_path, [written([(0, make.register())])])
+    follower = Follower(str(tmp_path), lambda *_: None)
+    assert follower.poll()
+    added = Schema.from_arrow(pa.schema([pa.field("extra", pa.string())])).fields
+    DeltaTable(str(tmp_path / name)).alter.add_columns(added)
+    with pytest.raises(SetupError, match=f"{name} has columns .*extra"):
+        open_lake(tmp_path, retention_days=30)
+    follower.poll()
     assert follower.view.epoch == len(lake.epochs)
