@@ -109,15 +109,39 @@ def _ranked(codes: pa.Array, names: list[str]) -> tuple[pa.Array, list[str]]:
 def _row_codes(table: pa.Table) -> tuple[pa.Array, list[Row]]:
     """The four numbers of each row as one int32 code, and what each code stands for."""
     codes: pa.Array = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
-    seen: list[tuple[int, ...]] = [()]
+    known: list[tuple[int, ...]] = [()]
+    packed: list[tuple[int, int]] = []
+    """(least, how many) of each column that is in `codes` beside the place in `known`, the last one lowest."""
+    size = 1
     for name in _QUEUE_COLUMNS:
-        column = pc.fill_null(table[name].combine_chunks(), 0).dictionary_encode()
-        values: list[int] = column.dictionary.to_pylist()
-        # Renumbered in each round: codes stay below the number of rows, so the product cannot overflow.
-        pairs = pc.add(pc.multiply(codes, len(values)), column.indices.cast(pa.int64())).dictionary_encode()
-        seen = [(*seen[pair // len(values)], values[pair % len(values)]) for pair in pairs.dictionary.to_pylist()]
-        codes = pairs.indices.cast(pa.int64())
-    return codes.cast(pa.int32()), [(read, write, perm, flag) for read, write, perm, flag in seen]
+        column = pc.fill_null(table[name], 0)
+        bounds = pc.min_max(column)
+        least, count = bounds["min"].as_py(), bounds["max"].as_py() - bounds["min"].as_py() + 1
+        if size * count >= 2**63:
+            codes, known = _numbered(codes, known, packed)
+            packed, size = [], len(known)
+        if count > 1:
+            numbers = column.cast(pa.int64()).combine_chunks()
+            codes = pc.add(pc.multiply(codes, count), pc.subtract(numbers, least))
+        packed.append((least, count))
+        size *= count
+    codes, known = _numbered(codes, known, packed)
+    return codes.cast(pa.int32()), [(read, write, perm, flag) for read, write, perm, flag in known]
+
+
+def _numbered(
+    codes: pa.Array, known: list[tuple[int, ...]], packed: list[tuple[int, int]]
+) -> tuple[pa.Array, list[tuple[int, ...]]]:
+    """Codes without holes, and what each stands for: the numbers that were known, and those that were packed."""
+    encoded = codes.dictionary_encode()
+    found: list[tuple[int, ...]] = []
+    for code in encoded.dictionary.to_pylist():
+        numbers: tuple[int, ...] = ()
+        for least, count in reversed(packed):
+            code, number = divmod(code, count)
+            numbers = (number + least, *numbers)
+        found.append((*known[code], *numbers))
+    return encoded.indices.cast(pa.int64()), found
 
 
 def _ints(array: pa.Array) -> memoryview:
