@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from api.metrics import Metrics
+from api.oidc import Oidc
 from security.accounts import Accounts
 from security.accounts_file import AccountsFile
 from security.identity import NOBODY, Identity, Unproven
@@ -57,6 +58,7 @@ class AccessControl:
         policy: What the operator has chosen.
         accounts: Of the moment.
         generation: Another object whenever the accounts are others: what was found out before holds no more.
+        oidc: Whose JWTs count over HTTP; None: nobody's.
     """
 
     def __init__(self, policy: Policy, file: AccountsFile | None, metrics: Metrics) -> None:
@@ -70,6 +72,7 @@ class AccessControl:
         self.policy: Final = policy
         self.accounts = Accounts() if file is None else file.current
         self.generation = object()
+        self.oidc: Final = None if policy.oidc is None else Oidc(policy.oidc)
         self._file = file
         self._notices: Notices[Refused] = Notices()
         self._followers: list[Callable[[Refused], None]] = []
@@ -83,8 +86,9 @@ class AccessControl:
 
     @property
     def problem(self) -> str | None:
-        """Why the file of accounts cannot be used as it is; those read before hold."""
-        return None if self._file is None else self._file.problem
+        """Why the file of accounts, or the issuer, cannot be used now; what was read before holds."""
+        problem = None if self._file is None else self._file.problem
+        return problem or (None if self.oidc is None else self.oidc.problem)
 
     def judge(
         self,
@@ -133,11 +137,15 @@ class AccessControl:
         """Watch the file from now on, and tell of what came too often to be told at once."""
         if self._file is not None and self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(self._watch(self._file))
+        if self.oidc is not None:
+            self.oidc.start()
 
     def stop(self) -> None:
         """Watch it no more."""
         if self._watching is not None:
             self._watching.cancel()
+        if self.oidc is not None:
+            self.oidc.stop()
 
     async def _watch(self, file: AccountsFile) -> None:
         while True:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from schemas.errors import SetupError
+from security.oidc_settings import ROLE_CLAIM, OidcSettings, is_safe
 from security.policy import AuthMode
 
 if TYPE_CHECKING:
@@ -50,6 +51,27 @@ RequireTls = Annotated[
         help="Take no key and no token without TLS, those of readers and brokers included.",
     ),
 ]
+OidcIssuer = Annotated[
+    str,
+    typer.Option(
+        "--oidc-issuer",
+        envvar="ROUTELAKE_OIDC_ISSUER",
+        metavar="URL",
+        help="Over HTTP, take JWTs of this OpenID Connect issuer, too; needs --auth.",
+    ),
+]
+OidcAudience = Annotated[
+    str,
+    typer.Option("--oidc-audience", envvar="ROUTELAKE_OIDC_AUDIENCE", help="`aud` of the JWTs that are meant for us."),
+]
+OidcRoleClaim = Annotated[
+    str,
+    typer.Option(
+        "--oidc-role-claim",
+        envvar="ROUTELAKE_OIDC_ROLE_CLAIM",
+        help="The claim that names routelake:reader, routelake:broker or routelake:admin; dots lead into objects.",
+    ),
+]
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -68,6 +90,9 @@ class AuthOptions(NamedTuple):
     admin_plaintext: bool
     require_tls: bool
     insecure: bool
+    oidc_issuer: str = ""
+    oidc_audience: str = ""
+    oidc_role_claim: str = ROLE_CLAIM
 
     @property
     def chosen(self) -> AuthMode:
@@ -83,7 +108,8 @@ class AuthOptions(NamedTuple):
         """For the gateway."""
         from security.policy import Policy
 
-        return Policy(self.chosen, self.admin_plaintext, self.require_tls)
+        oidc = OidcSettings(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim) if self.oidc_issuer else None
+        return Policy(self.chosen, self.admin_plaintext, self.require_tls, oidc)
 
     def accounts(self) -> AccountsFile | None:
         """Read the file.
@@ -93,6 +119,7 @@ class AuthOptions(NamedTuple):
         """
         if self.require_tls and self.admin_plaintext:
             raise SetupError("--auth-require-tls and --auth-admin-plaintext contradict each other: leave one out.")
+        self._check_oidc()
         if self.file is None:
             if self.chosen is not AuthMode.OFF:
                 raise SetupError(f"--auth-mode {self.chosen} needs accounts: --auth FILE (docs/security.md).")
@@ -100,6 +127,16 @@ class AuthOptions(NamedTuple):
         from security.accounts_file import AccountsFile
 
         return AccountsFile(self.file)
+
+    def _check_oidc(self) -> None:
+        if bool(self.oidc_issuer) != bool(self.oidc_audience):
+            raise SetupError("--oidc-issuer and --oidc-audience belong together: a token has to be meant for us.")
+        if not self.oidc_issuer:
+            return
+        if self.file is None:
+            raise SetupError("--oidc-issuer needs accounts for those who come over port 9876: --auth FILE.")
+        if not is_safe(self.oidc_issuer):
+            raise SetupError(f"--oidc-issuer {self.oidc_issuer}: expected an https address, as `iss` of its tokens.")
 
     def arguments(self) -> list[str]:
         """The same for another process."""
@@ -109,4 +146,7 @@ class AuthOptions(NamedTuple):
             *(["--auth-admin-plaintext"] if self.admin_plaintext else []),
             *(["--auth-require-tls"] if self.require_tls else []),
             *(["--insecure"] if self.insecure else []),
+            *(["--oidc-issuer", self.oidc_issuer] if self.oidc_issuer else []),
+            *(["--oidc-audience", self.oidc_audience] if self.oidc_audience else []),
+            *(["--oidc-role-claim", self.oidc_role_claim] if self.oidc_role_claim != ROLE_CLAIM else []),
         ]

@@ -21,7 +21,17 @@ from cli import backup, developer, doctor, history, kv_import, preflight, spark_
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
-from cli.auth_options import AdminPlaintext, AuthFile, AuthOptions, Insecure, Mode, RequireTls
+from cli.auth_options import (
+    AdminPlaintext,
+    AuthFile,
+    AuthOptions,
+    Insecure,
+    Mode,
+    OidcAudience,
+    OidcIssuer,
+    OidcRoleClaim,
+    RequireTls,
+)
 from cli.encryption import Encryption
 from cli.exposure import check_exposed
 from cli.options import (
@@ -60,6 +70,7 @@ from runtime.logs import configure
 from runtime.machine import guard_data
 from runtime.process import run_to_end
 from runtime.secrets import drop_secrets
+from security.oidc_settings import ROLE_CLAIM
 from security.quotas import parse as parse_quotas
 from security.tls_config import TlsOptions
 
@@ -117,6 +128,9 @@ def serve(
     auth_require_tls: RequireTls = False,
     insecure: Insecure = False,
     quota: Quota = None,
+    oidc_issuer: OidcIssuer = "",
+    oidc_audience: OidcAudience = "",
+    oidc_role_claim: OidcRoleClaim = ROLE_CLAIM,
     trigger_ms: TriggerMs = 1_000,
     shards: Shards = 2,
     history_retention_days: RetentionDays = 30,
@@ -141,7 +155,16 @@ def serve(
         TlsOptions(tls_cert, tls_key, tls_key_password, tls_client_ca, tls_client_auth, tls_mode),
     )
     listen = listening(context, http, remoting, config)
-    who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
+    who = AuthOptions(
+        auth,
+        auth_mode,
+        auth_admin_plaintext,
+        auth_require_tls,
+        insecure,
+        oidc_issuer,
+        oidc_audience,
+        oidc_role_claim,
+    )
     preservation = PreservationOptions(self_preservation, self_preservation_limit_s)
     _judge(data_dir, log, listen, config, frame_limit_mib, who, tls, preservation, supervised=True)
     parse_quotas(quota or ())
@@ -191,6 +214,9 @@ def gateway(
     auth_require_tls: RequireTls = False,
     insecure: Insecure = False,
     quota: Quota = None,
+    oidc_issuer: OidcIssuer = "",
+    oidc_audience: OidcAudience = "",
+    oidc_role_claim: OidcRoleClaim = ROLE_CLAIM,
     gateway_id: GatewayId = "",
     workers: Workers = 1,
     tls_config: TlsConfig = None,
@@ -209,7 +235,16 @@ def gateway(
         TlsOptions(tls_cert, tls_key, tls_key_password, tls_client_ca, tls_client_auth, tls_mode),
     )
     listen = listening(context, http, remoting, config)
-    who = AuthOptions(auth, auth_mode, auth_admin_plaintext, auth_require_tls, insecure)
+    who = AuthOptions(
+        auth,
+        auth_mode,
+        auth_admin_plaintext,
+        auth_require_tls,
+        insecure,
+        oidc_issuer,
+        oidc_audience,
+        oidc_role_claim,
+    )
     preservation = PreservationOptions(self_preservation, self_preservation_limit_s)
     quotas = parse_quotas(quota or ())
     if not reuse_port:

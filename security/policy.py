@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from security.identity import ANONYMOUS, Identity, Unproven
+from security.oidc_settings import OidcSettings
 from security.roles import Role
 
 
@@ -31,11 +32,13 @@ class Policy(NamedTuple):
         mode: See there.
         admin_plaintext: Take an admin's signature over plain TCP, too: whoever hears it can delete every route.
         require_tls: All signatures and tokens count over TLS only.
+        oidc: Whose JWTs count over HTTP, too; None: nobody's.
     """
 
     mode: AuthMode = AuthMode.OFF
     admin_plaintext: bool = False
     require_tls: bool = False
+    oidc: OidcSettings | None = None
 
 
 class Claim(NamedTuple):
@@ -69,8 +72,8 @@ class Verdict(NamedTuple):
 PASSES: Final = Verdict(False)
 
 REASONS: Final = (
-    "unknown-request", "anonymous", "unknown-key", "bad-signature", "unknown-token", "expired-token", "plaintext",
-    "role", "bound",
+    "unknown-request", "anonymous", "unknown-key", "bad-signature", "unknown-token", "bad-token", "expired-token",
+    "no-role", "plaintext", "role", "bound",
 )  # fmt: skip
 
 

@@ -112,6 +112,8 @@ class HttpApp(FastAPI):
                 scope["routelake.problem"] = refusal.kind
                 await refusal.response()(scope, receive, counted)
                 return
+            if self.context.guard.has_issuer:
+                await self.context.guard.prepare(scope)
             await super().__call__(scope, receive, counted)
         finally:
             self._count(scope, status, time.perf_counter() - began)

@@ -20,7 +20,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.types import Scope
 
 from api.access_control import AccessControl, Refused
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
@@ -30,6 +32,7 @@ from api.quotas import GatewayQuotas, peer_name
 from schemas.errors import SetupError
 from schemas.events import Actor
 from security.identity import Identity, Unproven
+from security.oidc import is_jwt
 from security.policy import Claim, Verdict
 from security.roles import OPERATIONS, Role
 
@@ -41,6 +44,8 @@ _NOT_KNOWN: Final = "that token is not known here"
 _ANONYMOUS: Final = Unproven("anonymous", _SEND)
 _IDENTITY: Final = "routelake.identity"
 _READ: Final = "getTopicRoute"
+_NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
+"""Where a client's certificate does not count either."""
 
 BrokerCluster = Callable[[str], str | None]
 """brokerName -> the cluster in which it is now."""
@@ -94,6 +99,18 @@ class Guard:
     def has_accounts(self) -> bool:
         """Whether there are accounts."""
         return self._access is not None
+
+    @property
+    def has_issuer(self) -> bool:
+        """Whether `prepare` has anything to do."""
+        return self._access is not None and self._access.oidc is not None
+
+    async def prepare(self, scope: Scope) -> None:
+        """Before anything else: a token may be signed by a key that its issuer has made since."""
+        if self._access is not None and self._access.oidc is not None:
+            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+            if scheme.lower() == "bearer":
+                await self._access.oidc.prepare(token.strip())
 
     def writer(self, request: Request) -> Actor:
         """The actor of a write.
@@ -169,7 +186,7 @@ class Guard:
     ) -> tuple[Identity | Unproven, bool]:
         """Who it is, and whether that decides; if not, tokens and the place it comes from do. Raises Problem."""
         found = self._by_token(request.headers.get("authorization", ""), access)
-        if not isinstance(found, Identity) and found.reason != "expired-token":
+        if not isinstance(found, Identity) and found.reason not in _NOT_MADE_GOOD:
             found = access.accounts.by_certificate(getattr(request.state, "certificate_names", ())) or found
         request.scope[_IDENTITY] = found
         verdict = access.judge(needed, found, is_tls=_is_tls(request))
@@ -183,7 +200,11 @@ class Guard:
         user = self._token_user(token)
         if user is not None:
             return Identity(user, Role.ADMIN, by="token")
-        return access.accounts.by_token(token.encode("latin-1"), time.time())
+        found = access.accounts.by_token(token.encode("latin-1"), time.time())
+        if access.oidc is not None and isinstance(found, Unproven) and found.reason == "unknown-token":
+            token = token.strip()
+            return access.oidc.identify(token) if is_jwt(token) else found
+        return found
 
     def _told(
         self,

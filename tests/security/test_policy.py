@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from schemas.codes import RequestCode
@@ -121,7 +123,7 @@ def test_a_bound_broker(clusters: tuple[str, ...], names: tuple[str, ...], claim
 def test_over_plain_tcp(by: str) -> None:
     admin, reader = (Identity(role.word, role, by=by) for role in (A, R))  # type: ignore[arg-type]
 
-    def refused(identity: Identity, *, is_tls: bool = False, **policy: bool) -> bool:
+    def refused(identity: Identity, *, is_tls: bool = False, **policy: Any) -> bool:
         return judge(Policy(AuthMode.ENFORCE, **policy), R, identity, is_tls=is_tls).reason == "plaintext"
 
     assert refused(admin) is (by == "signature"), "whoever heard it can send it as something else"

@@ -13,6 +13,7 @@ import pytest
 from api.access_control import CHECK_S
 from schemas.events import AccessRefused, decode
 from security.policy import AuthMode
+from security.roles import NEEDED, Role
 from tests.examples.parts import C1, C2, T1, A, B, register, unregister, who
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -84,6 +85,19 @@ def test_the_fast_lane_is_judged(tmp_path: Path, binary: bool) -> None:
         lane = gateway.parts.handler.inline
         passed = [query for query in lane._known.values() if query.passed is gateway.parts.access.generation]
         assert len(passed) == int(binary), "JSON with blanks is decoded each time"
+
+
+def test_every_request_that_is_answered_by_every_role(tmp_path: Path) -> None:
+    """A handler without a row is nobody's; `tests/security/test_policy.py` has the rows and the modes."""
+    with a_gateway(tmp_path) as (gateway, client):
+        assert set(gateway.parts.handler._handlers) == set(NEEDED)
+        for code, needed in NEEDED.items():
+            request = Request(int(code), {"topic": T1, **who(A, "10.0.0.1:10911")})
+            assert client.call(request).code == codes.NO_PERMISSION
+            for role in Role:
+                answer = client.call(sign(request, role.word))
+                is_refused = answer.code == codes.NO_PERMISSION and "this needs the role" in (answer.remark or "")
+                assert is_refused is (role < needed), (code, role, answer)
 
 
 def test_a_bound_broker_speaks_for_its_own(tmp_path: Path) -> None:

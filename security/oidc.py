@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JWTs of an OpenID Connect issuer: who somebody is, by a signature of one of its keys. `api.oidc` fetches the keys.
+
+Sources: RFC 7519 (claims), RFC 7517 (keys), RFC 8725 (what to refuse), OpenID Connect Discovery 1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import jwt
+
+from security.identity import Identity, Unproven
+from security.oidc_settings import OidcSettings
+from security.roles import Role
+
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+"""Signatures that are taken: none that a public key could make, and not `none`."""
+
+ROLE_PREFIX: Final = "routelake:"
+"""Before a role in the claim: routelake:reader, routelake:broker, routelake:admin."""
+USER_PREFIX: Final = "oidc:"
+"""Before `sub`: an account of the file may have the same name."""
+
+LEEWAY_S: Final = 30
+"""How far the issuer's clock may be from ours."""
+_TOKEN_BYTES: Final = 16 * 1024
+_REQUIRED: Final = ["iss", "aud", "exp", "sub"]
+
+Keys = Mapping[str, jwt.PyJWK]
+"""kid -> a public key."""
+
+
+class Refusal(NamedTuple):
+    """Why a token is taken for nobody's; ``is_stranger``: its key may be one that the issuer has made since."""
+
+    why: Unproven
+    is_stranger: bool = False
+
+
+def is_jwt(token: str) -> bool:
+    """Whether it looks like one: a token of the file of accounts does not, or is found there first."""
+    return token.count(".") == 2 and len(token) <= _TOKEN_BYTES
+
+
+def keys_of(document: object) -> dict[str, jwt.PyJWK]:
+    """The public keys of a JWK set that sign in an algorithm of `ALGORITHMS`; others are passed over.
+
+    Raises:
+        ValueError: It is no JWK set.
+    """
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise ValueError("it has no list of keys")
+    found: dict[str, jwt.PyJWK] = {}
+    for entry in listed:
+        if not isinstance(entry, dict) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
+            continue
+        kid = entry.get("kid")
+        try:
+            key = jwt.PyJWK(entry)
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            continue
+        if isinstance(kid, str) and key.algorithm_name in ALGORITHMS:
+            found[kid] = key
+    return found
+
+
+def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Identity, float] | Refusal:
+    """Who has a token, and until when it shows that, in seconds since the epoch.
+
+    Args:
+        token: A JWT in its compact form.
+        keys: The issuer's.
+        settings: The operator's.
+    """
+    try:
+        kid = jwt.get_unverified_header(token).get("kid")
+    except jwt.PyJWTError:
+        return _bad("that token is no JWT")
+    key = keys.get(kid) if isinstance(kid, str) else None
+    if key is None:
+        return Refusal(Unproven("unknown-token", "that token is signed by no key of the issuer"), is_stranger=True)
+    try:
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=[key.algorithm_name],
+            audience=settings.audience,
+            issuer=settings.issuer,
+            leeway=LEEWAY_S,
+            options={"require": _REQUIRED},
+        )
+    except jwt.ExpiredSignatureError:
+        return Refusal(Unproven("expired-token", "that token has expired"))
+    except jwt.PyJWTError as error:
+        return _bad(_why(error))
+    user = f"{USER_PREFIX}{claims['sub'][:200]}"
+    role = _role(claims, settings.role_claim)
+    if role is None:
+        roles = ", ".join(ROLE_PREFIX + one.word for one in Role)
+        return Refusal(Unproven("no-role", f"{user}: the claim {settings.role_claim} names none of {roles}", user))
+    return Identity(user, role, by="token"), float(claims["exp"]) + LEEWAY_S
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(Unproven("bad-token", why))
+
+
+def _why(error: jwt.PyJWTError) -> str:
+    """What is wrong, without what the token says."""
+    if isinstance(error, jwt.InvalidAudienceError):
+        return "that token is meant for somebody else (aud)"
+    if isinstance(error, jwt.InvalidIssuerError):
+        return "that token is of another issuer (iss)"
+    if isinstance(error, jwt.ImmatureSignatureError):
+        return "that token does not count yet (nbf, iat)"
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"that token has no {error.claim}"
+    if isinstance(error, jwt.InvalidSignatureError):
+        return "that token's signature does not match"
+    return "that token is no JWT of this issuer"
+
+
+def _role(claims: Mapping[str, Any], path: str) -> Role | None:
+    """The highest role that a claim names."""
+    value: object = claims.get(path)
+    if value is None:
+        value = claims
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+    words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    return max((role for role in Role if ROLE_PREFIX + role.word in words), default=None)
