@@ -61,15 +61,28 @@ class JavaClient(Stock):
             self._gateway.close()
         super().close()
 
-    def producer(self, namesrv_addr: str, group: str, poll_ms: int | None = None) -> Any:  # noqa: ANN401 (Java's)
+    def signing(self, access_key: str, secret_key: str) -> Any:  # noqa: ANN401 (Java's)
+        """An AclClientRPCHook, which signs what a producer or a consumer sends."""
+        acl = "org.apache.rocketmq.acl.common"
+        keys = getattr(self.jvm, f"{acl}.SessionCredentials")(access_key, secret_key)
+        return getattr(self.jvm, f"{acl}.AclClientRPCHook")(keys)
+
+    def producer(
+        self,
+        namesrv_addr: str,
+        group: str,
+        poll_ms: int | None = None,
+        hook: Any = None,  # noqa: ANN401 (Java's)
+    ) -> Any:  # noqa: ANN401 (Java's)
         """A DefaultMQProducer that was started; it sends a message once or fails.
 
         Args:
             namesrv_addr: As setNamesrvAddr takes it.
             group: Of the producer.
             poll_ms: How often it asks for its routes again; None for RocketMQ's 30 s.
+            hook: From `signing`; None: it signs nothing.
         """
-        producer = getattr(self.jvm, f"{_CLIENT}.producer.DefaultMQProducer")(group)
+        producer = getattr(self.jvm, f"{_CLIENT}.producer.DefaultMQProducer")(*_hooked(group, hook))
         producer.setNamesrvAddr(namesrv_addr)
         producer.setRetryTimesWhenSendFailed(0)
         if poll_ms is not None:
@@ -77,7 +90,14 @@ class JavaClient(Stock):
         producer.start()
         return producer
 
-    def consumer(self, namesrv_addr: str, group: str, topic: str, poll_ms: int | None = None) -> Any:  # noqa: ANN401 (Java's)
+    def consumer(
+        self,
+        namesrv_addr: str,
+        group: str,
+        topic: str,
+        poll_ms: int | None = None,
+        hook: Any = None,  # noqa: ANN401 (Java's)
+    ) -> Any:  # noqa: ANN401 (Java's)
         """A DefaultLitePullConsumer that was started and takes what there is from the first offset on.
 
         Args:
@@ -85,9 +105,10 @@ class JavaClient(Stock):
             group: Of the consumer.
             topic: To subscribe to.
             poll_ms: How often it asks for its routes again; None for RocketMQ's 30 s.
+            hook: From `signing`; None: it signs nothing.
         """
         where = getattr(self.jvm, "org.apache.rocketmq.common.consumer.ConsumeFromWhere")
-        consumer = getattr(self.jvm, f"{_CLIENT}.consumer.DefaultLitePullConsumer")(group)
+        consumer = getattr(self.jvm, f"{_CLIENT}.consumer.DefaultLitePullConsumer")(*_hooked(group, hook))
         consumer.setNamesrvAddr(namesrv_addr)
         consumer.setConsumeFromWhere(getattr(where, _FIRST_OFFSET))
         if poll_ms is not None:
@@ -99,6 +120,11 @@ class JavaClient(Stock):
     def message(self, topic: str, body: str) -> Any:  # noqa: ANN401 (Java's)
         """A Message."""
         return getattr(self.jvm, "org.apache.rocketmq.common.message.Message")(topic, body.encode())
+
+
+def _hooked(group: str, hook: Any) -> tuple[Any, ...]:  # noqa: ANN401 (Java's)
+    """Arguments of a constructor, which has no name for a hook that is null."""
+    return (group,) if hook is None else (group, hook)
 
 
 def bodies(messages: Any) -> list[str]:  # noqa: ANN401 (Java's)

@@ -23,6 +23,8 @@ def mqadmin(
     namesrv_addr: str,
     release: str = "5.5.0",
     timeout_s: float = 60.0,
+    *,
+    tools: str | None = None,
     java_options: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run the stock mqadmin.
@@ -35,13 +37,14 @@ def mqadmin(
         namesrv_addr: Given as -n.
         release: "5.5.0" or "4.9.7".
         timeout_s: Kill it after this long.
-        java_options: More of the JVM's.
+        tools: Its conf/tools.yml, with the keys it signs with; None for none.
+        java_options: For example -Dtls.enable=true.
 
     Returns:
         Exit status, stdout and stderr. The status is 0 even when the command failed: read the output.
     """
     for _ in range(_BROKER_TRIES):
-        done = _run_mqadmin(args, namesrv_addr, release, timeout_s, java_options)
+        done = _run_mqadmin(args, namesrv_addr, release, timeout_s, tools, java_options)
         silent = set(_SILENT_PEER.findall(done.stdout + done.stderr))
         if not silent or silent & set(namesrv_addr.split(";")):
             break
@@ -49,7 +52,7 @@ def mqadmin(
 
 
 def _run_mqadmin(
-    args: list[str], namesrv_addr: str, release: str, timeout_s: float, java_options: Sequence[str]
+    args: list[str], namesrv_addr: str, release: str, timeout_s: float, tools: str | None, java_options: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory(prefix="mqadmin-") as home:
         command = [
@@ -69,6 +72,8 @@ def _run_mqadmin(
             *args[1:],
         ]
         path = prepare_home(Path(home)) + classpath(JAR_SETS[release])
+        if tools is not None:
+            (Path(home) / "conf" / "tools.yml").write_text(tools)
         environment = {**os.environ, "ROCKETMQ_HOME": home, "CLASSPATH": path}
         return subprocess.run(
             command, cwd=home, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
