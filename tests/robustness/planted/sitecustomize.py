@@ -134,11 +134,12 @@ def _no_clock(module: Any) -> None:
 
 
 def _no_resume(module: Any) -> None:
-    """RESUME is never written: time in which nobody listened counts against brokers."""
+    """RESUME is written at the start alone: later time in which nobody wrote counts against brokers."""
     append = module.ResumingLog.append
 
     def at_once(self: Any, entries: Any) -> Any:
-        self._last_s = module.time.time()
+        if self._last_s:
+            self._last_s = module.time.time()
         return append(self, entries)
 
     module.ResumingLog.append = at_once
