@@ -46,7 +46,8 @@ class Refused:
         def made(*_: object) -> None:
             raise AssertionError("it went on")
 
-        monkeypatch.setattr("cli.main._make", made)
+        for command in ("fold", "gateway", "supervised"):
+            monkeypatch.setattr(f"cli.{command}.make", made)
 
     def __call__(self, *words: str) -> str:
         """The one line that it says."""
