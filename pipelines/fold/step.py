@@ -100,6 +100,8 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
     """
     at = At(at.offset, max(at.now_ms, state.now_ms))
     match event:
+        case BrokerHeartbeat() | RegisterBroker():  # nearly all of them
+            groups: Iterable[BrokerGroup] = [_group(state, event.broker_name)]
         case PutKvConfig() | DeleteKvConfig():
             kv, outcome = _KV_RULES[type(event)](state.kv, event)
             return Step(event, at, [] if kv is state.kv else [KvChange(state.kv, kv, at, event)], outcome)
@@ -114,7 +116,7 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
         case PreserveEnd():
             return _preserve_end(state, event, at)
         case DeleteTopic():
-            groups: Iterable[BrokerGroup] = state.groups.values()
+            groups = state.groups.values()
         case RegisterTopic():
             groups = [_group(state, event.queue_data.broker_name)]
         case _:

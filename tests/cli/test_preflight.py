@@ -221,6 +221,21 @@ def test_numbers_and_folders(
 
 @pytest.mark.parametrize("command", ["serve", "gateway"])
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--self-preservation 15.5%", "--self-preservation '15.5%': expected a share"),
+        ("--self-preservation 100%", "expected a share, for example 15%, or off"),
+        ("--self-preservation yes", "expected a share"),
+        ("--self-preservation-limit-s 0", "--self-preservation-limit-s"),
+        ("--self-preservation-limit-s nan", "--self-preservation-limit-s"),
+    ],
+)
+def test_shares(refused: Refused, ports: tuple[str, ...], command: str, words: str, says: str) -> None:
+    assert says in refused(*words_of(command, ports), *words.split())
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+@pytest.mark.parametrize(
     ("name", "value", "says"),
     [
         ("ROUTELAKE_HTTP_TOKENS", "alice", "ROUTELAKE_HTTP_TOKENS: entry 1 is not USER=TOKEN"),

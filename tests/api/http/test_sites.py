@@ -47,6 +47,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/brokers/heartbeat": {"clusterName": "c1", "brokerName": "sites", "brokerAddr": "10.0.0.77:10911"},
     "/v1/brokers/unregister": {"clusterName": "c1", "brokerName": "sites", "brokerAddr": "10.0.0.9:1", "brokerId": 0},
     "/v1/kv/x/x": {"value": "x"},
+    "/v1/self-preservation": {"percent": 0},
 }
 
 
