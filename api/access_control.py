@@ -12,6 +12,7 @@ import structlog
 
 from api.metrics import Metrics
 from api.oidc import Oidc
+from runtime.deaths import essential
 from security.accounts import Accounts
 from security.accounts_file import AccountsFile
 from security.identity import NOBODY, Identity, Unproven
@@ -136,7 +137,8 @@ class AccessControl:
     def start(self) -> None:
         """Watch the file from now on, and tell of what came too often to be told at once."""
         if self._file is not None and self._watching is None:
-            self._watching = asyncio.get_running_loop().create_task(self._watch(self._file))
+            watching = asyncio.get_running_loop().create_task(self._watch(self._file))
+            self._watching = essential(watching, "who looks at the file of accounts")
         if self.oidc is not None:
             self.oidc.start()
 

@@ -29,6 +29,7 @@ from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
 from pipelines.log.base import Appended, LogReader, check_end
+from runtime.deaths import essential
 from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
 from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, routing_key
 from schemas.limits import MAX_KV_BYTES
@@ -179,7 +180,9 @@ class Gateway:
             await asyncio.to_thread(self._follower.stop)
             await asyncio.to_thread(self._head.stop)
             raise
-        self._fold_task = asyncio.create_task(self.fold.follow(self._fold_moved))
+        self._fold_task = essential(
+            asyncio.create_task(self.fold.follow(self._fold_moved)), "who reads the fold's reports"
+        )
         self.preservation.start()
 
     async def stop(self) -> None:

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from pipelines.log.base import Appended, Entry, LogEnd, LogRecord
+from runtime.deaths import essential
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import DEFERRABLE, Actor, Clock, encode, routing_key
 
@@ -173,7 +174,7 @@ class GroupCommit:
         due_s = self._due_s()
         if due_s < self._loop.time() + _TICK_S:
             self._began_s = self._loop.time()  # the task begins a turn later, in which somebody may ask `failing`
-            self._appending = self._loop.create_task(self._append_next())
+            self._appending = essential(self._loop.create_task(self._append_next()), "who appends to the log")
         elif self._timer is None or due_s < self._timer_s:
             if self._timer is not None:
                 self._timer.cancel()

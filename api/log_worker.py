@@ -36,6 +36,7 @@ from api.group_commit import STOPPING
 from pipelines.log.base import Appended, Entry, EventLog, LogEnd
 from pipelines.log.open import open_log
 from runtime.children import SERVED, end_with_parent, spawn
+from runtime.deaths import essential
 from runtime.logs import configure
 from schemas.errors import InDoubtError, RoutelakeError, UnavailableError
 from schemas.events import Actor, Resume, encode, routing_key
@@ -111,7 +112,7 @@ class LogWorker:
             raise UnavailableError(f"the process that writes the event log cannot be started: {error}") from error
         reader, self._writer = await asyncio.open_unix_connection(sock=stream)
         self._process = process
-        self._reading = asyncio.create_task(self._read(reader, process))
+        self._reading = essential(asyncio.create_task(self._read(reader, process)), "who hears what was appended")
         try:
             end = await self._ask(self._arguments)
         except InDoubtError as error:
@@ -138,7 +139,7 @@ class LogWorker:
             log.warning("the process that writes the event log does not end: killed")
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-        await self._reading
+        await asyncio.wait([self._reading])  # of its death somebody was told
         self._writer.close()
 
     async def _ask(self, question: object) -> Answer:

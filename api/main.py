@@ -18,6 +18,7 @@ from api.wiring import GatewayParts
 from pipelines.log.open import open_reader
 from remoting.settings import RemotingSettings
 from runtime.children import on_parent_exit
+from runtime.deaths import essential, on_death, watch_threads
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
@@ -51,7 +52,7 @@ def run_gateway(
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
     Returns:
-        The exit code: 0 after a stop, 1 if the process that writes the log has died.
+        The exit code: 0 after a stop, 1 if the process that writes the log has died, or a thread or task of this one.
 
     Raises:
         SetupError: a port is in use, a setting is unusable, or the log or the lake cannot be used as it is.
@@ -77,12 +78,20 @@ async def _run(
     stop_signal: StopSignal, parts: GatewayParts, worker: LogWorker, http: Address, remoting: Address
 ) -> int:
     stop = stop_signal.event()
+    deaths: list[str] = []
+
+    def end(what: str, _error: BaseException) -> None:
+        deaths.append(what)
+        stop_signal.set()
+
+    watch_threads()
+    forget = on_death(end)
     gateway, server = parts.gateway, parts.server
     try:
         await gateway.start()
         parts.access.start()
         _calm_collector()
-        giving_back = asyncio.create_task(give_back_free_pages())
+        giving_back = essential(asyncio.create_task(give_back_free_pages()), "who gives memory back")
         if parts.tls is not None:
             parts.tls.start()
         try:
@@ -113,9 +122,10 @@ async def _run(
                 parts.tls.stop()
             await gateway.stop()
     finally:
+        forget()
         await worker.close()
     log.info("stopped", epoch=gateway.view.epoch)
-    return 1 if worker.died.is_set() else 0
+    return 1 if worker.died.is_set() or deaths else 0
 
 
 def _calm_collector() -> None:

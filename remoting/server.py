@@ -25,6 +25,7 @@ from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
 from remoting.settings import RemotingSettings
 from remoting.tls_channel import HANDSHAKE_S, TlsGate, TlsSource
+from runtime.deaths import essential
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
@@ -110,7 +111,7 @@ class RemotingServer:
             await self._acceptor.start(host, port, backlog=self.settings.backlog, reuse_port=self.settings.reuse_port)
         except OSError as error:
             raise _cannot_listen(host, port, error, option) from error
-        self._ticker = loop.create_task(self._tick())
+        self._ticker = essential(loop.create_task(self._tick()), "who looks at deadlines of connections")
 
     @property
     def port(self) -> int:

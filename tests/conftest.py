@@ -52,7 +52,13 @@ _NOT_FAST = (
     *("pipelines/log/test_cost.py", "pipelines/log/test_sqlite.py", "pipelines/log/test_sqlite_start.py"),
     *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py"),
     *("pipelines/tables/test_maintenance.py", "pipelines/tables/test_seed.py"),
-    *("runtime/test_logs.py", "runtime/test_machine.py", "runtime/test_process.py", "runtime/test_signals.py"),
+    *(
+        "runtime/test_deaths.py",
+        "runtime/test_logs.py",
+        "runtime/test_machine.py",
+        "runtime/test_process.py",
+        "runtime/test_signals.py",
+    ),
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 

@@ -30,6 +30,7 @@ from pipelines.log.base import Clock, EventLog, now_ms
 from pipelines.log.memory import MemoryLog
 from pipelines.log.open import open_log
 from remoting.settings import RemotingSettings
+from runtime.deaths import on_death
 from security.accounts_file import AccountsFile
 from security.policy import Policy
 from security.quotas import Quotas
@@ -136,13 +137,26 @@ class LocalGateway:
     def start(self) -> None:
         """Start it; when this returns, it listens."""
         self.loop = Loop("local-gateway")
+        self._deaths: list[BaseException] = []
+        self._forget = on_death(self._died)
         self.loop.run(self._start())
 
     def stop(self) -> None:
         """Stop it in order: listeners first."""
-        self.loop.start(self._end()).result(_STOP_S)
-        self.loop.close()
+        try:
+            self.loop.start(self._end()).result(_STOP_S)
+            self.loop.close()
+        finally:
+            self._forget()
+        for error in (*self._deaths, *self.loop.errors):
+            raise error
         assert_no_difference(self.gateway)
+
+    def _died(self, what: str, error: BaseException) -> None:
+        """A task that no gateway of this process can do without."""
+        error.add_note(f"of: {what}")
+        self._deaths.append(error)
+        self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Nothing that this gateway was asked for will be folded: whoever waits learns so now."""

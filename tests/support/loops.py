@@ -59,6 +59,9 @@ class Loop:
         self.loop = asyncio.new_event_loop()
         self._error: BaseException | None = None
         self._running: set[Future[Any]] = set()
+        self.errors: list[BaseException] = []
+        """What callbacks there raised, and tasks that nobody waited for."""
+        self.loop.set_exception_handler(self._on_error)
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -93,6 +96,11 @@ class Loop:
         self._error = error
         for future in list(self._running):
             future.cancel()
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        if (error := context.get("exception")) is not None:
+            self.errors.append(error)
 
     def close(self) -> None:
         self._error = None

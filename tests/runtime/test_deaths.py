@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process cannot do without: its death is told, and ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peers.java import free_port
+from peers.routelake import ROOT
+from runtime.deaths import ESSENTIAL_THREADS, essential, on_death, watch_threads
+from tests.support.loops import eventually, on_a_loop
+
+Told = list[tuple[str, str]]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    watch_threads()
+    found: Told = []
+    forget = on_death(lambda what, error: found.append((what, repr(error))))
+    yield found
+    forget()
+
+
+def die() -> None:
+    raise RuntimeError("of this")
+
+
+def run_thread(name: str) -> None:
+    thread = threading.Thread(target=die, name=name)
+    thread.start()
+    thread.join()
+
+
+def test_a_thread(told: Told) -> None:
+    run_thread(ESSENTIAL_THREADS[0])
+    assert told == [(ESSENTIAL_THREADS[0], "RuntimeError('of this')")]
+
+
+def test_a_thread_that_is_done_without(told: Told) -> None:
+    run_thread("fqdn")
+    assert told == []
+
+
+@on_a_loop
+async def test_a_task_that_somebody_keeps(told: Told) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        die()
+
+    kept = essential(asyncio.create_task(work()), "work")
+    await eventually(lambda: told)
+    assert told == [("work", "RuntimeError('of this')")]
+    assert kept.done()
+
+
+@on_a_loop
+async def test_a_task_that_is_cancelled_or_ends_well(told: Told) -> None:
+    waiting = essential(asyncio.create_task(asyncio.Event().wait()), "waiting")
+    short = essential(asyncio.create_task(asyncio.sleep(0)), "short")
+    await short
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await asyncio.sleep(0)
+    assert told == []
+
+
+GATEWAY = """
+from cli.main import main
+from {module} import {name}
+
+{kind} broken(self, *args):
+    raise RuntimeError("of this")
+
+{name}.{method} = broken
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "method", "kind", "what"),
+    [
+        ("api.head.head", "Head", "_run", "def", "head"),
+        *(
+            pytest.param(*case, marks=pytest.mark.deep)
+            for case in (
+                ("api.view.follower", "Follower", "_run", "def", "view-follower"),
+                ("api.fold_status", "FoldReports", "follow", "async def", "who reads the fold's reports"),
+                ("remoting.server", "RemotingServer", "_tick", "async def", "who looks at deadlines of connections"),
+            )
+        ),
+        ("api.group_commit", "GroupCommit", "_take", "def", "who appends to the log"),
+    ],
+)
+def test_a_gateway_ends(tmp_path: Path, module: str, name: str, method: str, kind: str, what: str) -> None:
+    """And is started again by `serve`, as after any code but 0 and 2."""
+    ports = [f"--http=127.0.0.1:{free_port()}", f"--remoting=127.0.0.1:{free_port()}"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", GATEWAY.format(module=module, name=name, method=method, kind=kind)),
+            *("gateway", "--data-dir", str(tmp_path / "data"), *ports),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1, printed
+    assert "has died, and with it this process cannot go on" in printed
+    assert what in printed
+    assert "of this" in printed

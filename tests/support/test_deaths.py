@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A part of a gateway that dies in a test ends the test, and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.model import codes
+from tests.model.client import ConnectionClosed
+from tests.model.wire import Request
+from tests.support.local import LocalLake
+
+
+def test_whoever_waits_for_a_part_that_died_learns_why_at_once(tmp_path: Path) -> None:
+    with LocalLake(tmp_path) as lake:
+        gateway = lake.gateway()
+        gateway.start()
+
+        def die(*_: object) -> None:
+            raise RuntimeError("of this")
+
+        gateway.gateway._writer._take = die  # type: ignore[method-assign]
+        with gateway.connect() as client, pytest.raises(ConnectionClosed):
+            client.call(Request(codes.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}))
+        with pytest.raises(RuntimeError, match="of this"):
+            gateway.stop()
+
+
+def test_what_a_callback_raises_is_told_at_the_end(tmp_path: Path) -> None:
+    with LocalLake(tmp_path) as lake:
+        gateway = lake.gateway()
+        gateway.start()
+
+        def raise_() -> None:
+            raise RuntimeError("of this")
+
+        gateway.loop.call(raise_)
+        with pytest.raises(RuntimeError, match="of this"):
+            gateway.stop()
