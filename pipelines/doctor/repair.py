@@ -100,7 +100,7 @@ class Repair:
             if finding.kind in (Kind.FILE, Kind.OLD_FILE) and finding.file is not None:
                 is_whole = partial(_has_size, size=_expected_size(found, finding))
                 self._link(staged, table, Path(finding.where).relative_to(table), is_whole)
-            elif finding.kind is Kind.ENTRY and finding.version is not None:
+            elif finding.kind in (Kind.ENTRY, Kind.OLD_FILE) and finding.version is not None:
                 self._link(staged, table, Path(entry_name(finding.version)), _is_entry)
             elif finding.kind is Kind.BEHIND and finding.version is not None:
                 for version in range(found.tables[finding.table].newest + 1, finding.version + 1):

@@ -102,10 +102,13 @@ def examine_table(lake_dir: Path, table: Table, retention_days: int, *, thorough
 
 
 def _examine_entries(found: ExaminedTable, disk: TableOnDisk) -> None:
-    for version, why in [*disk.torn.items()][:_NAMED]:
-        found.add(Kind.ENTRY, disk.path / entry_name(version), why, version=version)
-    for version in disk.absent[:_NAMED]:
-        found.add(Kind.ENTRY, disk.path / entry_name(version), "is missing", version=version)
+    """What a checkpoint after it has matters to the past alone."""
+    checkpointed = max((n for n in disk.checkpoints if disk.checkpoint_error(n) is None), default=-1)
+    wrong = [*disk.torn.items(), *((version, "is missing") for version in disk.absent)]
+    for kind in (Kind.ENTRY, Kind.OLD_FILE):
+        of_kind = [pair for pair in wrong if (pair[0] <= checkpointed) == (kind is Kind.OLD_FILE)]
+        for version, why in of_kind[:_NAMED]:
+            found.add(kind, disk.path / entry_name(version), why, version=version)
 
 
 def _examine_checkpoints(found: ExaminedTable, disk: TableOnDisk) -> None:

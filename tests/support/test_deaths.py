@@ -13,7 +13,7 @@ from tests.model.wire import Request
 from tests.support.local import LocalLake
 
 
-def test_whoever_waits_for_a_part_that_died_learns_why_at_once(tmp_path: Path) -> None:
+def test_whoever_waits_for_a_part_that_died_learns_why_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalLake(tmp_path) as lake:
         gateway = lake.gateway()
         gateway.start()
@@ -21,7 +21,7 @@ def test_whoever_waits_for_a_part_that_died_learns_why_at_once(tmp_path: Path) -
         def die(*_: object) -> None:
             raise RuntimeError("of this")
 
-        gateway.gateway._writer._take = die  # type: ignore[method-assign]
+        monkeypatch.setattr(gateway.gateway._writer, "_take", die)
         with gateway.connect() as client, pytest.raises(ConnectionClosed):
             client.call(Request(codes.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}))
         with pytest.raises(RuntimeError, match="of this"):
