@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 
 from api.bounded import BoundedCache
+from runtime.deaths import essential
 from security.accounts import digest_of
 from security.identity import Identity, Unproven
 from security.oidc import Keys, Refusal, identify_token, is_jwt, keys_of
@@ -68,7 +69,7 @@ class Oidc:
 
     def start(self) -> None:
         """Fetch the keys from now on."""
-        self._timer = asyncio.get_running_loop().create_task(self._go_on())
+        self._timer = essential(asyncio.get_running_loop().create_task(self._go_on()), "who fetches the issuer's keys")
 
     def stop(self) -> None:
         """Fetch them no more."""

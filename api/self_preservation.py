@@ -17,6 +17,7 @@ from api.settings.keys import SELF_PRESERVATION
 from api.view.snapshot import RouteView
 from lake.commits import to_ms
 from pipelines.fold.preservation import Census, Switch, census, to_begin, to_end
+from runtime.deaths import essential
 from schemas.errors import RoutelakeError, one_line
 from schemas.events import Actor, Preserve, PreserveEnd
 
@@ -52,7 +53,7 @@ class SelfPreservation:
 
     def start(self) -> None:
         """Begin to judge."""
-        self._task = asyncio.create_task(self._run())
+        self._task = essential(asyncio.create_task(self._run()), "who judges whether expiry should pause")
 
     def stop(self) -> None:
         """End; a pause that is on stays on."""
