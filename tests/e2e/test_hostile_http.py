@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What strangers can do on the HTTP port, to a real gateway process, beside an honest client and an honest broker.
 
-The strangers come from 127.0.0.66. Whatever they do, the honest client, over a connection that it keeps and over new
-ones, gets each of its answers, the broker on the other port keeps its connection, and the gateway's memory stays
+The strangers come from 127.0.0.66 and 67. Whatever they do, the honest client, over a connection that it keeps and over
+new ones, gets each of its answers, the broker on the other port keeps its connection, and the gateway's memory stays
 bounded and is given back.
 """
 
@@ -30,12 +30,14 @@ from tests.model.client import encode_frame
 
 KIB: Final = 1024
 ATTACKER: Final = "127.0.0.66"
+ATTACKERS: Final = itertools.cycle((ATTACKER, "127.0.0.67"))
+"""In turn: one address may have no more than 3,000 connections (`--quota http-connections`)."""
 ANSWER_TIMEOUT_S: Final = 60.0
 REGISTER: Final = b"POST /v1/brokers/register HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 def hostile(gateway: Routelake) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", gateway.http_port), 30, source_address=(ATTACKER, 0))
+    connection = socket.create_connection(("127.0.0.1", gateway.http_port), 30, source_address=(next(ATTACKERS), 0))
     connection.settimeout(1.0)
     return connection
 

@@ -127,8 +127,9 @@ def test_idle_connections_make_room_for_honest_ones(gateway: Routelake) -> None:
     with contextlib.ExitStack() as stack:
         honest = stack.enter_context(Broker(gateway, topics=100))
         wait_until(lambda: bool(honest.answered) or honest.error is not None, 60, "the first registration")
-        for _ in range(limit + 500):
-            stack.enter_context(socket.create_connection(("127.0.0.1", gateway.remoting_port), 30))
+        for number in range(limit + 500):  # of two addresses: one may have 8,000 (`--quota connections`)
+            source = (f"127.0.0.{66 + number % 2}", 0)
+            stack.enter_context(socket.create_connection(("127.0.0.1", gateway.remoting_port), 30, source))
         for number in range(20):
             newcomer = stack.enter_context(socket.create_connection(("127.0.0.1", gateway.remoting_port), 30))
             newcomer.sendall(encode_frame(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"}, version=513, opaque=number))
