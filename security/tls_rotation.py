@@ -3,7 +3,7 @@
 
 A look comes every half second, in a thread. A file has changed when its stamp and its digest are other ones; what has
 changed is read one look later, when both files of a pair have been written. What cannot be used leaves everything as it
-was, and is said once: in the log, in ``reload_failures``, and as `problem`.
+was, and is said once in the log and in ``reload_failures``, and for as long as it is so by `problem`.
 
 Source (5.5.0): org.apache.rocketmq.namesrv.NamesrvController.initiateSslContext, FileWatchService. There
 certificate and key must both change, and what came before leaked (apache/rocketmq#10398).
@@ -41,7 +41,7 @@ class Tls:
         http: What port 8080 asks.
         reloads: How often a new certificate was taken.
         reload_failures: How often one was not.
-        problem: Why the files, as they are now, are not in use; None when they are.
+        refused: Why the files, as they are now, are not in use; None when they are.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -52,7 +52,7 @@ class Tls:
         """
         self.settings = settings
         self.reloads = self.reload_failures = 0
-        self.problem: str | None = None
+        self.refused: str | None = None
         self._digest = self._tried = _digest(settings.files)
         self._stamps = _stamps(settings.files)
         self._contexts = build(settings)
@@ -70,6 +70,14 @@ class Tls:
     def not_after_s(self) -> float:
         """When the certificate in use expires, seconds since the epoch."""
         return self._contexts.not_after_s
+
+    @property
+    def problem(self) -> str | None:
+        """What an operator should do something about; None: nothing."""
+        if self.refused is None and self.not_after_s < time.time():
+            since = time.strftime("%F", time.gmtime(self.not_after_s))
+            return f"the certificate {self.settings.cert} expired on {since}"
+        return self.refused
 
     def start(self) -> None:
         """Begin to watch, and say what an operator should know."""
@@ -98,19 +106,19 @@ class Tls:
             return
         self._tried = digest
         if digest == self._digest:
-            self.problem = None  # as it was
+            self.refused = None  # as it was
             return
         try:
             contexts = build(self.settings)
         except SetupError as error:
-            self.problem = f"a changed certificate was not taken, the one before is in use: {error}"
+            self.refused = f"a changed certificate was not taken, the one before is in use: {error}"
             self.reload_failures += 1
             log.error("the changed TLS files cannot be used; the certificate before them stays", reason=str(error))
             return
         if _digest(self.settings.files) != digest:
             self._tried = b""  # written to meanwhile
             return
-        self._contexts, self._digest, self.problem = contexts, digest, None
+        self._contexts, self._digest, self.refused = contexts, digest, None
         self.reloads += 1
         log.info("a new TLS certificate is in use", not_after=time.strftime("%FT%TZ", time.gmtime(self.not_after_s)))
         self._warn_of_expiry()

@@ -172,6 +172,7 @@ def test_expiry_is_said(authority: Authority, files: Pair, days: float, words: s
     with capture_logs() as logs:
         tls.start()
         tls.stop()
+    assert ("expired on" in (tls.problem or "")) is (days < 0)
     said = " ".join(str(line["event"]) for line in logs if line["log_level"] == "warning")
     assert words in said
     assert bool(said) == bool(words)
