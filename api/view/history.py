@@ -152,7 +152,7 @@ class History:
         self._lake_dir = str(lake_dir)
         self._epochs = Epochs(self._lake_dir)
         self._tables: Recent[tuple[str, int], DeltaTable] = Recent(_TABLES_BYTES)
-        self._routes: Recent[tuple[int, datetime, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
+        self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self._moments: Recent[tuple[int, datetime], Moment] = Recent(_MIB)
         self._contexts: Recent[str, Context] = Recent(_CONTEXTS_BYTES)
         self._lake = 0
@@ -334,7 +334,8 @@ class History:
         """
         moment = as_of if isinstance(as_of, Moment) else self.resolve(as_of)
         commit = moment.commit
-        key = (commit.epoch, commit.event_time, topic, support_acting_master, order_message_enable)
+        whole = moment.until is None  # an epoch, and a time within the next one, may show the same event time
+        key = (commit.epoch, commit.event_time, whole, topic, support_acting_master, order_message_enable)
         known = self._routes.get(key)
         if known is not None:
             return known

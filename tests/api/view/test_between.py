@@ -81,3 +81,13 @@ def test_before_the_first_change(tmp_path: Path) -> None:
     assert (first.commit.epoch, first.commit.log_offset) == (0, records[1].offset)
     assert b'"perm":6' in first.body
     assert b'"perm":4' in history.route("T", time_of(records[2])).body
+
+
+def test_an_epoch_and_its_time_may_differ(tmp_path: Path) -> None:
+    """Two events of one millisecond, cut apart by an epoch's end: the epoch has one of them, the time both."""
+    records = written([(0, make.register()), (0, make.wipe()), (5, make.put("n", "k"))])
+    drive(tmp_path, [records[:1], records[1:]])
+    history = History(tmp_path)
+    for _ in range(2):  # asked for the first time, and answered from memory
+        assert b'"perm":6' in history.route("T", "1").body
+        assert b'"perm":4' in history.route("T", time_of(records[0])).body
