@@ -16,24 +16,28 @@ from tests.robustness.judge import judge, open_case, report
 from tests.robustness.plan import ALWAYS, plan
 from tests.robustness.planted.sitecustomize import MUTANTS
 from tests.robustness.torture import torture
-from tests.robustness.world import Setup
+from tests.robustness.world import Setup, possible
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 
 WELL_S = 120.0
 """On a machine that runs other tests as well; how long it takes on a quiet one is `./routelake torture`'s to judge."""
 
+SEED = 20261123
+
 FAULTS = {"early-ack": ("kill-log",), "no-resume": ("clock-forward",)}
 """What it takes for a defect to show."""
 
 
 def test_nothing_contradicts_the_model(tmp_path: Path) -> None:
-    """One fault of each kind from which routelake comes back by itself."""
-    seed = 20261123
-    torture(plan(seed, 30.0, ALWAYS, 3.5), tmp_path)
+    """Two gateways, a fold without Spark; one fault of each kind that is over in a few seconds."""
+    setup = Setup(gateways=2, plants=("haste", "small-fold"))
+    kinds = possible((*ALWAYS, "slow-disk", "failing-disk", "clock-forward", "clock-back"), setup)
+    torture(plan(SEED, 30.0, kinds, 2.0, gateways=2), tmp_path, setup)
     case = open_case(tmp_path, well_limit_s=WELL_S)
     violations = judge(case)
-    said = report(case, violations, f"./routelake torture --minutes 0.5 --seed {seed} --faults {','.join(ALWAYS)}")
+    again = f"--minutes 0.5 --seed {SEED} --every-s 2 --gateways 2 --without-spark --faults {','.join(kinds)}"
+    said = report(case, violations, f"./routelake torture {again}")
     print(said)
     assert not violations, said
     assert len(case.places) > 100
