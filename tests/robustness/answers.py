@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from tests.model import codes
@@ -112,7 +113,7 @@ class Expected:
         self._epochs: dict[int, tuple[int, dict[Key, Form]]] = {}
         for key in self._operations:
             self._offsets[key], self._forms[key] = [-1], [self._answer(self.model, key)]
-        self._past: dict[int, tuple[int, dict[Key, Form]]] = {}
+        self._past: dict[int, tuple[int, list[dict[Key, Form]]]] = {}
         times = sorted(times_ms, reverse=True)
         epochs = iter(sorted(evidence.epochs))
         epoch = next(epochs, None)
@@ -149,9 +150,10 @@ class Expected:
 
     def _take_time(self, time_ms: int) -> None:
         """Whoever's deadline it was has expired, if the epoch that holds this time has noticed."""
-        other = self.model.at(time_ms + 1)
-        forms = {} if other is None else {key: self._answer(other, key) for key in self._operations}
-        self._past[time_ms] = max(self.written, default=-1), forms
+        with suppress(LookupError):
+            others = self.model.around(time_ms)
+            forms = [{key: self._answer(other, key) for key in self._operations} for other in others]
+            self._past[time_ms] = max(self.written, default=-1), forms
 
     def _answer(self, fold: ModelFold, key: Key) -> Form:
         operation = self._operations[key]
@@ -192,11 +194,10 @@ class Expected:
         """The answer of a time, with who was silent then, and without where an epoch has noticed.
 
         Raises:
-            LookupError: nothing came after it.
+            LookupError: nothing came after it, or too many were silent.
         """
         offset, forms = self._past[time_ms]
-        found = {self.at(operation, offset)}
-        return found | {forms[key_of(operation)]} if forms else found
+        return {self.at(operation, offset), *(form[key_of(operation)] for form in forms)}
 
     def changes(self, operation: Operation, first: int, last: int) -> list[Logged]:
         """The events after first, up to last, that changed this answer."""

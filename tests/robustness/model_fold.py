@@ -9,6 +9,7 @@ connection per gateway. Every brokerName has addresses of its own.
 from __future__ import annotations
 
 import copy
+from itertools import combinations
 from typing import Any
 
 from schemas.events import (
@@ -36,6 +37,8 @@ from tests.model.tables import MASTER_ID, BrokerAddrInfo, BrokerLiveInfo, QueueD
 
 Key = tuple[str, ...]
 """What an answer is about: `Operation.subject` less the cluster, such as ("route", "topic-a")."""
+
+_SILENT_GROUPS = 3
 
 TOPICS: Key = ("topics",)
 CLUSTERS: Key = ("clusters",)
@@ -104,6 +107,27 @@ class ModelFold:
         other = copy.deepcopy(self)
         other._expire(watermark_ms, None)
         return other
+
+    def around(self, time_ms: int) -> list[ModelFold]:
+        """What a time of the past may show: of each group that had a silent member then, with it or without.
+
+        Raises:
+            LookupError: there were too many to tell.
+        """
+        names = {
+            self._names[key]
+            for key, live in self.model.tables.broker_live_table.items()
+            if _deadline_ms(live) <= time_ms
+        }
+        if len(names) > _SILENT_GROUPS:
+            raise LookupError(f"{len(names)} groups")
+        found = []
+        for count in range(1, len(names) + 1):
+            for some in combinations(sorted(names), count):
+                other = copy.deepcopy(self)
+                other._expire(time_ms + 1, list(some))
+                found.append(other)
+        return found
 
     # --- events ---
 
