@@ -96,6 +96,8 @@ async def _run(
             parts.tls.start()
         try:
             await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
+            assert server.ticker is not None
+            essential(server.ticker, "who looks at deadlines of connections")
 
             def bound(_port: int) -> None:
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)

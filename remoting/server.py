@@ -25,7 +25,6 @@ from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
 from remoting.settings import RemotingSettings
 from remoting.tls_channel import HANDSHAKE_S, TlsGate, TlsSource
-from runtime.deaths import essential
 from schemas.codes import RequestCode
 from schemas.errors import RoutelakeError, SetupError
 
@@ -92,7 +91,8 @@ class RemotingServer:
         """By address that has too many connections, of this tick."""
         self._all_gone = asyncio.Event()
         self._acceptor = Acceptor(self._protocol, self._accept_refused)
-        self._ticker: asyncio.Task[None] | None = None
+        self.ticker: asyncio.Task[None] | None = None
+        """Looks at deadlines from `start` to `close`: who starts the server watches it."""
 
     async def start(self, host: str, port: int, *, option: str = "") -> None:
         """Listen.
@@ -111,7 +111,7 @@ class RemotingServer:
             await self._acceptor.start(host, port, backlog=self.settings.backlog, reuse_port=self.settings.reuse_port)
         except OSError as error:
             raise _cannot_listen(host, port, error, option) from error
-        self._ticker = essential(loop.create_task(self._tick()), "who looks at deadlines of connections")
+        self.ticker = loop.create_task(self._tick())
 
     @property
     def port(self) -> int:
@@ -144,8 +144,8 @@ class RemotingServer:
             except TimeoutError:
                 for connection in list(self.connections.values()):
                     connection.abort("server stops")
-        if self._ticker is not None:
-            self._ticker.cancel()
+        if self.ticker is not None:
+            self.ticker.cancel()
         for task in list(self._tasks):
             task.cancel()
 
