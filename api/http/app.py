@@ -32,6 +32,7 @@ from api.http import (
     routes_history,
     routes_kv,
     routes_preservation,
+    routes_timelines,
     routes_topics,
 )
 from api.http.auth import Guard
@@ -230,6 +231,7 @@ def create_app(
         routes_topics,
         routes_history,
         routes_between,
+        routes_timelines,
         routes_clusters,
         routes_admin,
         routes_kv,

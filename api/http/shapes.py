@@ -247,6 +247,95 @@ class DiffShape(Shape):
     next_cursor: str | None
 
 
+class CauseShape(Shape):
+    """What made a change. `offset` is the log offset; of an expiry, its broker's last heartbeat's."""
+
+    command: str
+    actor: dict[str, Any] | None
+    offset: int
+
+
+class _IntervalShape(Shape):
+    """From when, until when (null: still), and what began and ended it."""
+
+    from_: str = Field(alias="from")
+    to: str | None
+    from_epoch: int
+    to_epoch: int | None
+    begun_by: CauseShape
+    ended_by: CauseShape | None
+
+
+class TopicBrokerShape(Shape):
+    """A broker group that holds a topic; `brokerAddrs` is null where the group itself is not there."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+    broker_addrs: dict[str, str] | None
+
+
+class TopicIntervalShape(_IntervalShape):
+    """A state of a topic's route; without brokers where it had none. Queues are those that may be used."""
+
+    writable: bool
+    readable: bool
+    write_queue_nums: int
+    read_queue_nums: int
+    brokers: list[TopicBrokerShape]
+
+
+class TopicTimelineShape(Shape):
+    """Intervals, newest first; without a hole. `nextCursor` leads to older ones and is absent at the end."""
+
+    intervals: list[TopicIntervalShape]
+    next_cursor: str | None = None
+
+
+class LiveAddressShape(Shape):
+    """An address that was heard in time."""
+
+    cluster_name: str
+    broker_addr: str
+
+
+class BrokerIntervalShape(_IntervalShape):
+    """A state of a broker group; `brokerAddrs` is null where there was no such group."""
+
+    alive: bool
+    cluster: str | None
+    broker_addrs: dict[str, str] | None
+    live: list[LiveAddressShape]
+
+
+class BrokerTimelineShape(Shape):
+    """As a topic's."""
+
+    intervals: list[BrokerIntervalShape]
+    next_cursor: str | None = None
+
+
+class BlameFieldShape(Shape):
+    """A field of a route, and who set it to this value, when. `brokerAddrs.0` is the address of brokerId 0."""
+
+    table_name: str
+    broker_name: str
+    field: str
+    value: Any
+    epoch: int
+    event_time: str
+    set_by: CauseShape
+
+
+class BlameShape(Shape):
+    """The fields of a topic's route at a moment."""
+
+    as_of: CutShape
+    fields: list[BlameFieldShape]
+
+
 class EpochShape(Shape):
     """A row of routeCommitTable: a consistent cut of all tables."""
 

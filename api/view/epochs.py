@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Generic
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from lake.deltalog import table_uri
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
+_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMITS_BYTES: Final = 1024 * 1024
 _COMMIT_BYTES: Final = 2000
 """Of a commit without outcomes: a dict with the version of each table."""
@@ -149,6 +150,14 @@ class Epochs:
         with self._lock:
             index = bisect_right(self._times_us, to_us(time))
             return self._epochs[index - 1] if index else 0
+
+    def time_of(self, epoch: int) -> datetime | None:
+        """The event time of an epoch; None if it is not recorded."""
+        with self._lock:
+            index = bisect_right(self._epochs, epoch) - 1
+            if index < 0 or self._epochs[index] != epoch:
+                return None
+            return _EPOCH_START + timedelta(microseconds=self._times_us[index])
 
     def before(self, epoch: int, limit: int) -> list[int]:
         """Up to ``limit`` epochs before one, newest first."""

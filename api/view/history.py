@@ -236,6 +236,18 @@ class History:
         found = self._epochs.commits(wanted)
         return [found[epoch] for epoch in wanted if epoch in found]
 
+    def commits(self, epochs: list[int]) -> dict[int, RouteCommit]:
+        """Some epochs, best neighbours; one that is not recorded is left out.
+
+        Raises:
+            UnavailableError: routeCommitTable cannot be read now.
+        """
+        return self._epochs.commits(epochs)
+
+    def event_time(self, epoch: int) -> datetime | None:
+        """When an epoch was; None where it is not recorded. From memory, as of the last question."""
+        return self._epochs.time_of(epoch)
+
     def oldest_readable(self) -> RouteCommit | None:
         """The oldest commit that can be read; None without any. Looks at about log2(epochs) commits."""
         self._refresh()

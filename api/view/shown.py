@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from api.view.blame import Field
 from api.view.changelog import Change
 from api.view.diff import Difference
 from api.view.history import Moment
+from api.view.timeline import Interval
 
 CHANGE_COLUMNS: Final = (
     *("epoch", "offset", "seq", "eventTime", "command", "outcome", "reason"),
@@ -44,6 +46,24 @@ def cut_members(cut: Moment) -> dict[str, Any]:
     return {"epoch": cut.commit.epoch, "eventTime": time_text(cut.commit.event_time)}
 
 
+def interval_members(interval: Interval) -> dict[str, Any]:
+    """A state in a timeline, its own members beside when it was; null: it is still so."""
+    return {
+        "from": time_text(interval.from_),
+        "to": None if interval.to is None else time_text(interval.to),
+        "fromEpoch": interval.from_epoch,
+        "toEpoch": interval.to_epoch,
+        "begunBy": msgspec.to_builtins(interval.begun_by),
+        "endedBy": None if interval.ended_by is None else msgspec.to_builtins(interval.ended_by),
+        **interval.state,
+    }
+
+
+def field_members(field: Field) -> dict[str, Any]:
+    """A field, and who set it."""
+    return {**msgspec.to_builtins(field), "eventTime": time_text(field.event_time)}
+
+
 def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """RFC 4180: a line of names, then a line for each row; objects as JSON text, null as nothing.
 
@@ -72,4 +92,4 @@ def time_text(time: datetime) -> str:
 
 
 def _cell(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    return _encode(value).decode() if isinstance(value, (dict, list)) else "" if value is None else value
+    return "" if value is None else value if isinstance(value, str) else _encode(value).decode()

@@ -11,7 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.shapes import AllChangesShape, ChangeShape, DiffShape
+from api.http.shapes import (
+    AllChangesShape,
+    BlameShape,
+    BrokerTimelineShape,
+    ChangeShape,
+    DiffShape,
+    TopicTimelineShape,
+)
 from tests.support.http_api import HttpApi, broker, problem
 
 CSV = {"accept": "text/csv"}
@@ -202,3 +209,38 @@ def test_a_comparison_needs_its_beginning(past: HttpApi) -> None:
 def test_nothing_yet(unfolded: HttpApi) -> None:
     problem(unfolded.get("/v1/changes"), 503, "system-busy")
     problem(unfolded.get("/v1/diff?from=1"), 503, "system-busy")
+
+
+def test_timelines(past: HttpApi) -> None:
+    answer = past.get("/v1/topics/payments/timeline")
+    intervals = TopicTimelineShape.model_validate(answer.json()).intervals
+    assert [(each.writable, each.write_queue_nums) for each in intervals] == [(True, 8), (False, 0), (True, 8)]
+    wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
+    assert (intervals[1].from_epoch, intervals[1].begun_by.command) == (wiped, "WIPE_WRITE_PERM_OF_BROKER")
+    assert intervals[1].ended_by == intervals[0].begun_by
+    page = past.get("/v1/topics/payments/timeline?limit=2").json()
+    rest = past.get(f"/v1/topics/payments/timeline?limit=2&cursor={page['nextCursor']}").json()
+    assert page["intervals"] + rest["intervals"] == answer.json()["intervals"]
+    assert "nextCursor" not in rest
+    (group,) = BrokerTimelineShape.model_validate(past.get("/v1/brokers/broker-b/timeline").json()).intervals
+    assert (group.alive, group.to, group.broker_addrs) == (True, None, {"0": "10.0.0.2:10911"})
+    problem(past.get("/v1/topics/nothing/timeline"), 404, "topic-not-exist")
+    problem(past.get("/v1/brokers/nothing/timeline"), 404, "not-found")
+    for bad in ("limit=0", "cursor=x", "as_of=1"):
+        problem(past.get(f"/v1/topics/payments/timeline?{bad}"), 400, "bad-parameter")
+
+
+def test_blame(past: HttpApi) -> None:
+    found = BlameShape.model_validate(past.get("/v1/topics/payments/blame").json())
+    set_by = {each.field: (each.set_by.command, each.value) for each in found.fields}
+    assert set_by["perm"] == ("ADD_WRITE_PERM_OF_BROKER", 6)
+    assert set_by["writeQueueNums"] == ("REGISTER_BROKER", 8)
+    assert set_by["brokerAddrs.0"] == ("REGISTER_BROKER", "10.0.0.1:10911")
+    wiped = epoch_of(past, "WIPE_WRITE_PERM_OF_BROKER")
+    then = BlameShape.model_validate(past.get(f"/v1/topics/payments/blame?as_of={wiped}").json())
+    assert then.as_of.epoch == wiped
+    assert {each.field: each.epoch for each in then.fields}["perm"] == wiped
+    problem(past.get("/v1/topics/nothing/blame"), 404, "topic-not-exist")
+    problem(past.get("/v1/topics/payments/blame?as_of=1"), 404, "topic-not-exist")
+    problem(past.get("/v1/topics/payments/blame?as_of=99999"), 404, "future-epoch")
+    problem(past.get("/v1/topics/payments/blame?as_of=1999-01-01T00:00:00Z"), 404, "before-history")

@@ -20,11 +20,11 @@ EXAMPLES = re.findall(r"```http\n(.*?)```\n```http\n(.*?)```", PAGE, re.DOTALL)
 VOLATILE = {
     *("offset", "eventTime", "epoch", "lastUpdateTimestamp", "expireTimestamp", "logOffset", "watermark"),
     *("commitTime", "versions", "cursor", "peer", "oldestTime", "firstTime", "newestEpoch", "gateway"),
-    *("routesAgeSeconds", "events", "seconds"),
+    *("routesAgeSeconds", "events", "seconds", "fromEpoch", "toEpoch"),
 }
 """Members of which only the type must agree."""
 
-PAGING = {"before", "after"}
+PAGING = {"before", "after", "from", "to", "nextCursor"}
 
 
 def parts(text: str) -> tuple[str, dict[str, str], str]:

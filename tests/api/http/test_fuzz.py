@@ -136,6 +136,7 @@ queries = st.lists(
             *("/v1/topics/{}/route", "/v1/topics/{}/changes", "/v1/topics/{}", "/v1/topics", "/v1/brokers"),
             *("/v1/brokers/{}", "/v1/brokers/{}/wipe-write-perm", "/v1/brokers/{}/add-write-perm", "/v1/clusters"),
             *("/v1/kv/{}", "/v1/kv/{}/{}", "/v1/epochs", "/v1/changes", "/v1/diff", "/{}"),
+            *("/v1/topics/{}/timeline", "/v1/topics/{}/blame", "/v1/brokers/{}/timeline"),
             "/v1/{}",
         ]
     ),

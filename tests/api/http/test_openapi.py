@@ -30,6 +30,7 @@ OPERATIONS = {
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
     *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation"),
+    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame"),
     *("health", "ready", "foldHealth", "metrics"),
 }
 

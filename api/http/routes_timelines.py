@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One topic, one broker group: its states one after the other, and who set what it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api.http.describe import PAST_PROBLEMS, read
+from api.http.parameters import IfNoneMatch, TopicPath
+from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Problem
+from api.http.reads import ReadQuery, address, answer, begin, number
+from api.http.shapes import BlameShape, BrokerTimelineShape, TopicTimelineShape
+from api.view.as_of import NOW
+from api.view.blame import topic_blame
+from api.view.changelog import MAX_LIMIT
+from api.view.shown import cut_members, field_members, interval_members
+from api.view.timeline import Timeline, broker_timeline, topic_timeline
+
+router = APIRouter(prefix="/v1", tags=["history"])
+
+_encode = msgspec.json.Encoder().encode
+
+_CAUSE: Final[dict[str, Any]] = {
+    "command": "WIPE_WRITE_PERM_OF_BROKER",
+    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
+    "offset": 18,
+}
+_SPAN: Final[dict[str, Any]] = {
+    "from": "2026-01-01T00:00:00.000Z",
+    "to": "2026-01-01T00:10:00.000Z",
+    "fromEpoch": 6,
+    "toEpoch": 9,
+    "begunBy": _CAUSE,
+    "endedBy": {"command": "BROKER_EXPIRED", "actor": {"gateway": "gw-1", "via": "remoting"}, "offset": 21},
+}
+_QUEUES: Final[dict[str, Any]] = {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0}
+
+
+class TimelineQuery(ReadQuery):
+    """Parameters of a timeline."""
+
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Intervals on a page.")
+    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
+        None, description="`nextCursor` of the page before this one."
+    )
+
+
+class BlameQuery(ReadQuery):
+    """Parameters of blame."""
+
+    as_of: str = Field(
+        NOW,
+        description="The moment: an epoch number, an RFC 3339 time with its offset from UTC, or `now`.",
+    )
+
+
+@router.get(
+    "/topics/{topic:path}/timeline",
+    operation_id="getTopicTimeline",
+    summary="The states of a topic's route, one after the other",
+    responses=read(
+        TopicTimelineShape,
+        {
+            "intervals": [
+                {
+                    **_SPAN,
+                    "writable": False,
+                    "readable": True,
+                    "writeQueueNums": 0,
+                    "readQueueNums": 8,
+                    "brokers": [{"brokerName": "broker-a", **_QUEUES, "brokerAddrs": {"0": "10.0.0.1:10911"}}],
+                }
+            ],
+            "nextCursor": "WyJhIl0",
+        },
+        TOPIC_NOT_EXIST,
+    ),
+)
+async def get_topic_timeline(
+    request: Request, topic: TopicPath, query: Annotated[TimelineQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """From when to when a topic could be written and read, with which queues on which brokers; newest first.
+
+    From its first appearance on, each moment is in exactly one interval, and shows what `as_of` that moment shows; when
+    it was gone, it had no brokers. Neighbours differ. A topic that never was is 404.
+    """
+    reading = await begin(request, query)
+    position = reading.position
+    found = await reading.context.history.read(
+        lambda history: topic_timeline(history, topic, limit=query.limit, cursor=query.cursor),
+        (address(request), "timeline"),
+    )
+    if not found.intervals:
+        raise Problem(TOPIC_NOT_EXIST, f"there never was a topic {topic!r}, up to epoch {position.epoch}")
+    return answer(request, _page(found), position)
+
+
+@router.get(
+    "/brokers/{brokerName}/timeline",
+    operation_id="getBrokerTimeline",
+    summary="The states of a broker group, one after the other",
+    responses=read(
+        BrokerTimelineShape,
+        {
+            "intervals": [
+                {
+                    **_SPAN,
+                    "alive": True,
+                    "cluster": "DefaultCluster",
+                    "brokerAddrs": {"0": "10.0.0.1:10911"},
+                    "live": [{"clusterName": "DefaultCluster", "brokerAddr": "10.0.0.1:10911"}],
+                }
+            ],
+            "nextCursor": "WyJhIl0",
+        },
+        NOT_FOUND,
+    ),
+)
+async def get_broker_timeline(
+    request: Request,
+    broker_name: Annotated[str, Path(alias="brokerName", description="The broker group.", examples=["broker-a"])],
+    query: Annotated[TimelineQuery, Query()],
+    _: IfNoneMatch = None,
+) -> Response:
+    """From when to when a broker group was there, with which addresses, and which of them were alive; newest first.
+
+    As of a topic: without a hole, and when the group was gone it had no addresses. One that never was is 404.
+    """
+    reading = await begin(request, query)
+    position = reading.position
+    found = await reading.context.history.read(
+        lambda history: broker_timeline(history, broker_name, limit=query.limit, cursor=query.cursor),
+        (address(request), "timeline"),
+    )
+    if not found.intervals:
+        raise Problem(NOT_FOUND, f"there never was a broker group {broker_name!r}, up to epoch {position.epoch}")
+    return answer(request, _page(found), position)
+
+
+@router.get(
+    "/topics/{topic:path}/blame",
+    operation_id="getTopicBlame",
+    summary="Who set each field of a topic's route",
+    responses=read(
+        BlameShape,
+        {
+            "asOf": {"epoch": 6, "eventTime": "2026-01-01T00:00:00.000Z"},
+            "fields": [
+                {
+                    **{"tableName": "topicQueueTable", "brokerName": "broker-a", "field": "perm", "value": 4},
+                    **{"epoch": 6, "eventTime": "2026-01-01T00:00:00.000Z", "setBy": _CAUSE},
+                }
+            ],
+        },
+        TOPIC_NOT_EXIST,
+        *PAST_PROBLEMS,
+    ),
+)
+async def get_topic_blame(
+    request: Request, topic: TopicPath, query: Annotated[BlameQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """For each field of the route, now or as of then: the change that gave it the value it has.
+
+    Queues and permission come from `topicQueueTable`, addresses and cluster from `brokerAddrTable`. A row that was
+    taken away and came back was set by whoever brought it back.
+    """
+    reading = await begin(request, query)
+    position = reading.position
+    found = await reading.context.history.read(
+        lambda history: topic_blame(history, topic, query.as_of), (address(request), "blame")
+    )
+    if not found.fields:
+        cut = found.moment.commit
+        raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
+    body = {"asOf": cut_members(found.moment), "fields": list(map(field_members, found.fields))}
+    return answer(request, _encode(body), position)
+
+
+def _page(found: Timeline) -> bytes:
+    body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
+    return _encode(body if found.next_cursor is None else {**body, "nextCursor": found.next_cursor})
