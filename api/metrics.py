@@ -115,6 +115,9 @@ class Metrics:
             "evicted-idle, quota-connections, not-encrypted, tls-handshake, tls-record, tls-deadline. "
             "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-history, bad-request, "
             "each with http- before it.",
+            "evicted-idle, not-encrypted, tls-handshake, tls-record, tls-deadline. HTTP: the same, and evicted-memory, "
+            "evicted-body, evicted-long-poll, evicted-listener, evicted-history, bad-request, each with http- "
+            "before it.",
             ("reason",),
             registry=registry,
         )

@@ -94,6 +94,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "getTopicTimeline": Role.READER,
     "getBrokerTimeline": Role.READER,
     "getTopicBlame": Role.READER,
+    "listenEvents": Role.READER,
     "listTopics": Role.READER,
     "getTopicRoute": Role.READER,
     "listKv": Role.READER,

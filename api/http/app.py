@@ -28,6 +28,7 @@ from api.http import (
     routes_brokers,
     routes_clusters,
     routes_docs,
+    routes_events,
     routes_health,
     routes_history,
     routes_kv,
@@ -40,6 +41,7 @@ from api.http.body import BodyBudget
 from api.http.bounds import OF_ADDRESS
 from api.http.context import HttpContext
 from api.http.etag import WAITED
+from api.http.events import EventHub
 from api.http.fast_path import FastRoutes
 from api.http.history_pool import HistoryPool
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
@@ -184,14 +186,21 @@ def create_app(
         group = gateway.at_head.view.groups.get(broker_name)
         return None if group is None else group.row.cluster
 
+    pool = HistoryPool(
+        history,
+        threads=settings.history_threads,
+        queue=settings.history_queue,
+        on_refused=partial(gave_way, "evicted-history"),
+    )
     context = HttpContext(
         gateway=gateway,
         registrations=registrations,
-        history=HistoryPool(
-            history,
-            threads=settings.history_threads,
-            queue=settings.history_queue,
-            on_refused=partial(gave_way, "evicted-history"),
+        history=pool,
+        events=EventHub(
+            pool,
+            lambda: gateway.committed.view.epoch,
+            settings.max_listeners,
+            on_crowded=partial(gave_way, "evicted-listener"),
         ),
         settings=settings,
         guard=Guard(settings, gateway.settings.gateway_id, access, cluster_of, gateway.quotas),
@@ -204,6 +213,7 @@ def create_app(
     )
     for view in (gateway.at_head, gateway.committed):
         view.follow(lambda _, __: context.watch.view_moved())
+    gateway.committed.follow(lambda _, __: context.events.view_moved())
     app = HttpApp(
         title="routelake",
         version=release(),
@@ -232,6 +242,7 @@ def create_app(
         routes_history,
         routes_between,
         routes_timelines,
+        routes_events,
         routes_clusters,
         routes_admin,
         routes_kv,
@@ -245,8 +256,9 @@ def create_app(
 
 
 def close_app(app: HttpApp) -> None:
-    """Answer long polls, and refuse reads of history: before the server drains."""
+    """Answer long polls, end listeners, and refuse reads of history: before the server drains."""
     app.context.watch.close()
+    app.context.events.close()
     app.context.history.close()
 
 

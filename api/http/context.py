@@ -11,6 +11,7 @@ from fastapi import Request
 from api.gateway import Gateway, Reads
 from api.http.auth import Guard
 from api.http.body import BodyBudget
+from api.http.events import EventHub
 from api.http.history_pool import HistoryPool
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
@@ -28,6 +29,7 @@ class HttpContext:
     gateway: Gateway
     registrations: Registrations
     history: HistoryPool
+    events: EventHub
     settings: HttpSettings
     guard: Guard
     answers: Mapping[Reads, RouteAnswers]

@@ -36,6 +36,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "getTopicTimeline": (R, "GET", "/v1/topics/orders/timeline", None),
     "getBrokerTimeline": (R, "GET", "/v1/brokers/broker-a/timeline", None),
     "getTopicBlame": (R, "GET", "/v1/topics/orders/blame", None),
+    "listenEvents": (R, "GET", "/v1/events?wait_for=99999999&wait_timeout=0", None),  # who may, waits in vain
     "listTopics": (R, "GET", "/v1/topics", None),
     "getTopicRoute": (R, "GET", "/v1/topics/orders/route", None),
     "listKv": (R, "GET", "/v1/kv/ns", None),

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listeners to epochs: server-sent events, read once from the tables and sent to everybody.
+
+While anybody listens, one task reads what each new epoch changed, encodes it, and wakes the listeners; each sends what
+it has not sent yet and its filter lets pass. Whoever comes back with an older epoch is told what the tables have of the
+epochs since; whoever slept through more than `MAX_EPOCHS` of them, or comes from another lake, gets ``reset``.
+
+A listener without news is sent the number of the newest epoch alone every `QUIET_S`, which EventSource keeps without
+an event: so it resumes from there, and proxies see that the connection lives.
+
+Where too many listen, one of the address that has most of them is ended; EventSource comes again by itself.
+
+Source: WHATWG HTML, 9.2 "Server-sent events".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.http.history_pool import HistoryPool
+from api.http.problems import busy
+from api.view.epoch_events import EpochEvent, epoch_events
+from api.view.shown import time_text
+from schemas.errors import RoutelakeError
+
+QUIET_S: Final = 15.0
+_KEPT: Final = 256
+"""Epochs at hand; older ones are read again for whoever asks."""
+_NAMES: Final = 1000
+"""Of topics, and of brokers, in one event."""
+_RETRY_MS: Final = 2000
+_RETRY_S: Final = 1.0
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+_encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger("routelake.http")
+
+
+class EventFilter(NamedTuple):
+    """What an epoch must have changed; None is no condition."""
+
+    topic: str | None = None
+    broker_name: str | None = None
+
+    def passes(self, event: EpochEvent) -> bool:
+        """Whether a listener is told of it."""
+        return (self.topic is None or self.topic in event.topics) and (
+            self.broker_name is None or self.broker_name in event.brokers
+        )
+
+
+class _Ready(NamedTuple):
+    event: EpochEvent
+    text: bytes
+
+
+class _Listener:
+    """Waits to be woken."""
+
+    __slots__ = ("address", "ended", "woken")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.ended = False
+        self.woken: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        if self.woken is not None and not self.woken.done():
+            self.woken.set_result(None)
+
+    async def wait(self) -> None:
+        self.woken = asyncio.get_running_loop().create_future()
+        await self.woken
+
+
+class EventHub:
+    """All listeners of one gateway. Lives on its event loop.
+
+    Args:
+        history: Reads the tables.
+        newest: The epoch that the gateway's committed view shows.
+        max_listeners: One more, and one has to go.
+        on_crowded: Told the address of whoever goes.
+    """
+
+    def __init__(
+        self,
+        history: HistoryPool,
+        newest: Callable[[], int],
+        max_listeners: int,
+        on_crowded: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Nobody listens yet."""
+        self._history = history
+        self._newest = newest
+        self._max_listeners = max_listeners
+        self._on_crowded = on_crowded
+        self._listeners: dict[_Listener, None] = {}
+        self._per_address: Counter[str] = Counter()
+        self._ring: deque[_Ready] = deque(maxlen=_KEPT)
+        self._at = 0
+        """Everything up to this epoch can be sent."""
+        self._moved = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
+    def view_moved(self) -> None:
+        """There are newer epochs."""
+        if self._listeners:
+            self._moved.set()
+
+    def close(self) -> None:
+        """End everybody: the server stops."""
+        self._closed = True
+        for listener in self._listeners:
+            listener.ended = True
+            listener.wake()
+        if self._pump is not None:
+            self._pump.cancel()
+
+    def stream(self, address: str, after: int | None, wanted: EventFilter) -> Response:
+        """An answer that goes on until the client goes.
+
+        Args:
+            address: Whose it is (`remoting.bounds.address_of`).
+            after: The last epoch that the client knows; None for the newest.
+            wanted: Of which epochs it is told.
+
+        Raises:
+            Problem: Too many listen.
+        """
+        if self._closed or (len(self._listeners) >= self._max_listeners and not self._make_room(address)):
+            raise busy("too many listen to events; try again")
+        return _Stream(self, _Listener(address), after, wanted)
+
+    async def serve(self, listener: _Listener, after: int | None, wanted: EventFilter, send: Send) -> None:
+        """Send events until the listener is ended."""
+        self._begin(listener)
+        last = self._newest() if after is None else after
+        await _write(send, f"retry: {_RETRY_MS}\nid: {last}\n\n".encode())
+        try:
+            while not listener.ended:
+                up_to = self._at
+                if last < up_to or last > self._newest():  # the latter in a lake that has taken another's place
+                    text = await self._between(last, up_to, wanted)
+                    last = up_to
+                    if text:
+                        await _write(send, text)
+                    continue
+                await listener.wait()
+                if last == self._at and not listener.ended:
+                    await _write(send, b"id: %d\n\n" % last)
+        finally:
+            self._forget(listener)
+
+    def _begin(self, listener: _Listener) -> None:
+        self._listeners[listener] = None
+        self._per_address[listener.address] += 1
+        if self._pump is None or self._pump.done():
+            self._ring.clear()
+            self._at = self._newest()
+            self._pump = asyncio.create_task(self._run())
+
+    def _forget(self, listener: _Listener) -> None:
+        if self._listeners.pop(listener, listener) is None:
+            self._per_address[listener.address] -= 1
+            if not self._per_address[listener.address]:
+                del self._per_address[listener.address]
+        if not self._listeners and self._pump is not None:
+            self._pump.cancel()
+            self._pump = None
+
+    def _make_room(self, address: str) -> bool:
+        """End one of the address with most; False if that is the one that comes."""
+        most, count = max(self._per_address.items(), key=lambda entry: entry[1], default=(address, 0))
+        if count <= self._per_address[address] + 1:
+            self._on_crowded(address)
+            return False
+        listener = next(listener for listener in self._listeners if listener.address == most)
+        listener.ended = True
+        listener.wake()
+        self._forget(listener)
+        self._on_crowded(most)
+        return True
+
+    async def _between(self, last: int, up_to: int, wanted: EventFilter) -> bytes:
+        """What is sent to a listener that knows everything up to an epoch; empty where its filter lets nothing pass."""
+        ready: list[_Ready] | None
+        if last > up_to:
+            ready = None  # of a lake that was here before
+        elif self._ring and self._ring[0].event.epoch <= last + 1:
+            ready = [each for each in self._ring if last < each.event.epoch <= up_to]
+        else:
+            ready = await self._read(last, up_to)
+        if ready is None:
+            body = _encode({"epoch": up_to, "after": last})
+            return b"event: reset\nid: %d\ndata: %b\n\n" % (up_to, body)
+        return b"".join(each.text for each in ready if wanted.passes(each.event))
+
+    async def _read(self, after: int, up_to: int) -> list[_Ready] | None:
+        if after == up_to:
+            return []
+        found = await self._history.read(lambda history: epoch_events(history, after, up_to), "events")
+        return None if found is None else [_Ready(event, _text(event)) for event in found]
+
+    async def _run(self) -> None:
+        """Read each new epoch once, and wake everybody; now and then without one, too."""
+        loop = asyncio.get_running_loop()
+        while True:
+            timer = loop.call_later(QUIET_S, self._moved.set)
+            try:
+                await self._moved.wait()
+            finally:
+                timer.cancel()
+            self._moved.clear()
+            newest = self._newest()
+            if newest != self._at:
+                try:
+                    found = None if newest < self._at else await self._read(self._at, newest)
+                except RoutelakeError as error:
+                    _log.warning("events have to wait", error=str(error))
+                    loop.call_later(_RETRY_S, self._moved.set)
+                    continue
+                if found is None:
+                    self._ring.clear()
+                else:
+                    self._ring.extend(found)
+                self._at = newest
+            for listener in list(self._listeners):
+                listener.wake()
+
+
+class _Stream(Response):
+    """Sends by hand: a generator and a task group for each of a thousand listeners cost too much."""
+
+    def __init__(self, hub: EventHub, listener: _Listener, after: int | None, wanted: EventFilter) -> None:
+        super().__init__(None, 200, _HEADERS, "text/event-stream")
+        del self.headers["content-length"]
+        self._serve = lambda send: hub.serve(listener, after, wanted, send)
+        self._listener = listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Head, events, end."""
+
+        async def until_gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self._listener.ended = True
+            self._listener.wake()
+
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        gone = asyncio.create_task(until_gone())
+        try:
+            await self._serve(send)
+        except RoutelakeError as error:  # the head is out: the client comes again
+            _log.info("a listener is ended", error=str(error))
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _write(send: Send, text: bytes) -> None:
+    await send({"type": "http.response.body", "body": text, "more_body": True})
+
+
+def _text(event: EpochEvent) -> bytes:
+    data: dict[str, Any] = {
+        "epoch": event.epoch,
+        "eventTime": time_text(event.event_time),
+        "offset": event.offset,
+        "topicCount": len(event.topics),
+        "topics": sorted(event.topics)[:_NAMES],
+        "brokerCount": len(event.brokers),
+        "brokers": sorted(event.brokers)[:_NAMES],
+    }
+    return b"event: epoch\nid: %d\ndata: %b\n\n" % (event.epoch, _encode(data))

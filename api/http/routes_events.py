@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Epochs as they come: server-sent events."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import ConfigDict, Field
+from starlette.responses import Response
+
+from api.http.describe import READ_PROBLEMS, errors
+from api.http.events import EventFilter
+from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
+from api.http.reads import ReadQuery, address, begin, number
+from schemas.codes import MAX_LONG
+
+router = APIRouter(prefix="/v1", tags=["history"])
+
+_EXAMPLE: Final = (
+    'retry: 2000\nid: 5\n\nevent: epoch\nid: 6\ndata: {"epoch":6,"eventTime":"2026-01-01T00:00:00.000Z","offset":18,'
+    '"topicCount":1,"topics":["orders"],"brokerCount":1,"brokers":["broker-a"]}\n\n'
+)
+_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Events, until the client goes.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    },
+    **errors(*READ_PROBLEMS),
+}
+
+
+class EventsQuery(ReadQuery):
+    """Parameters of the events."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    from_: Annotated[int, *number(most=MAX_LONG)] | None = Field(
+        None, alias="from", description="Only epochs after this one; absent: from now on. Last-Event-ID wins over it."
+    )
+    topic: str | None = Field(None, description="Only epochs that changed this topic.")
+    broker_name: str | None = Field(None, alias="brokerName", description="Only epochs that changed this broker group.")
+
+
+@router.get(
+    "/events",
+    operation_id="listenEvents",
+    summary="Epochs as they come (server-sent events)",
+    response_class=Response,
+    responses=_ANSWER,
+)
+async def listen_events(
+    request: Request,
+    query: Annotated[EventsQuery, Query()],
+    last_event_id: Annotated[
+        str | None, Header(description="The last epoch that the client knows; EventSource sends it by itself.")
+    ] = None,
+) -> Response:
+    """One `epoch` event for each epoch that changed something: `id` is the epoch, `data` names topics and brokers.
+
+    At most 1,000 names of each are listed; `topicCount` and `brokerCount` say how many there are. Resumes after
+    `Last-Event-ID`, from the tables; a client that slept through more than 1,000 epochs, or comes from another lake,
+    gets `reset` and has to read anew what it shows.
+    """
+    after = query.from_
+    if last_event_id:
+        if not re.fullmatch(r"[0-9]{1,18}", last_event_id):
+            raise fields_problem(BAD_PARAMETER, [FieldError("Last-Event-ID", "must be an epoch, as `id` gave it")])
+        after = int(last_event_id)
+    reading = await begin(request, query)
+    return reading.context.events.stream(address(request), after, EventFilter(query.topic, query.broker_name))

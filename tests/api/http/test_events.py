@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server-sent events over real sockets: as epochs come, filtered, resumed, reset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.http import events
+from api.http.settings import HttpSettings
+from api.view import epoch_events
+from tests.support.http_api import broker
+from tests.support.live import LiveRoutelake
+from tests.support.loops import until
+
+
+class Listener:
+    """Reads events one by one; comments and bare ids move ``last``, as in a browser."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        self.last = ""
+        self._lines = answer.iter_lines()
+
+    def block(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for line in self._lines:
+            if not line:
+                self.last = found.get("id", self.last)
+                return found
+            name, _, value = line.partition(": ")
+            found[name] = value
+        raise AssertionError("it has ended")
+
+    def event(self) -> tuple[str, dict[str, Any]]:
+        while True:
+            found = self.block()
+            if "data" in found:
+                return found["event"], json.loads(found["data"])
+
+    def until_topic(self, topic: str) -> dict[str, Any]:
+        while True:
+            kind, data = self.event()
+            assert kind == "epoch"
+            assert str(data["epoch"]) == self.last
+            if topic in data["topics"]:
+                return data
+
+    def ends(self) -> None:
+        for _ in self._lines:
+            pass
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRoutelake]:
+    live = LiveRoutelake(tmp_path_factory.mktemp("events"), http=HttpSettings(max_listeners=5))
+    register(live, "first")
+    yield live
+    live.close()
+
+
+@contextmanager
+def listening(live: LiveRoutelake, query: str = "", last: str | int | None = None) -> Iterator[Listener]:
+    headers = {} if last is None else {"last-event-id": str(last)}
+    url = f"{live.http_url}/v1/events{query}"
+    with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+        listener = Listener(answer)
+        assert listener.block()["retry"] == "2000"
+        yield listener
+
+
+def register(live: LiveRoutelake, topic: str, name: str = "broker-a", counter: int = 1) -> int:
+    """Until an epoch has it; that epoch, or a later one."""
+    body = broker(name, topics=[topic, "other"], counter=counter)
+    answer = httpx.post(f"{live.http_url}/v1/brokers/register", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    offset = answer.json()["offset"]
+    found = httpx.get(f"{live.http_url}/v1/epochs?limit=1&wait_for={offset}&wait_timeout=30000", timeout=60)
+    return int(found.json()["epochs"][0]["epoch"])
+
+
+def test_an_event_for_each_epoch(live: LiveRoutelake) -> None:
+    with listening(live) as all_of_them, listening(live, "?topic=seen&brokerName=broker-a") as one:
+        before = int(all_of_them.last)
+        register(live, "unseen", counter=2)
+        register(live, "seen", counter=3)
+        assert all_of_them.until_topic("unseen")["epoch"] > before
+        found = all_of_them.until_topic("seen")
+        assert (found["topicCount"], found["brokers"], found["brokerCount"]) == (len(found["topics"]), ["broker-a"], 1)
+        assert found["eventTime"].endswith("Z")
+        assert one.until_topic("seen") == found
+    until(lambda: live.app.context.events.listeners == 0)
+
+
+def test_it_resumes_from_the_tables(live: LiveRoutelake) -> None:
+    before = register(live, "slept-0", counter=10)
+    for number in range(1, 4):
+        register(live, f"slept-{number}", counter=10 + number)
+    for query, last in ((f"?from={before}", None), ("", before), ("?from=1", before)):
+        with listening(live, query, last) as listener:
+            epochs = [listener.until_topic(f"slept-{number}")["epoch"] for number in range(1, 4)]
+            assert before < epochs[0] < epochs[1] < epochs[2]
+
+
+@pytest.mark.parametrize("why", ["slept", "another lake"])
+def test_whoever_cannot_resume_is_told(live: LiveRoutelake, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    newest = register(live, f"reset-{why[:5]}", counter=20 + len(why))
+    monkeypatch.setattr(epoch_events, "MAX_EPOCHS", 0)
+    with listening(live, last=0 if why == "slept" else 10_000) as listener:
+        kind, data = listener.event()
+        assert kind == "reset"
+        assert newest <= data["epoch"] == int(listener.last)
+        monkeypatch.undo()
+        register(live, f"after-{why[:5]}", counter=40 + len(why))
+        assert listener.until_topic(f"after-{why[:5]}")
+
+
+def test_a_quiet_listener_is_told_where_it_stands(live: LiveRoutelake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "QUIET_S", 0.05)
+    with listening(live, "?topic=never") as listener:
+        newest = register(live, "quiet", counter=60)
+        while int(listener.last) < newest:
+            assert "data" not in listener.block()
+
+
+def test_one_too_many(live: LiveRoutelake) -> None:
+    with listening(live), listening(live), listening(live), listening(live), listening(live):
+        until(lambda: live.app.context.events.listeners == 5)
+        answer = httpx.get(f"{live.http_url}/v1/events", timeout=60)
+        assert answer.status_code == 503
+        assert "retry-after" in answer.headers
+    until(lambda: live.app.context.events.listeners == 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "last"), [("?from=x", None), ("?x=1", None), ("", "x"), ("", "-1"), ("?topic=a&topic=b", None)]
+)
+def test_what_is_refused(live: LiveRoutelake, query: str, last: str | None) -> None:
+    headers = {} if last is None else {"last-event-id": last}
+    answer = httpx.get(f"{live.http_url}/v1/events{query}", headers=headers, timeout=60)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "urn:routelake:problem:bad-parameter"
+
+
+def test_a_stop_ends_them(tmp_path: Path) -> None:
+    live = LiveRoutelake(tmp_path)
+    try:
+        register(live, "first")
+        with listening(live) as listener:
+            live.stop()
+            listener.ends()
+        live.start()
+        with listening(live, last=listener.last) as again:
+            register(live, "again", counter=2)
+            assert again.until_topic("again")
+    finally:
+        live.close()
