@@ -113,11 +113,8 @@ class Metrics:
             "too-large, request-timeout, system-busy, quota-exceeded. "
             "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
             "evicted-idle, quota-connections, not-encrypted, tls-handshake, tls-record, tls-deadline. "
-            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-history, bad-request, "
-            "each with http- before it.",
-            "evicted-idle, not-encrypted, tls-handshake, tls-record, tls-deadline. HTTP: the same, and evicted-memory, "
-            "evicted-body, evicted-long-poll, evicted-listener, evicted-history, bad-request, each with http- "
-            "before it.",
+            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-listener, evicted-history, "
+            "bad-request, each with http- before it.",
             ("reason",),
             registry=registry,
         )

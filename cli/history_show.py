@@ -41,9 +41,9 @@ def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int |
     if form is not Form.TABLE:
         from api.view.shown import CHANGE_COLUMNS
 
-        _write_rows(_limited(pages, limit), form, CHANGE_COLUMNS)
+        write_rows(limited(pages, limit), form, CHANGE_COLUMNS)
         return
-    rows = list(chain.from_iterable(_limited(pages, None if limit is None else limit + 1)))
+    rows = list(chain.from_iterable(limited(pages, None if limit is None else limit + 1)))
     if not rows:
         print("nothing changed")
         return
@@ -62,13 +62,13 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
     if form is Form.CSV:
         from api.view.shown import DIFFERENCE_COLUMNS
 
-        _write_rows(_limited(rest, limit), form, DIFFERENCE_COLUMNS)
+        write_rows(limited(rest, limit), form, DIFFERENCE_COLUMNS)
         return
     if form is Form.JSON:
-        rows = list(chain.from_iterable(_limited(rest, limit)))
+        rows = list(chain.from_iterable(limited(rest, limit)))
         print(json.dumps({"from": first.before, "to": first.after, "differences": rows}, ensure_ascii=False))
         return
-    rows = list(chain.from_iterable(_limited(rest, None if limit is None else limit + 1)))
+    rows = list(chain.from_iterable(limited(rest, None if limit is None else limit + 1)))
     shown = rows if limit is None else rows[:limit]
     if shown:
         marks = {"i": "+", "d": "-", "u": "~"}
@@ -88,7 +88,7 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
 
 def key_text(key: Mapping[str, Any]) -> str:
     """A key's values, or a command's."""
-    return _cut(" ".join(_value(value) for value in key.values() if value is not None))
+    return plain_text(" ".join(_value(value) for value in key.values() if value is not None))
 
 
 def values_text(row: Mapping[str, Any]) -> str:
@@ -99,13 +99,13 @@ def values_text(row: Mapping[str, Any]) -> str:
     if before is None or after is None:
         values = before if after is None else after
         mark = "-" if after is None else "+"
-        return _cut(" ".join([mark, *(f"{name}={_value(value)}" for name, value in (values or {}).items())]))
+        return plain_text(" ".join([mark, *(f"{name}={_value(value)}" for name, value in (values or {}).items())]))
     changed = [
         f"{name} {_value(before.get(name))} -> {_value(value)}"
         for name, value in after.items()
         if before.get(name) != value
     ]
-    return _cut(", ".join(changed))
+    return plain_text(", ".join(changed))
 
 
 def _change_row(rows: list[dict[str, Any]], zone: tzinfo | None) -> tuple[object, ...]:
@@ -123,14 +123,15 @@ def _change_row(rows: list[dict[str, Any]], zone: tzinfo | None) -> tuple[object
         row["epoch"],
         row["command"],
         f"{row['outcome']}{reason}",
-        _who(row.get("actor") or {}),
+        who(row.get("actor") or {}),
         row.get("tableName", ""),
         target,
         values_text(row),
     )
 
 
-def _who(actor: Mapping[str, Any]) -> str:
+def who(actor: Mapping[str, Any]) -> str:
+    """User and address, or the gateway."""
     user, peer = actor.get("user"), actor.get("peer")
     if user and peer:
         return f"{user} {peer}"
@@ -145,7 +146,7 @@ def _likeness(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*(row.get(name) for name in same), values_text(row))
 
 
-def _limited(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> Iterator[list[dict[str, Any]]]:
+def limited(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> Iterator[list[dict[str, Any]]]:
     """No more than so many rows, and no page more than is needed for them."""
     left = limit
     for page in pages:
@@ -158,7 +159,8 @@ def _limited(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> Iterat
             return
 
 
-def _write_rows(pages: Iterable[list[dict[str, Any]]], form: Form, columns: tuple[str, ...]) -> None:
+def write_rows(pages: Iterable[list[dict[str, Any]]], form: Form, columns: tuple[str, ...]) -> None:
+    """Pages as CSV or as JSON, an object a line."""
     from api.view.shown import csv_text
 
     for at, page in enumerate(pages):
@@ -173,7 +175,8 @@ def _value(value: Any) -> str:  # noqa: ANN401 (JSON)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _cut(text: str) -> str:
+def plain_text(text: str) -> str:
+    """For a cell: nothing that a terminal would obey, and not too long."""
     text = "".join(char if char.isprintable() else "?" for char in text)
     return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 3] + "..."
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from urllib.parse import quote
 
 from schemas.errors import RoutelakeError, SetupError
 
@@ -23,6 +24,7 @@ Asked = Mapping[str, str]
 
 _PAGE: Final = 1000
 _TIMEOUT_S: Final = 120.0
+_KINDS: Final = {"topics": "topic", "brokers": "broker group"}
 
 
 class DiffPage(NamedTuple):
@@ -41,6 +43,12 @@ class Source(Protocol):
 
     def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
         """Pages of differences; at least one. Raises RoutelakeError."""
+
+    def timeline(self, kind: str, name: str) -> Iterator[list[dict[str, Any]]]:
+        """Pages of intervals of one of ``topics`` or ``brokers``, newest first. Raises RoutelakeError."""
+
+    def blame(self, topic: str, as_of: str) -> dict[str, Any]:
+        """As `GET /v1/topics/{topic}/blame`. Raises RoutelakeError."""
 
 
 class LakeSource:
@@ -85,6 +93,31 @@ class LakeSource:
             if cursor is None:
                 return
 
+    def timeline(self, kind: str, name: str) -> Iterator[list[dict[str, Any]]]:
+        """See `Source`."""
+        from api.view.shown import interval_members
+        from api.view.timeline import broker_timeline, topic_timeline
+
+        ask, cursor = topic_timeline if kind == "topics" else broker_timeline, None
+        while True:
+            found = ask(self._history, name, limit=_PAGE, cursor=cursor)
+            if not found.intervals:
+                raise RoutelakeError(f"there never was a {_KINDS[kind]} {name!r}")
+            yield list(map(interval_members, found.intervals))
+            cursor = found.next_cursor
+            if cursor is None:
+                return
+
+    def blame(self, topic: str, as_of: str) -> dict[str, Any]:
+        """See `Source`."""
+        from api.view.blame import topic_blame
+        from api.view.shown import cut_members, field_members
+
+        found = topic_blame(self._history, topic, as_of)
+        if not found.fields:
+            raise RoutelakeError(f"topic {topic} had no route at epoch {found.moment.commit.epoch}")
+        return {"asOf": cut_members(found.moment), "fields": list(map(field_members, found.fields))}
+
 
 class HttpSource:
     """A running gateway.
@@ -109,6 +142,16 @@ class HttpSource:
         """See `Source`."""
         for found in self._pages("/v1/diff", asked, page):
             yield DiffPage(found["from"], found["to"], found["differences"])
+
+    def timeline(self, kind: str, name: str) -> Iterator[list[dict[str, Any]]]:
+        """See `Source`."""
+        for found in self._pages(f"/v1/{kind}/{quote(name, safe='')}/timeline", {}, _PAGE):
+            yield found["intervals"]
+
+    def blame(self, topic: str, as_of: str) -> dict[str, Any]:
+        """See `Source`."""
+        with self._client() as client:
+            return self._get(client, f"/v1/topics/{quote(topic, safe='')}/blame", {"as_of": as_of})
 
     def _pages(self, path: str, asked: Asked, page: int) -> Iterator[dict[str, Any]]:
         with self._client() as client:

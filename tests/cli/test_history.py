@@ -137,10 +137,41 @@ def test_pages_make_one_answer(past: Past, capsys: pytest.CaptureFixture[str]) -
         assert capsys.readouterr().out.splitlines()[-1] == "there are more; --limit says how many to show (5)"
 
 
+@pytest.mark.parametrize("source", ["http", "lake"])
+def test_timeline_and_blame(past: Past, source: str) -> None:
+    found = cli("timeline", "t3", *where(past, source))
+    assert found.returncode == 0, found.stderr
+    gone, wiped, made = found.stdout.splitlines()[1:4]
+    assert gone.endswith("gone")
+    assert wiped.endswith("readable, 0 to write, 8 to read, on broker-a")
+    assert "REGISTER_BROKER" in made
+    rows = [json.loads(line) for line in cli("timeline", "t3", "--json", *where(past, source)).stdout.splitlines()]
+    assert [row["writable"] for row in rows] == [False, False, True]
+    few = cli("timeline", "t3", "--limit", "1", *where(past, source)).stdout
+    assert few.splitlines()[-1] == "there are older ones; --limit says how many to show (1)"
+    lines = cli("timeline", "--broker", "broker-a", *where(past, source)).stdout.splitlines()
+    assert lines[1].endswith("alive: 10.0.0.1:10911 (0=10.0.0.1:10911)")
+    (group,) = csv.DictReader(
+        io.StringIO(cli("timeline", "--broker", "broker-a", "--csv", *where(past, source)).stdout)
+    )
+    assert (group["to"], json.loads(group["begunBy"])["command"]) == ("", "REGISTER_BROKER")
+    blamed = cli("blame", "t3", "--as-of", str(past.wiped), *where(past, source)).stdout.splitlines()
+    (perm,) = (line.split() for line in blamed if "perm" in line.split())
+    assert (perm[2], perm[-2]) == ("4", "WIPE_WRITE_PERM_OF_BROKER")
+    assert blamed[-1].startswith(f"as of epoch {past.wiped} of 20")
+    for words, says in ((["timeline", "t 4"], "there never was a topic"), (["blame", "t3"], "had no route")):
+        refused = cli(*words, *where(past, source))
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert says in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
         ("diff", 2, "--from is missing"),
+        ("timeline", 2, "name a topic, or a broker group"),
+        ("timeline t --broker b", 2, "and not both"),
+        ("blame t --as-of never", 2, "--as-of 'never' is no moment"),
         ("changes --from tomorrow", 2, "--from 'tomorrow' is no moment; write an epoch (17), now"),
         ("changes --time-zone Mars", 2, "there is no zone 'Mars'"),
         ("changes --json --csv", 2, "--json and --csv are both said"),

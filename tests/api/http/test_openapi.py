@@ -30,7 +30,6 @@ OPERATIONS = {
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
     *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation"),
-    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame"),
     *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "listenEvents"),
     *("health", "ready", "foldHealth", "metrics"),
 }
