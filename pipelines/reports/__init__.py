@@ -3,4 +3,5 @@
 
 sql_views.py   views over the tables that every engine takes
 duck.py        the tables and these views in DuckDB, without a JVM
+views.py       the same as temporary views of a Spark session
 """

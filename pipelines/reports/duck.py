@@ -20,8 +20,37 @@ from pipelines.reports.sql_views import VIEWS
 from schemas.errors import SetupError
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
-_MACROS: Final = (
+_CHAIN: Final = """
+WITH blocks AS (
+  SELECT epoch, sha256(head || string_agg(rest, '' ORDER BY seq)) AS digest
+    FROM (SELECT epoch, seq,
+                 field(c.offset) || field(epoch_us(eventTime)) || field(command) || field(outcome) || field(reason)
+                 || field(actor) || field(tableName) || field(brokerName) AS head,
+                 field(seq) || field(topic) || field(key) || field(before) || field(after) AS rest
+            FROM routeChangeTable AS c)
+   GROUP BY epoch, head
+  UNION ALL
+  SELECT epoch, sha256(field(q.offset) || field(epoch_us(q.eventTime)) || field(key) || field(error)
+                       || field(lower(hex(payload))))
+    FROM quarantineTable AS q
+    JOIN (SELECT epoch, logOffset, lag(logOffset, 1, -1) OVER (ORDER BY epoch) AS since FROM routeCommitTable) AS e
+      ON q.offset > e.since AND q.offset <= e.logOffset
+), epochs AS (SELECT epoch, string_agg(digest, '' ORDER BY digest) AS digests FROM blocks GROUP BY epoch)
+SELECT epoch, chain = sha256(
+         coalesce(lag(chain) OVER (ORDER BY epoch), '')
+         || field(epoch) || field(logOffset) || field(livenessOffset) || field(epoch_us(eventTime))
+         || field(epoch_us(watermark)) || field(epoch_us(commitTime))
+         || field(array_to_string(list_transform(list_sort(map_keys(versions)),
+                                                 lambda name: name || '=' || versions[name]), ','))
+         || field(outcomes) || field(queryId) || field(batchId) || field(epoch_us(resumeTime)) || field(rulesVersion)
+         || coalesce(digests, '')) AS holds
+  FROM routeCommitTable LEFT JOIN epochs USING (epoch)
+ WHERE chain IS NOT NULL"""
+"""As docs/tables.md has it ("The chain"): any tool can check it, and this one does."""
+
+_SCALAR_MACROS: Final = (
     "get_json_object(json, path) AS json_extract_string(json, path)",
+    "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
     # A moment is an epoch or a time. The cut of a time is that of as_of (`api.view.history`): its epoch, and what the
     # next epoch says of the time until then.
     """cut_time(moment) AS
@@ -32,6 +61,8 @@ coalesce(try_cast(moment::VARCHAR AS BIGINT),
          (SELECT coalesce(max(epoch), 0) FROM routeCommitTable WHERE eventTime <= cut_time(moment)))""",
     """shows(moment, at_epoch, at_time) AS
 at_epoch <= cut_epoch(moment) OR (at_epoch = cut_epoch(moment) + 1 AND at_time <= cut_time(moment))""",
+)
+_TABLE_MACROS: Final = (
     """rows_at(wanted, moment) AS TABLE
 SELECT * FROM (
 SELECT brokerName, topic, key, after AS state, eventTime AS since, command, actor
@@ -96,11 +127,11 @@ class DuckLake:
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
         self.refresh(first=True)
-        for macro in _MACROS[:1]:
+        for macro in _SCALAR_MACROS:
             self.connection.execute(f"CREATE MACRO {macro}")
-        for view in VIEWS:
-            self.connection.execute(f"CREATE VIEW {view.name} AS {view.query}")
-        for macro in _MACROS[1:]:
+        for name, query in (*((view.name, view.query) for view in VIEWS), ("chainProof", _CHAIN)):
+            self.connection.execute(f"CREATE VIEW {name} AS {query}")
+        for macro in _TABLE_MACROS:
             self.connection.execute(f"CREATE MACRO {macro}")
 
     def __enter__(self) -> DuckLake:

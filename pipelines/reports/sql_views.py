@@ -35,6 +35,14 @@ def _step(value: str) -> str:
 
 
 _ALIVE: Final = "CASE WHEN after IS NULL THEN 0 ELSE 1 END - CASE WHEN before IS NULL THEN 0 ELSE 1 END"
+_TOTALS: Final = f"""
+SELECT topic, eventTime AS validFrom, lead(eventTime) OVER (PARTITION BY topic ORDER BY eventTime) AS validTo,
+       CAST(sum(brokerStep) OVER v AS BIGINT) AS brokers, CAST(sum(writeStep) OVER v AS BIGINT) AS writeQueues,
+       CAST(sum(readStep) OVER v AS BIGINT) AS readQueues
+  FROM (SELECT topic, eventTime, sum({_ALIVE}) AS brokerStep,
+               sum({_step(_WRITE_QUEUES)}) AS writeStep, sum({_step(_READ_QUEUES)}) AS readStep
+          FROM routeChangeTable WHERE tableName = 'topicQueueTable' GROUP BY topic, eventTime)
+WINDOW v AS (PARTITION BY topic ORDER BY eventTime)"""  # noqa: S608 (our own text)
 
 VIEWS: Final = (
     View(
@@ -64,16 +72,21 @@ WINDOW w AS (PARTITION BY c.tableName, c.key ORDER BY c.epoch, c.eventTime, c.of
     View(
         "topicTotals",
         "each topic's brokers and its queues that may be written and read, from when to when (null: still)",
+        f"SELECT * FROM ({_TOTALS}) WHERE brokers > 0",  # noqa: S608 (our own text)
+    ),
+    View(
+        "unwritableTopics",
+        "when a topic was there without a queue that may be written, from when to when (null: still)",
         f"""
-SELECT * FROM (
-SELECT topic, eventTime AS validFrom, lead(eventTime) OVER (PARTITION BY topic ORDER BY eventTime) AS validTo,
-       CAST(sum(brokerStep) OVER v AS BIGINT) AS brokers, CAST(sum(writeStep) OVER v AS BIGINT) AS writeQueues,
-       CAST(sum(readStep) OVER v AS BIGINT) AS readQueues
-  FROM (SELECT topic, eventTime, sum({_ALIVE}) AS brokerStep,
-               sum({_step(_WRITE_QUEUES)}) AS writeStep, sum({_step(_READ_QUEUES)}) AS readStep
-          FROM routeChangeTable WHERE tableName = 'topicQueueTable' GROUP BY topic, eventTime)
-WINDOW v AS (PARTITION BY topic ORDER BY eventTime)
-) WHERE brokers > 0""",  # noqa: S608 (our own text)
+SELECT topic, validFrom, validTo FROM (
+SELECT topic, validFrom, kind, lead(validFrom) OVER (PARTITION BY topic ORDER BY validFrom) AS validTo
+  FROM (SELECT topic, validFrom, kind, lag(kind) OVER (PARTITION BY topic ORDER BY validFrom) AS kindBefore
+          FROM (SELECT topic, validFrom,
+                       CASE WHEN brokers = 0 THEN 'gone' WHEN writeQueues = 0 THEN 'unwritable'
+                            ELSE 'writable' END AS kind
+                  FROM ({_TOTALS})))
+ WHERE kind IS DISTINCT FROM kindBefore
+) WHERE kind = 'unwritable'""",  # noqa: S608 (our own text)
     ),
     View(
         "liveTotals",

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The twelve questions of docs/history.md over two hours of 30 brokers: each answered as a plain scan of the events does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.view.history import History
+from cli import usage
+from cli.main import app
+from pipelines.reports.duck import DuckLake
+from tests.support.drive import drive
+from tests.support.generated_logs import batches
+from tests.support.two_hours import Scan, two_hours
+
+PAGE = (Path(__file__).parents[3] / "docs" / "history.md").read_text(encoding="utf-8")
+QUESTIONS = re.findall(
+    r"^### (.*?)\n(.*?)```sql\n(.*?)```", PAGE.partition("## Twelve questions")[2], re.DOTALL | re.MULTILINE
+)
+SQL = {question: query for question, _, query in QUESTIONS}
+COMMANDS = dict(
+    re.findall(r"^### (.*?)\n+(?:[^#`]*)`\./routelake (history .*?)`", PAGE.partition("## Twelve")[2], re.MULTILINE)
+)
+
+START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+THEN = datetime(2023, 11, 14, 23, 14, 50, tzinfo=UTC)
+LATER = THEN + timedelta(minutes=30)
+
+
+def ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def time_of(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+class Told:
+    """The lake, DuckDB on it, and the scan."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        records = two_hours()
+        self.scan = Scan(records)
+        drive(folder / "lake", list(batches(records, (160,))))
+        self.duck = DuckLake(folder / "lake")
+
+    def ask(self, question: str) -> list[tuple[Any, ...]]:
+        return self.duck.connection.execute(SQL[question]).fetchall()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    told = Told(tmp_path_factory.mktemp("questions"))
+    with told.duck:
+        yield told
+
+
+def command(told: Told, question: str, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> list[Any]:
+    """What the page's command says, as JSON, on the tables alone."""
+    patch.setattr("api.view.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
+    assert usage.run(app, [*shlex.split(COMMANDS[question]), "--json", "--data-dir", str(told.folder)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_there_are_twelve_and_each_is_short() -> None:
+    assert len(SQL) == 12
+    for query in SQL.values():
+        assert len(query.strip().splitlines()) <= 6
+    assert len(COMMANDS) == 6
+
+
+def test_route(told: Told) -> None:
+    rows = told.scan.rows_at("topicQueueTable", ms(THEN))
+    wanted = sorted(
+        (name, row["writeQueueNums"], row["perm"]) for (name, topic), row in rows.items() if topic == "topic-100"
+    )
+    assert told.ask("What was the route of a topic then?") == wanted
+    assert len(wanted) == 3
+    route = json.loads(History(told.folder / "lake").route("topic-100", "2023-11-14T23:14:50Z").body)
+    assert [(row["brokerName"], row["writeQueueNums"], row["perm"]) for row in route["queueDatas"]] == wanted
+
+
+def test_changes(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "What changed between two times?"
+    rows = [row for row in told.ask(question) if row[2] is not None]
+    wanted = Counter(
+        (time_of(change.time_ms), change.command, change.table)
+        for change in told.scan.changes
+        if ms(THEN) < change.time_ms <= ms(LATER)
+    )
+    assert Counter((time, cause, table) for time, cause, table, _ in rows) == wanted
+    assert wanted
+    found = [each for each in command(told, question, capsys, monkeypatch) if "tableName" in each]
+    assert len(found) == len(rows)
+
+
+def test_who_deleted(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "Who deleted a topic?"
+    scan = [(time, event) for time, name, event in told.scan.commands if name == "DELETE_TOPIC_IN_NAMESRV"]
+    wanted = [
+        (time_of(time), "2001:db8::7", None) for time, event in scan if getattr(event, "topic", "") == "topic-224"
+    ]
+    assert told.ask(question) == wanted
+    assert len(wanted) == 1
+    found = command(told, question, capsys, monkeypatch)
+    assert {each["actor"]["peer"] for each in found} == {"[2001:db8::7]:40002"}
+
+
+def test_unwritable(told: Told) -> None:
+    wanted: list[tuple[Any, ...]] = []
+    for topic, steps in told.scan.write_queues().items():
+        kinds = [(time, min(1, queues)) for time, queues in steps]
+        changed = [kinds[0], *(later for earlier, later in pairwise(kinds) if earlier[1] != later[1])]
+        for begin, end in pairwise([*changed, None]):
+            assert begin is not None
+            if begin[1] == 0:
+                till = None if end is None else time_of(end[0])
+                since = time_of(begin[0])
+                wanted.append((topic, since, till, None if till is None else till - since))
+    wanted.sort(key=lambda row: (row[1], row[0]))
+    assert told.ask("Which topics had no queue to write to, and for how long?") == wanted
+    assert "topic-100" in {row[0] for row in wanted}
+
+
+def test_flapping(told: Told) -> None:
+    gone = defaultdict[str, list[int]](list)
+    for change in told.scan.changes:
+        if change.table == "brokerLiveTable" and change.after is None:
+            gone[change.key[0]].append(change.time_ms)
+    wanted = [(name, len(times), time_of(max(times))) for name, times in gone.items() if len(times) > 2]
+    found = told.ask("Which brokers come and go?")
+    assert found == sorted(wanted, key=lambda row: (-row[1], row[0]))
+    assert found[0][0] == "broker-29"
+
+
+def test_queues_over_time(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "How many queues did a topic have, over time?"
+    found = told.ask(question)
+    assert [(begin, queues) for begin, _, _, queues in found] == [
+        (time_of(time), queues) for time, queues in told.scan.write_queues()["topic-100"] if queues >= 0
+    ]
+    for earlier, later in pairwise(found):
+        assert earlier[1] <= later[0]
+    intervals = command(told, question, capsys, monkeypatch)[::-1]
+    for time in (THEN, LATER, START + timedelta(minutes=50, seconds=30)):
+        (state,) = [
+            each for each in intervals if each["from"] <= iso(time) and (each["to"] is None or iso(time) < each["to"])
+        ]
+        (row,) = [row for row in found if row[0] <= time and (row[1] is None or time < row[1])]
+        assert state["writeQueueNums"] == row[3]
+
+
+def iso(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def test_cluster(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "What is different in a cluster now from then?"
+    west = {f"broker-{number:02}" for number in range(20, 30)}
+    wanted = set()
+    for table in ("topicQueueTable", "brokerAddrTable", "clusterAddrTable"):
+        then, now = (told.scan.rows_at(table, time) for time in (ms(THEN), 2**62))
+        wanted |= {
+            (table, key) for key in then.keys() | now.keys() if then.get(key) != now.get(key) and west & set(key)
+        }
+    rows = told.ask(question)
+    found = {(table, tuple(json.loads(key).values())) for table, key, _, _ in rows if table != "brokerLiveTable"}
+    assert found == wanted
+    assert found
+    (page,) = command(told, question, capsys, monkeypatch)
+    assert {(each["tableName"], tuple(each["key"].values())) for each in page["differences"]} == {
+        (table, tuple(json.loads(key).values())) for table, key, _, _ in rows
+    }
+
+
+def test_one_address(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "What did one address do?"
+    wanted = [
+        (time_of(time), name, getattr(event, "topic", None))
+        for time, name, event in told.scan.commands
+        if event.actor.peer == "[2001:db8::7]:40002"
+    ]
+    assert [row[:3] for row in told.ask(question)] == wanted
+    found = [each for each in command(told, question, capsys, monkeypatch) if "tableName" not in each]
+    assert [each["topic"] for each in found] == [topic for _, _, topic in reversed(wanted)]
+
+
+def test_topics_per_hour(told: Told) -> None:
+    first: dict[str, int] = {}
+    for change in told.scan.changes:
+        if change.table == "topicQueueTable":
+            first[change.key[1]] = min(change.time_ms, first.get(change.key[1], change.time_ms))
+    hours = Counter(time_of(time).replace(minute=0, second=0, microsecond=0) for time in first.values())
+    assert told.ask("How many topics appeared, hour by hour?") == sorted(hours.items())
+
+
+def test_same_route(told: Told) -> None:
+    of_topic = defaultdict[str, list[dict[str, Any]]](list)
+    for (_, topic), row in told.scan.rows_at("topicQueueTable", 2**62).items():
+        of_topic[topic].append(row)
+    wanted = [
+        (topic, len(rows))
+        for topic, rows in of_topic.items()
+        if len({(row["readQueueNums"], row["writeQueueNums"], row["perm"]) for row in rows}) > 1
+    ]
+    assert told.ask("Do all brokers of a topic have the same queues?") == sorted(wanted)
+    assert wanted
+
+
+def test_proof(told: Told) -> None:
+    assert told.ask("Has anybody changed the history?") == []
+    proved = told.duck.connection.execute("SELECT count(*) FROM chainProof WHERE holds").fetchone()
+    assert told.duck.commit is not None
+    assert proved == (told.duck.commit.epoch,)
+
+
+def test_alive(told: Told) -> None:
+    wanted: list[tuple[datetime, int]] = []
+    alive = 0
+    for time, rows in told.scan.over_time("brokerLiveTable"):
+        if len(rows) != alive:
+            alive = len(rows)
+            wanted.append((time_of(time), alive))
+    found = told.ask("How many brokers were alive, over time?")
+    assert [(begin, brokers) for begin, _, brokers in found] == wanted
+    assert [row[1] for row in found] == [*(row[0] for row in found[1:]), None]
