@@ -10,7 +10,7 @@ from cli.usage import TEXT, Commands
 
 history = typer.Typer(
     cls=Commands,
-    help="The past: changes, differences, timelines, and a proof. Asks a gateway (--http), or reads the tables (--data-dir).",
+    help="The past: changes, differences, timelines, a proof. Asks a gateway (--http), or reads tables (--data-dir).",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     **TEXT,

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -249,7 +250,7 @@ class _Stream(Response):
     def __init__(self, hub: EventHub, listener: _Listener, after: int | None, wanted: EventFilter) -> None:
         super().__init__(None, 200, _HEADERS, "text/event-stream")
         del self.headers["content-length"]
-        self._serve = lambda send: hub.serve(listener, after, wanted, send)
+        self._serve: Callable[[Send], Awaitable[None]] = partial(hub.serve, listener, after, wanted)
         self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
