@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import history_changes, history_states, history_verify
+from cli import history_changes, history_rebuild, history_states, history_verify
 from cli.usage import TEXT, Commands
 
 history = typer.Typer(
@@ -18,6 +18,7 @@ history = typer.Typer(
 history_changes.register(history)
 history_states.register(history)
 history_verify.register(history)
+history_rebuild.register(history)
 
 
 def register(app: typer.Typer) -> None:

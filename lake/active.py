@@ -106,15 +106,18 @@ def dataset(lake_dir: str, table: Table, files: Sequence[File], codes: Sequence[
     layout = pds.ParquetFileFormat(read_options=pds.ParquetReadOptions(dictionary_columns=text))
     storage = file_system(table_uri(lake_dir, table))
     fragments = [
-        layout.make_fragment(unquote(file.path), filesystem=storage, partition_expression=_partition(file))
+        layout.make_fragment(unquote(file.path), filesystem=storage, partition_expression=_partition(file, schema))
         for file in files
     ]
     return pds.FileSystemDataset(fragments, schema, layout, storage)
 
 
-def _partition(file: File) -> pc.Expression | None:
+def _partition(file: File, schema: pa.Schema) -> pc.Expression | None:
     """The columns that all rows of a file have in common, which are not in it."""
-    terms = [pc.field(name) == pc.scalar(value) for name, value in (file.partition_values or {}).items()]
+    terms = [
+        pc.field(name) == pa.scalar(value, pa.string()).cast(schema.field(name).type)
+        for name, value in (file.partition_values or {}).items()
+    ]
     return reduce(and_, terms) if terms else None
 
 

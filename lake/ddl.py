@@ -83,7 +83,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
         lake_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(lake_dir, error.strerror) from error
-    tables = {table.name: _open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
+    tables = {table.name: open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
     marker = lake_dir / _LAKE_FILE
     if not marker.exists():
         # Last, so that a folder with the marker has every table.
@@ -133,7 +133,8 @@ def delta_schema(table: Table) -> Schema:
     return Schema.from_arrow(pa.schema([field.with_metadata({"comment": column.comment}) for field, column in fields]))
 
 
-def _open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
+def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
+    """Open one table, or create it. Raises SetupError, as `open_lake`."""
     try:
         if DeltaTable.is_deltatable(str(path)):
             check_commits(path)

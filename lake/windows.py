@@ -67,19 +67,21 @@ class ChangeWindows:
         """Of all windows."""
         return sum(window.rows for window in self._windows)
 
-    def read(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of each window, in no order within it."""
+    def read(self, columns: Sequence[str] | None = None, codes: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """The rows of each window, in no order within it; text columns named by ``codes`` as dictionaries."""
         for window in self._windows:
-            yield self._read(window, columns)
+            yield self._read(window, columns, codes)
 
-    def _read(self, window: Window, columns: Sequence[str] | None) -> pa.Table:
+    def _read(self, window: Window, columns: Sequence[str] | None, codes: Sequence[str]) -> pa.Table:
         files = [file for file in self._files if _may_hold(file, window.first[0], window.last[0])]
-        rows = self._rows_of(window, columns, files)
+        rows = self._rows_of(window, columns, codes, files)
         # Somebody wrote into a file what the log's statistics do not know of.
-        return rows if rows.num_rows == window.rows else self._rows_of(window, columns, self._files)
+        return rows if rows.num_rows == window.rows else self._rows_of(window, columns, codes, self._files)
 
-    def _rows_of(self, window: Window, columns: Sequence[str] | None, files: Sequence[File]) -> pa.Table:
-        found = dataset(self._lake_dir, ROUTE_CHANGE_TABLE, files)
+    def _rows_of(
+        self, window: Window, columns: Sequence[str] | None, codes: Sequence[str], files: Sequence[File]
+    ) -> pa.Table:
+        found = dataset(self._lake_dir, ROUTE_CHANGE_TABLE, files, codes)
         return plain_text(
             found.to_table(
                 columns=None if columns is None else list(columns), filter=_from(window.first) & _to(window.last)

@@ -29,6 +29,7 @@ from lake.commits import last_commit
 from lake.ddl import open_lake, write_whole
 from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge
 from pipelines.fold.state import RouteState
+from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
 from pipelines.log.urls import is_kafka
@@ -40,7 +41,7 @@ from pipelines.tables.seed import Seed, read_seed
 from pipelines.tables.writer import Epoch, LakeWriter, rewind
 from schemas.errors import SetupError
 from schemas.events import KEY_EVERYTHING
-from schemas.tables import FOLD_STATUS_FILE
+from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
 log = structlog.get_logger("routelake.fold")
 
@@ -93,8 +94,12 @@ class FoldQuery:
             liveness_interval_s=settings.liveness_interval_s,
             shards=settings.shards,
         )
+        self._intervals = IntervalKeeper(settings.lake_dir)
         self._maintenance = Maintenance(
-            self.writer.tables, self._log, settings.retention_days, settings.log_retention_hours
+            {**self.writer.tables, **self._intervals.tables},
+            self._log,
+            settings.retention_days,
+            settings.log_retention_hours,
         )
         self._committing = threading.Lock()
         self._spool_dir = settings.scratch_dir / "spool"
@@ -170,6 +175,7 @@ class FoldQuery:
                 if self._on_epoch is not None:
                     self._on_epoch(epoch)
             self._write_status(batch_id)
+            self._intervals.step(self.writer.epoch, self.writer.tables[ROUTE_CHANGE_TABLE.name].version)
             self._maintenance.step(self.writer)
 
     def _write_status(self, batch_id: int) -> None:

@@ -24,6 +24,7 @@ from lake.actions import LOG_FOLDER
 from lake.ddl import check_format
 from pipelines.spark import session
 from schemas.errors import RoutelakeError, SetupError
+from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
 
 _PIECE: Final = re.compile(
@@ -138,7 +139,7 @@ class LakeSql:
         """Tables that a statement names, when it is the first to do so: to open all takes seconds."""
         text = statement.lower()
         every = re.match(r"\s*show\b", text) is not None
-        for table in ALL_TABLES:
+        for table in (*ALL_TABLES, *INTERVAL_TABLES):
             path = self._lake_dir / table.name
             if (every or table.name.lower() in text) and table.name not in self._known and path.is_dir():
                 self._spark.catalog.createTable(table.name, path=str(path), source="delta")
@@ -176,7 +177,7 @@ def run_spark_sql(
         print("Starting Spark ...", file=sys.stderr)
     with LakeSql(lake_dir, driver_memory=driver_memory) as lake:
         if asked:
-            print(f"Tables: {', '.join(table.name for table in ALL_TABLES)}.", file=sys.stderr)
+            print(f"Tables: {', '.join(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))}.", file=sys.stderr)
             print("End a statement with a semicolon, the session with Ctrl-D. Times are UTC.", file=sys.stderr)
             _converse(lake, as_json=as_json, limit=limit)
             return 0

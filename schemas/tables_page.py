@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from schemas.intervals import INTERVAL_TABLES, INTERVALS
 from schemas.tables import ALL_TABLES, STATE_TABLES, Column, Table
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "tables.md"
@@ -31,7 +32,15 @@ def with_tables(page: str) -> str:
     _, end, after = rest.partition(_END)
     if not begin or not end:
         raise ValueError(f"no line {_BEGIN.strip()!r}, or none {_END.strip()!r} after it")
-    return before + begin + "\n" + "\n".join(_section(table) for table in ALL_TABLES) + "\n" + end + after
+    return (
+        before
+        + begin
+        + "\n"
+        + "\n".join(_section(table) for table in (*ALL_TABLES, *INTERVAL_TABLES))
+        + "\n"
+        + end
+        + after
+    )
 
 
 def _section(table: Table) -> str:
@@ -54,6 +63,10 @@ def _lines(table: Table) -> Iterator[str]:
 
 
 def _rows(table: Table) -> str:
+    if table in INTERVAL_TABLES:
+        (key,) = [intervals.source.key for intervals in INTERVALS if intervals.table is table]
+        split = " and ".join(table.partition_by)
+        return f"The key is ({', '.join(key)}); one partition for each {split}. Belongs to no epoch's versions."
     if table not in STATE_TABLES:
         return "Rows are only added."
     split = f", one partition for each {table.partition_by[0]}" if table.partition_by else ""

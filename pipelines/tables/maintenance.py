@@ -23,6 +23,7 @@ from lake.ddl import declare_plain_types, has_plain_types
 from lake.staging import StagedTable
 from pipelines.log.base import EventLog
 from pipelines.tables.writer import PROPERTIES, LakeWriter
+from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, Table
 
 log = structlog.get_logger("routelake.maintenance")
@@ -43,6 +44,9 @@ TRIM_INTERVAL_S = 60.0
 FILES_AT_A_TIME = 500
 """Of a lake whose files are looked at for types of Arrow's own: 50 ms, or as long as a disk takes for so many reads."""
 
+INTERVALS_RETENTION_H = 24
+"""Of earlier versions of the tables of intervals, for which nobody asks: all that was is in the newest."""
+
 Work = Callable[[], object]
 
 
@@ -53,6 +57,7 @@ class Maintenance:
         self, tables: Mapping[str, StagedTable], event_log: EventLog, retention_days: int, log_retention_hours: float
     ) -> None:
         self._tables = tables
+        self._declared = [table for table in (*ALL_TABLES, *INTERVAL_TABLES) if table.name in tables]
         self._event_log = event_log
         self._retention_hours = retention_days * 24
         self._log_retention_ms = round(log_retention_hours * 3_600_000)
@@ -80,7 +85,7 @@ class Maintenance:
             log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
 
     def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
-        for declared in ALL_TABLES:
+        for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
             if table.version - table.checkpointed >= _checkpoint_interval(table):
                 return f"checkpoint {name}", table.checkpoint
@@ -107,10 +112,11 @@ class Maintenance:
         return self._event_log.trim(before_offset, older_than_ms)
 
     def _sweep_work(self) -> Iterator[tuple[str, Work]]:
-        for declared in ALL_TABLES:
+        for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
             yield from self._compaction(declared)
-            yield f"vacuum {name}", partial(table.maintain, self._vacuum)
+            hours = INTERVALS_RETENTION_H if declared in INTERVAL_TABLES else self._retention_hours
+            yield f"vacuum {name}", partial(table.maintain, partial(_vacuum, hours=hours))
             yield f"clean up log of {name}", partial(table.maintain, DeltaTable.cleanup_metadata)
 
     def _older_files_work(self) -> Iterator[tuple[str, Work]]:
@@ -150,10 +156,6 @@ class Maintenance:
         )
         table.publish()
 
-    def _vacuum(self, table: DeltaTable) -> None:
-        # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
-        table.vacuum(self._retention_hours, dry_run=False, full=True)
-
     @staticmethod
     def _crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> list[list[tuple[str, str, str]]]:
         counts: dict[tuple[str, ...], int] = {}
@@ -164,6 +166,11 @@ class Maintenance:
         if not partition_by:
             return [[] for _ in crowded]
         return [[tuple_of(part) for part in parts] for parts in crowded]
+
+
+def _vacuum(table: DeltaTable, *, hours: int) -> None:
+    # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
+    table.vacuum(hours, dry_run=False, full=True)
 
 
 def _checkpoint_interval(table: StagedTable) -> int:

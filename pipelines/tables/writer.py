@@ -57,6 +57,7 @@ from pipelines.shards.batch import Batch
 from pipelines.shards.partition import shard_keys
 from pipelines.tables.resumes import RESUME, preserved_ms, resumed_ms
 from schemas.errors import SetupError, one_line
+from schemas.intervals import INTERVAL_TABLES, TOPIC_QUEUE_HISTORY
 from schemas.outcomes import APPLIED
 from schemas.tables import (
     ALL_TABLES,
@@ -76,7 +77,11 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 _AT_ONCE = 2
 """Tables that are written at a time. An epoch of four small commits takes three quarters of the time."""
 
-_NO_TWO_ALIKE = {TOPIC_QUEUE_TABLE.name: "topic", ROUTE_CHANGE_TABLE.name: "key"}
+_NO_TWO_ALIKE = {
+    TOPIC_QUEUE_TABLE.name: "topic",
+    TOPIC_QUEUE_HISTORY.table.name: "topic",
+    ROUTE_CHANGE_TABLE.name: "key",
+}
 """Columns in which a dictionary would only cost time."""
 
 PROPERTIES = {
@@ -88,7 +93,7 @@ PROPERTIES = {
         if table.name in _NO_TWO_ALIKE
         else None,
     )
-    for table in ALL_TABLES
+    for table in (*ALL_TABLES, *INTERVAL_TABLES)
 }
 """How Parquet files are written: with Snappy they are three times as large, in the same time.
 

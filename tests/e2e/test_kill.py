@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 
@@ -25,13 +26,16 @@ from deltalake import DeltaTable
 
 from benchmarks.harness.machine import tree
 from lake.commits import last_commit, to_ms
+from lake.ddl import lock_lake
 from peers.java import wait_until
 from peers.routelake import Routelake
 from peers.stopped import stopped
+from pipelines.audit.verify import verify
 from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState
+from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.base import LogRecord
-from pipelines.log.open import open_log
+from pipelines.log.open import open_log, open_reader
 from pipelines.tables.seed import read_state
 from schemas.events import RegisterBroker, decode
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
@@ -39,6 +43,7 @@ from tests.e2e.test_routelake import registration
 from tests.examples.parts import config, register, version
 from tests.model import codes
 from tests.model.client import ConnectionClosed, RemotingClient
+from tests.support.intervals import assert_kept
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -225,6 +230,12 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     )
     doubled = [row for row, count in rows.items() if count > 1]
     assert not doubled, doubled[:5]
+    with closing(lock_lake(server.lake_dir)):  # the last seconds, as the next start would
+        IntervalKeeper(server.lake_dir).catch_up(last.epoch, last.versions[ROUTE_CHANGE_TABLE.name])
+    assert_kept(server.lake_dir)
+    with closing(open_reader(f"sqlite://{server.data_dir / 'events.db'}")) as reader:
+        proof = verify(server.lake_dir, reader)
+    assert (proof.refuted, proof.not_proved) == ([], [])
 
 
 def _epoch(server: Routelake) -> int:

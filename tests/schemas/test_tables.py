@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from schemas import tables
+from schemas import intervals, tables
 from schemas.tables import Table
 
-ALL = sorted((value for value in vars(tables).values() if isinstance(value, Table)), key=lambda table: table.name)
+ALL = sorted(
+    (*(value for value in vars(tables).values() if isinstance(value, Table)), *intervals.INTERVAL_TABLES),
+    key=lambda table: table.name,
+)
 
 
 def described(table: Table) -> list[str]:

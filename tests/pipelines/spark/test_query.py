@@ -25,6 +25,7 @@ from tests.support import events as make
 from tests.support import lakes
 from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
+from tests.support.intervals import assert_kept, assert_now
 from tests.support.microbatches import ordered
 
 pytestmark = pytest.mark.jvm
@@ -61,6 +62,19 @@ def test_events_become_tables(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
     assert stage.records() == records
     assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+
+
+def test_intervals_follow(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept in the fold's process, and go on where they were when it is started again."""
+    monkeypatch.setattr("pipelines.intervals.keeper.STEP_INTERVAL_S", 0.0)
+    for records in (random_log(3, 60)[:30], random_log(3, 60)[30:]):
+        stage.start()
+        for record in records:
+            stage.write([record])
+        stage.wait_idle()
+        stage.stop()
+        assert_kept(stage.lake_dir)
+        assert_now(stage.lake_dir)
 
 
 def test_it_goes_on_from_its_checkpoint(stage: Stage) -> None:

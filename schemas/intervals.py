@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of intervals: one row for each state that a key was in, from when to when, and who began and ended it.
+
+They are made from routeChangeTable (`pipelines.intervals`), belong to no epoch's versions, and can be made anew from it
+at any time: docs/adr/0015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE, Column, Table
+
+IS_OPEN: Final = "isOpen"
+INTERVALS_APP: Final = "routelake-intervals"
+"""Of the Delta app transaction by which a table says up to which epoch it is whole."""
+
+_INTERVAL: Final = (
+    Column("validFrom", "timestamp", "event time of the change that began it", nullable=False, unit="UTC"),
+    Column(
+        "validTo",
+        "timestamp",
+        "event time of the change that ended it; null: it has not ended",
+        unit="UTC",
+        trap="not included: validFrom <= T and (validTo > T or validTo is null). Equal to validFrom if it lasted no "
+        "time",
+    ),
+    Column("fromEpoch", "bigint", "epoch that made its begin visible", nullable=False),
+    Column("toEpoch", "bigint", "epoch that made its end visible"),
+    Column("fromOffset", "bigint", "log offset of what began it", nullable=False, unit="offset"),
+    Column("toOffset", "bigint", "log offset of what ended it; of an expiry: the last heartbeat's", unit="offset"),
+    Column("begunBy", "string", "command that began it: as column command of routeChangeTable", nullable=False),
+    Column("begunByActor", "string", "JSON: gateway, via, peer, user of who began it"),
+    Column("endedBy", "string", "command that ended it, or BROKER_EXPIRED"),
+    Column("endedByActor", "string", "the same of who ended it; null for an expiry"),
+    Column(IS_OPEN, "boolean", "whether it has not ended", nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """A table of intervals.
+
+    Attributes:
+        table: it.
+        source: the state table whose rows it tells of; its key is the key.
+        state: those of the source's value columns that make one state another.
+    """
+
+    table: Table
+    source: Table
+    state: tuple[str, ...]
+
+
+def _intervals(
+    name: str, comment: str, source: Table, state: tuple[str, ...], partition_by: tuple[str, ...]
+) -> Intervals:
+    columns = {column.name: column for column in source.columns}
+    return Intervals(
+        Table(
+            name=name,
+            comment=comment,
+            partition_by=partition_by,
+            columns=(*(columns[name] for name in (*source.key, *state)), *_INTERVAL),
+        ),
+        source,
+        state,
+    )
+
+
+TOPIC_QUEUE_HISTORY: Final = _intervals(
+    "topicQueueHistory",
+    "one row for each state of a topic on a broker group: queues and permissions",
+    TOPIC_QUEUE_TABLE,
+    TOPIC_QUEUE_TABLE.value_columns,
+    (IS_OPEN, "brokerName"),
+)
+BROKER_HISTORY: Final = _intervals(
+    "brokerHistory",
+    "one row for each state of a broker group: its addresses",
+    BROKER_ADDR_TABLE,
+    BROKER_ADDR_TABLE.value_columns,
+    (IS_OPEN,),
+)
+BROKER_LIVE_HISTORY: Final = _intervals(
+    "brokerLiveHistory",
+    "one row for each time that a broker's address was alive: from its registration until it expired, left or was cut "
+    "off. Heartbeats and DataVersion make no row",
+    BROKER_LIVE_TABLE,
+    ("heartbeatTimeoutMillis", "haServerAddr"),
+    (IS_OPEN,),
+)
+KV_HISTORY: Final = _intervals(
+    "kvHistory", "one row for each value of a KV entry", KV_CONFIG_TABLE, KV_CONFIG_TABLE.value_columns, (IS_OPEN,)
+)
+
+INTERVALS: Final = (TOPIC_QUEUE_HISTORY, BROKER_HISTORY, BROKER_LIVE_HISTORY, KV_HISTORY)
+INTERVAL_TABLES: Final = tuple(intervals.table for intervals in INTERVALS)
