@@ -10,6 +10,7 @@ group in the order of their event times are the order in which they were made, e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -64,14 +65,23 @@ def changed_rows(changes: DeltaTable, spec: Table, epoch: int, until: datetime, 
         f'AND {condition} ORDER BY "eventTime", "offset", "seq"',
         batch_rows=_WIDE_ROWS,
     )
-    keys = [msgspec.json.decode(key) for key in found["key"].to_pylist()]
-    values = [None if after is None else msgspec.json.decode(after) for after in found["after"].to_pylist()]
-    rows: list[dict[str, Any]] = [{**key, **(after or {})} for key, after in zip(keys, values, strict=True)]
-    columns = {
-        field.name: pa.array([_typed(row.get(field.name), field.type) for row in rows], field.type)
-        for field in arrow_schema(spec)
-    }
-    return pa.table({**columns, GONE: pa.array([after is None for after in values], pa.bool_())})
+    afters = found["after"].to_pylist()
+    rows = rows_from_json(spec, found["key"].to_pylist(), afters)
+    return rows.append_column(GONE, pa.array([after is None for after in afters], pa.bool_()))
+
+
+def rows_from_json(spec: Table, keys: Sequence[str], values: Sequence[str | None]) -> pa.Table:
+    """Rows of a state table from what routeChangeTable has of them; what is missing there is null."""
+    rows: list[dict[str, Any]] = [
+        {**msgspec.json.decode(key), **({} if value is None else msgspec.json.decode(value))}
+        for key, value in zip(keys, values, strict=True)
+    ]
+    return pa.table(
+        {
+            field.name: pa.array([_typed(row.get(field.name), field.type) for row in rows], field.type)
+            for field in arrow_schema(spec)
+        }
+    )
 
 
 def more_rows(changes: DeltaTable, epoch: int, until: datetime, condition: str) -> list[tuple[str, int]]:

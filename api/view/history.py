@@ -10,7 +10,8 @@ a clock that is a minute ahead.
 A time before the first epoch is before all history, which is another thing than history that is not kept.
 
 *Readable* is a commit whose tables can all be opened at its versions and whose data files are all there. Vacuum and log
-clean-up take the oldest first, so the readable commits are those from some epoch on; an error names it.
+clean-up take the oldest first, so the readable commits are those from some epoch on. Before it intervals and changes
+answer (`long_past`), or, where the fold never kept intervals, an error names that epoch.
 
 *The changes of a topic* are what an operator needs at three in the morning ("who deleted it", "why did its route go"):
 
@@ -60,6 +61,7 @@ from api.view.changelog import (
 )
 from api.view.epochs import Epochs, Recent
 from api.view.loader import changes_from
+from api.view.long_past import from_changes, from_intervals, intervals_of, is_up_to
 from api.view.pickup import pick_up_topic_route
 from api.view.snapshot import RouteView
 from lake.commits import NO_COMMIT, RouteCommit
@@ -78,6 +80,7 @@ from schemas.errors import (
     VacuumedError,
     one_line,
 )
+from schemas.intervals import INTERVAL_TABLES
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.rocketmq_json import encode_topic_route
 from schemas.tables import (
@@ -127,10 +130,12 @@ class Moment(msgspec.Struct, frozen=True):
     Attributes:
         commit: As `PastRoute.commit`.
         until: None: the tables of the commit. Else they, and the changes of the next epoch up to this time.
+        kept: Whether the versions of the tables are still there; else intervals and changes say what they were.
     """
 
     commit: RouteCommit
     until: datetime | None = None
+    kept: bool = True
 
 
 class Condition(NamedTuple):
@@ -175,7 +180,8 @@ class History:
             FutureEpochError: That epoch has not been committed.
             FutureTimeError: That time has not come yet.
             BeforeHistoryError: The first epoch is later; ``first_epoch`` and ``first_time`` name it.
-            VacuumedError: It is not kept any more; ``oldest_epoch`` and ``oldest_time`` name the oldest that is.
+            VacuumedError: It is not kept any more, and there are no intervals; ``oldest_epoch`` and ``oldest_time``
+                name the oldest that is.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
@@ -200,9 +206,12 @@ class History:
                 f"epoch {epoch} has not been committed yet; the newest is {newest}", epoch=epoch, newest_epoch=newest
             )
         commit = self._epochs.commit(epoch) if epoch >= self._epochs.first else None
-        if commit is None or (readable and not self._is_readable(commit)):
+        if commit is None:
             raise self._vacuumed(as_of)
-        return self._within(wanted, commit)
+        kept = not readable or self._is_readable(commit)
+        if not kept and not self._has_intervals():
+            raise self._vacuumed(as_of)
+        return msgspec.structs.replace(self._within(wanted, commit), kept=kept)
 
     def _within(self, wanted: int | datetime, before: RouteCommit) -> Moment:
         """A time, with what the epoch after ``before`` says of it."""
@@ -282,6 +291,18 @@ class History:
                 return False
         self._readable_from = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
         return True
+
+    def _has_intervals(self) -> bool:
+        """Whether the fold keeps intervals; then the changes are whole, too."""
+        return any(self._intervals_up_to(table, 1) is not None for table in INTERVAL_TABLES)
+
+    def _intervals_up_to(self, table: Table, epoch: int) -> DeltaTable | None:
+        """A table of intervals, if there is one that has an epoch."""
+        try:
+            found = DeltaTable(table_uri(self._lake_dir, table))
+        except (OSError, DeltaError):
+            return None
+        return found if is_up_to(found, epoch) else None
 
     def _has_files(self, spec: Table, commit: RouteCommit) -> bool:
         """Whether a table can be opened at a commit and its data files are there."""
@@ -429,7 +450,11 @@ class History:
         commit = moment.commit
         with self._reading_tables(commit):
             rows: dict[str, int] = {}
-            if commit.epoch:
+            if not moment.kept:
+                counted = self._rows_not_kept(TOPIC_QUEUE_TABLE, commit, where, where)
+                counted = counted.group_by("topic").aggregate([([], "count_all")])
+                rows = dict(zip(counted["topic"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+            elif commit.epoch:
                 sql = f'SELECT "topic", count(*) AS "rows" FROM t WHERE {where} GROUP BY "topic"'  # noqa: S608
                 found = select(self._table(TOPIC_QUEUE_TABLE, commit), sql)
                 rows = dict(zip(found["topic"].to_pylist(), found["rows"].to_pylist(), strict=True))
@@ -450,7 +475,9 @@ class History:
             of_changes: The same on routeChangeTable's, where they are others.
         """
         commit = moment.commit
-        if commit.epoch:
+        if not moment.kept:
+            rows = self._rows_not_kept(spec, commit, condition, of_changes or condition)
+        elif commit.epoch:
             rows = select(self._table(spec, commit), f"SELECT {names(spec.column_names)} FROM t WHERE {condition}")  # noqa: S608
         else:
             rows = arrow_schema(spec).empty_table()
@@ -460,6 +487,16 @@ class History:
         assert later is not None
         changes = self._table(ROUTE_CHANGE_TABLE, later)
         return with_changes(spec, rows, changed_rows(changes, spec, later.epoch, moment.until, of_changes or condition))
+
+    def _rows_not_kept(self, spec: Table, commit: RouteCommit, condition: str, of_changes: str) -> pa.Table:
+        """Rows of a table at a commit whose version is not there any more."""
+        table = intervals_of(spec)
+        intervals = None if table is None else self._intervals_up_to(table, commit.epoch)
+        if intervals is not None:
+            return from_intervals(intervals, spec, commit.epoch, condition)
+        newest = self._epochs.commit(self._epochs.newest)
+        assert newest is not None
+        return from_changes(self._table(ROUTE_CHANGE_TABLE, newest), spec, commit.epoch, of_changes)
 
     # --- changes ---
 

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from api.head.fold import HeadFold
 from api.view import past
 from api.view.history import History
 from api.view.snapshot import RouteView
-from lake.commits import NO_COMMIT
+from lake.active import active
+from lake.commits import NO_COMMIT, commits_between
 from pipelines.fold.changes import LIVENESS_COLUMNS
+from pipelines.intervals.keeper import IntervalKeeper
 from schemas.errors import BadRequestError, BeforeHistoryError, FutureEpochError
 from schemas.kv import NAMESRV_CONFIG
-from schemas.tables import BROKER_LIVE_TABLE
+from schemas.tables import BROKER_LIVE_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
 from tests.support import events as make
 from tests.support.drive import drive
 from tests.support.generated_logs import TOPICS, batches, generated, time_of, written
@@ -32,11 +35,28 @@ def plain(view: RouteView, *names: str) -> dict[str, Any]:
     return {name: rows for name, rows in tables.items() if name in names or not names}
 
 
-@pytest.mark.parametrize(("seed", "sizes"), [(1, (9, 1, 20)), (4, (61,))])
-def test_each_moment_is_the_fold_up_to_it(tmp_path: Path, seed: int, sizes: tuple[int, ...]) -> None:
+def lose_old_versions(lake_dir: Path, intervals_up_to: int) -> None:
+    """Vacuum the state tables; before that, intervals are kept up to an epoch."""
+    commits = commits_between(lake_dir, active(str(lake_dir / ROUTE_COMMIT_TABLE.name)).files, last=intervals_up_to)
+    IntervalKeeper(lake_dir).catch_up(commits[-1].epoch, commits[-1].versions[ROUTE_CHANGE_TABLE.name])
+    for table in STATE_TABLES:
+        opened = DeltaTable(str(lake_dir / table.name))
+        opened.vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
+
+
+@pytest.mark.parametrize(
+    ("seed", "sizes", "intervals_up_to"), [(1, (9, 1, 20), 0), (4, (61,), 0), (1, (9, 1, 20), 99), (1, (9, 1, 20), 3)]
+)
+def test_each_moment_is_the_fold_up_to_it(
+    tmp_path: Path, seed: int, sizes: tuple[int, ...], intervals_up_to: int
+) -> None:
+    """Whether the versions are kept or not: then intervals say it, and the changes where those do not reach."""
     records = generated(seed)
     drive(tmp_path, list(batches(records, sizes)))
+    if intervals_up_to:
+        lose_old_versions(tmp_path, intervals_up_to)
     history = History(tmp_path)
+    lost = 0
     head = HeadFold(RouteView.empty(), everything=True)
     shown = 0
     for record in records:
@@ -48,6 +68,7 @@ def test_each_moment_is_the_fold_up_to_it(tmp_path: Path, seed: int, sizes: tupl
             assert not any(as_tables(view).values())
             continue
         shown += 1
+        lost += not moment.kept
         assert past.topics_at(history, moment) == view.topic_names()
         for cluster in ("c", "e"):
             assert past.topics_at(history, moment, cluster) == view.topics_by_cluster(cluster)
@@ -65,6 +86,7 @@ def test_each_moment_is_the_fold_up_to_it(tmp_path: Path, seed: int, sizes: tupl
                 found = past.kv_at(history, moment, namespace, key)
                 assert found.kv_get(namespace, key) == view.kv_get(namespace, key)
     assert shown > len(TOPICS)
+    assert lost > 10 if intervals_up_to else not lost
 
 
 def test_now_is_the_newest_epoch_and_settings_are_no_kv(tmp_path: Path) -> None:
