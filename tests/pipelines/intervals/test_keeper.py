@@ -103,6 +103,15 @@ def test_a_step_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert_now(tmp_path)
 
 
+def test_a_table_without_changes_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each start would search all changes for the first one of a KV entry."""
+    monkeypatch.setattr("pipelines.intervals.keeper._LAG_EPOCHS", 2)
+    drive(tmp_path, [[record] for record in written([(5, make.put("n", "k", value)) for value in "abc"])])
+    catch_up(tmp_path)
+    assert IntervalKeeper(tmp_path).epoch == 3
+    assert_kept(tmp_path)
+
+
 def test_steps_are_apart(tmp_path: Path) -> None:
     query = Query(SHARDS)
     query.lake = lake = DeltaLake(open_writer(tmp_path))
