@@ -12,18 +12,18 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from api.holdings import Held, Holdings, brought_by, count
+from api.holdings import Held, Holdings, count, new_rows
 from api.quota_costs import (
-    NEW_GROUP_BYTES,
+    EPOCH_BYTES,
+    ROW_BYTES,
     Size,
     command_bytes,
-    epoch_bytes,
     groups_of,
     has_new_name,
-    history_bytes,
+    history_rows,
+    is_write_perm,
     kv_bytes,
     log_bytes,
     registration_bytes,
@@ -32,6 +32,7 @@ from api.view.rows import LiveRow
 from api.view.snapshot import RouteView
 from remoting.bounds import address_of
 from remoting.refusals import Refusals
+from schemas.broker import MASTER_ID
 from schemas.errors import QuotaError
 from schemas.events import (
     KEY_KV,
@@ -41,6 +42,7 @@ from schemas.events import (
     RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
+    inflated_bytes,
     routing_key,
 )
 from security.quotas import CHANGE_BYTES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
@@ -81,7 +83,6 @@ class GatewayQuotas:
 
     Attributes:
         refused: How often, by quota.
-        charged_bytes: What writes were charged, less what was given back, by quota.
         unwritten: Signs of life that were answered and not written.
     """
 
@@ -111,7 +112,6 @@ class GatewayQuotas:
         self._second = -1
         self._counted_s = -math.inf
         self.refused: Counter[str] = Counter()
-        self.charged_bytes: Counter[str] = Counter()
         self.unwritten = 0
 
     @property
@@ -157,7 +157,6 @@ class GatewayQuotas:
         """
         refusal = self._judge.take(HEARTBEAT_BYTES, peer_name(actor), self._clock(), log_bytes(payload_bytes))
         if refusal is None:
-            self.charged_bytes[HEARTBEAT_BYTES] += log_bytes(payload_bytes)
             return True
         if live is not None:
             age_ms = self._wall_clock() * 1000 - live.last_update_timestamp
@@ -174,6 +173,8 @@ class GatewayQuotas:
         names: Collection[str],
         payload: bytes,
         view: RouteView,
+        *,
+        count_names: bool = True,
     ) -> Charge:
         """Charge a registration with its topics.
 
@@ -182,40 +183,40 @@ class GatewayQuotas:
             names: Of its topics.
             payload: The event as the log takes it.
             view: At the head.
+            count_names: Whether names are looked up; else all of them count as new to the group, and to nobody else.
 
         Raises:
             QuotaError: It is too much of something.
         """
         who, name = peer_name(event.actor), event.broker_name
         is_new = name not in view.groups
-        had = Size() if is_new else self._size(name, view)
-        before, brought = self._holdings.find(name), brought_by(event, names, payload, view)
-        after = self._holdings.after(who, brought, is_new=is_new)
-        brokers, topics, json_bytes = self._holdings.without(who, name)
+        brings = event.broker_id == MASTER_ID or event.enable_acting_master is not None
+        rows, unknown = new_rows(names, name, view) if brings and count_names else (len(names) * brings, 0)
+        before = self._holdings.find(name)
+        had = Size() if before is None else before.size
+        if before is None and not is_new:
+            rows = max(rows, len(names) * brings)  # what it had before this gateway knew it
+        json_bytes = (inflated_bytes(payload) or 0) * rows // max(1, len(names))
+        after = Held(
+            who,
+            Size(had.rows + rows, had.name_bytes + len(payload) * rows // max(1, len(names))),
+            (0 if before is None else before.json_bytes) + json_bytes,
+        )
+        own = before if before is not None and before.who == who else None
+        groups, topics, held_bytes = self._holdings.of(who)
         wanted = [
-            (
-                "brokers",
-                who,
-                brokers + after.brokers,
-                before is None or after.brokers > before.brokers or before.who != who,
-            ),
-            ("topics", who, topics + after.size.rows, brought.new_rows > 0),
-            ("topic-mb", who, json_bytes + after.json_bytes, before is None or after.json_bytes > before.json_bytes),
+            ("brokers", who, groups + 1, own is None),
+            ("topics", who, topics + after.size.rows - (own.size.rows if own else 0), rows > 0),
+            ("topic-mb", who, held_bytes + after.json_bytes - (own.json_bytes if own else 0), rows > 0),
             ("all-brokers", "", len(view.groups) + 1, is_new),
-            ("all-topics", "", len(view.topics) + brought.new_names, brought.new_names > 0),
+            ("all-topics", "", len(view.topics) + unknown, unknown > 0),
         ]
         for quota, whose, number, grows in wanted:
             if grows:
                 self._check(self._judge.count(quota, whose, number), event.actor.peer)
-        cost = registration_bytes(len(payload), brought.rows) + self._epoch_bytes(view)
-        if is_new:
-            cost += NEW_GROUP_BYTES
-        elif name not in self._paid_for():
-            cost += had.rewrite_bytes
+        cost = registration_bytes(len(payload), len(names), None if is_new else had) + self._epoch_bytes()
         least = log_bytes(len(payload))
-        charge = Charge(
-            CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, (name, before), (name,)
-        )
+        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost, least, unknown + is_new, (name, before), (name,))
         self._take(charge, event.actor.peer)
         self._holdings.put(name, after, view)
         return charge
@@ -231,7 +232,7 @@ class GatewayQuotas:
             return None
         role = Role.BROKER if is_brokers else Role.ADMIN
         rewrite_bytes, rewritten = self._rewrite_bytes(event, view)
-        cost = command_bytes(event, len(payload)) + self._epoch_bytes(view) + rewrite_bytes
+        cost = command_bytes(event, len(payload)) + self._epoch_bytes() + rewrite_bytes
         names, least = int(has_new_name(event, view)), log_bytes(len(payload))
         charge = Charge(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten=rewritten)
         if isinstance(event, ChannelClosed):
@@ -252,9 +253,7 @@ class GatewayQuotas:
             return
         now_s = self._clock()
         self._second = -1  # whoever comes next pays for the epoch
-        unused = charge.cost - (charge.least if is_written else 0)
-        self.charged_bytes[charge.quota] -= unused
-        self._judge.charge(charge.quota, charge.who, now_s, -unused)
+        self._judge.charge(charge.quota, charge.who, now_s, (charge.least if is_written else 0) - charge.cost)
         self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
         if charge.registered is not None and not is_written:
             self._holdings.restore(*charge.registered)
@@ -287,27 +286,22 @@ class GatewayQuotas:
             raise self._error(refusal, peer)
         self._paid(charge)
 
-    def _epoch_bytes(self, view: RouteView) -> int:
+    def _epoch_bytes(self) -> int:
         """The first change of a second has an epoch's commits written."""
-        return 0 if int(self._clock()) == self._second else epoch_bytes(view)
+        return 0 if int(self._clock()) == self._second else EPOCH_BYTES
 
     def _rewrite_bytes(self, event: AnyEvent, view: RouteView) -> tuple[int, tuple[str, ...]]:
         """What an event has written anew that nothing in this second had yet, and what history tells of it."""
-        known = self._paid_for()
+        known = self._rewritten if int(self._clock()) == self._second else frozenset()
         if routing_key(event) == KEY_KV:
             return (0, ()) if KEY_KV in known else (kv_bytes(view), (KEY_KV,))
         names = groups_of(event, view)
         sizes = tuple(self._size(name, view) for name in names)
         anew = sum(size.rewrite_bytes for name, size in zip(names, sizes, strict=True) if name not in known)
-        return anew + history_bytes(event, sizes), names
-
-    def _paid_for(self) -> AbstractSet[str]:
-        """Partitions that this second's epoch has written anew anyway."""
-        return self._rewritten if int(self._clock()) == self._second else frozenset()
+        return anew + ROW_BYTES * history_rows(event, sizes) * (2 if is_write_perm(event) else 1), names
 
     def _paid(self, charge: Charge) -> None:
         """What others change in the same second is written along."""
-        self.charged_bytes[charge.quota] += charge.cost
         second = int(self._clock())
         if second != self._second:
             self._second = second

@@ -44,9 +44,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
         broker_mb_per_h: Of log and tables, by what brokers of one peer change.
         admin_mb_per_h: Likewise, by admins.
         new_names_per_min: Topics, brokerNames and KV keys that were not there, of one peer.
-        brokers: Brokers that one peer has registered.
-        topics: Topics of all those and static mappings, each counted for each brokerName.
-        topic_mb: What their registrations take as JSON.
+        brokers: brokerNames that one peer has registered.
+        topics: Topics of all those, each counted for each brokerName.
+        topic_mb: What they take as JSON.
         all_brokers: brokerNames in all.
         all_topics: Names of topics in all.
     """
@@ -60,9 +60,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     broker_mb_per_h: Rate | None = Rate(60, 400)
     admin_mb_per_h: Rate | None = Rate(60, 90)
     new_names_per_min: Rate | None = Rate(600, 300_000)
-    brokers: int | None = 4_000
+    brokers: int | None = 2_000
     topics: int | None = 3_100_000
-    topic_mb: int | None = 256
+    topic_mb: int | None = 500
     all_brokers: int | None = 20_000
     all_topics: int | None = 3_000_000
 
