@@ -24,7 +24,7 @@ from api.quotas import GatewayQuotas
 from api.self_preservation import preserved_ms_of
 from pipelines.fold.version import RULES_VERSION
 from schemas.tables import STATE_TABLES
-from security.quotas import FIELDS, Rate
+from security.quotas import CHANGE_BYTES, FIELDS, HEARTBEAT_BYTES, Rate
 from security.tls_rotation import Tls
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -253,7 +253,12 @@ class _Quotas(Collector):
                 limits.add_metric((name,), limit.per_period if isinstance(limit, Rate) else limit)
         for name, ratio in quotas.used().items():
             used.add_metric((name,), ratio)
-        yield from (refused, limits, used)
+        charged = CounterMetricFamily(
+            "routelake_quota_charged_bytes", "What writes were charged, about what they take.", labels=("quota",)
+        )
+        for name in (HEARTBEAT_BYTES, *CHANGE_BYTES.values()):
+            charged.add_metric((name,), quotas.charged_bytes[name])
+        yield from (refused, limits, used, charged)
         yield CounterMetricFamily(
             "routelake_quota_unwritten",
             "Heartbeats over their quota that were answered and not written, since the last one was young.",

@@ -13,29 +13,36 @@ from typing import Final, NamedTuple
 
 from api.view.snapshot import RouteView
 from schemas.events import (
-    AddWritePerm,
     AnyEvent,
+    ChannelClosed,
     DeleteKvConfig,
     DeleteTopic,
     PutKvConfig,
+    RegisterBroker,
     RegisterTopic,
-    WipeWritePerm,
+    UnregisterBroker,
 )
 
 LOG_ROW_BYTES: Final = 60
 """Of a record on the log beside its payload."""
 COPIES: Final = 4
 """Of a payload in log, table and history."""
-KV_COPIES: Final = 6
-"""The history has the value before and the value after."""
+KV_COPIES: Final = 8
+"""The history has the value before and the value after, and tables are compressed less than the log."""
+COMMAND_BYTES: Final = 500
+"""Of a command in the history, whatever it did."""
 ROW_BYTES: Final = 10
 """Of a row beside its name."""
+HISTORY_ROW_BYTES: Final = 40
+"""Of a single row of history."""
 NEW_GROUP_BYTES: Final = 6_000
 """Of a brokerName that was not there: a folder, and rows of four tables."""
 PARTITION_BYTES: Final = 4_000
 """Of a file of a partition beside its rows."""
 EPOCH_BYTES: Final = 40_000
 """Of an epoch's commits."""
+LIVE_ROW_BYTES: Final = 80
+"""Of a row of brokerLiveTable, which an epoch writes anew."""
 KV_ENTRY_BYTES: Final = 40
 
 
@@ -56,27 +63,36 @@ class Size(NamedTuple):
         return PARTITION_BYTES + ROW_BYTES * self.rows + self.name_bytes
 
 
+def epoch_bytes(view: RouteView) -> int:
+    """Of an epoch, beside what changes in it."""
+    return EPOCH_BYTES + LIVE_ROW_BYTES * len(view.groups)
+
+
 def log_bytes(payload_bytes: int) -> int:
     """What a record takes on the log."""
     return LOG_ROW_BYTES + payload_bytes
 
 
-def registration_bytes(payload_bytes: int, rows: int, rewritten: Size | None) -> int:
-    """Of a registration with topics.
+def mapping_rows(event: RegisterBroker) -> int:
+    """Static topic mappings and filter servers that a registration brings, as rows; a mapping has queue ids, too."""
+    mappings = event.topic_queue_mapping_info_map.values()
+    return sum(1 + len(found.curr_id_map or ()) for found in mappings) + len(event.filter_server_list or ())
+
+
+def registration_bytes(payload_bytes: int, rows: int) -> int:
+    """Of a registration with topics, what it makes of its group's partition not counted.
 
     Args:
         payload_bytes: Of its event.
-        rows: The topics that it brings.
-        rewritten: The group as it was; None for a new one.
+        rows: The topics that it brings, and `mapping_rows`.
     """
-    size = log_bytes(COPIES * payload_bytes) + ROW_BYTES * rows
-    return size + (NEW_GROUP_BYTES if rewritten is None else rewritten.rewrite_bytes)
+    return log_bytes(COPIES * payload_bytes) + ROW_BYTES * rows
 
 
 def command_bytes(event: AnyEvent, payload_bytes: int) -> int:
     """Of any other event, what it makes of a group's partition not counted."""
     copies = KV_COPIES if isinstance(event, PutKvConfig | DeleteKvConfig) else COPIES
-    return log_bytes(copies * payload_bytes)
+    return log_bytes(copies * payload_bytes) + COMMAND_BYTES
 
 
 def groups_of(event: AnyEvent, view: RouteView) -> tuple[str, ...]:
@@ -90,16 +106,16 @@ def groups_of(event: AnyEvent, view: RouteView) -> tuple[str, ...]:
     return () if name is None or name not in view.groups else (name,)
 
 
-def history_rows(event: AnyEvent, sizes: tuple[Size, ...]) -> int:
-    """Rows of history that an event is told in, one for each row that it changes."""
+def history_bytes(event: AnyEvent, sizes: tuple[Size, ...]) -> int:
+    """What the history tells of the rows that an event changes."""
     if isinstance(event, DeleteTopic | RegisterTopic):
-        return len(sizes)
-    return sum(size.rows for size in sizes)
+        return HISTORY_ROW_BYTES * len(sizes)
+    return sum(ROW_BYTES * size.rows + size.name_bytes for size in sizes)
 
 
-def is_write_perm(event: AnyEvent) -> bool:
-    """Whether it may be said again and again, and changes every row of a group each time."""
-    return isinstance(event, WipeWritePerm | AddWritePerm)
+def removes_group(event: AnyEvent) -> bool:
+    """Whether it writes no partition anew: rows that go all at once leave nothing behind."""
+    return isinstance(event, UnregisterBroker | ChannelClosed)
 
 
 def kv_bytes(view: RouteView) -> int:

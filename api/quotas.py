@@ -12,27 +12,28 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from api.holdings import Held, Holdings, count, new_rows
+from api.holdings import Held, Holdings, brought_by, count
 from api.quota_costs import (
-    EPOCH_BYTES,
-    ROW_BYTES,
+    NEW_GROUP_BYTES,
+    PARTITION_BYTES,
     Size,
     command_bytes,
+    epoch_bytes,
     groups_of,
     has_new_name,
-    history_rows,
-    is_write_perm,
+    history_bytes,
     kv_bytes,
     log_bytes,
     registration_bytes,
+    removes_group,
 )
 from api.view.rows import LiveRow
 from api.view.snapshot import RouteView
 from remoting.bounds import address_of
 from remoting.refusals import Refusals
-from schemas.broker import MASTER_ID
 from schemas.errors import QuotaError
 from schemas.events import (
     KEY_KV,
@@ -42,17 +43,20 @@ from schemas.events import (
     RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
-    inflated_bytes,
     routing_key,
 )
 from security.quotas import CHANGE_BYTES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
 from security.roles import Role
 
 _OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelClosed)
-_YOUNG: Final = 4
-"""A sign of life is young for this part of the broker's timeout."""
+_YOUNG: Final = 0.25
+"""Of the broker's timeout: while its last sign of life is younger, the next is not written if the quota runs low."""
+_NOT_OLD: Final = 0.5
+"""Likewise, if nothing is left of the quota."""
 _COUNT_S: Final = 30.0
 """Between two counts of what the groups have."""
+_COMING_S: Final = 10.0
+"""So long at most names count once, until the view shows them."""
 _REWRITTEN_KEPT: Final = 100_000
 
 
@@ -83,6 +87,7 @@ class GatewayQuotas:
 
     Attributes:
         refused: How often, by quota.
+        charged_bytes: What writes were charged, less what was given back, by quota.
         unwritten: Signs of life that were answered and not written.
     """
 
@@ -110,8 +115,10 @@ class GatewayQuotas:
         self._rewritten: set[str] = set()
         """Partitions that were charged for in this second."""
         self._second = -1
-        self._counted_s = -math.inf
+        self._counted_s = self._coming_since_s = -math.inf
+        self._coming: set[str] = set()
         self.refused: Counter[str] = Counter()
+        self.charged_bytes: Counter[str] = Counter()
         self.unwritten = 0
 
     @property
@@ -153,16 +160,23 @@ class GatewayQuotas:
             live: The broker as the head shows it.
 
         Raises:
-            QuotaError: It is too much, and the broker's last one is not young.
+            QuotaError: It is too much, and the broker's last one is old, or nobody knows the broker.
         """
-        refusal = self._judge.take(HEARTBEAT_BYTES, peer_name(actor), self._clock(), log_bytes(payload_bytes))
-        if refusal is None:
-            return True
+        who, now_s = peer_name(actor), self._clock()
+        age = math.inf
         if live is not None:
             age_ms = self._wall_clock() * 1000 - live.last_update_timestamp
-            if age_ms * _YOUNG < live.heartbeat_timeout_millis:
-                self.unwritten += 1
-                return False
+            age = age_ms / max(1, live.heartbeat_timeout_millis)
+        if age < _YOUNG and self._judge.is_low(HEARTBEAT_BYTES, who, now_s):
+            self.unwritten += 1  # what is left is for those that need it
+            return False
+        refusal = self._judge.take(HEARTBEAT_BYTES, who, now_s, log_bytes(payload_bytes))
+        if refusal is None:
+            self.charged_bytes[HEARTBEAT_BYTES] += log_bytes(payload_bytes)
+            return True
+        if age < _NOT_OLD:
+            self.unwritten += 1
+            return False
         raise self._error(refusal, actor.peer or "")
 
     # --- changes ---
@@ -173,8 +187,6 @@ class GatewayQuotas:
         names: Collection[str],
         payload: bytes,
         view: RouteView,
-        *,
-        count_names: bool = True,
     ) -> Charge:
         """Charge a registration with its topics.
 
@@ -183,42 +195,47 @@ class GatewayQuotas:
             names: Of its topics.
             payload: The event as the log takes it.
             view: At the head.
-            count_names: Whether names are looked up; else all of them count as new to the group, and to nobody else.
 
         Raises:
             QuotaError: It is too much of something.
         """
         who, name = peer_name(event.actor), event.broker_name
         is_new = name not in view.groups
-        brings = event.broker_id == MASTER_ID or event.enable_acting_master is not None
-        rows, unknown = new_rows(names, name, view) if brings and count_names else (len(names) * brings, 0)
-        before = self._holdings.find(name)
-        had = Size() if before is None else before.size
-        if before is None and not is_new:
-            rows = max(rows, len(names) * brings)  # what it had before this gateway knew it
-        json_bytes = (inflated_bytes(payload) or 0) * rows // max(1, len(names))
-        after = Held(
-            who,
-            Size(had.rows + rows, had.name_bytes + len(payload) * rows // max(1, len(names))),
-            (0 if before is None else before.json_bytes) + json_bytes,
-        )
-        own = before if before is not None and before.who == who else None
-        groups, topics, held_bytes = self._holdings.of(who)
+        had = Size() if is_new else self._size(name, view)
+        before, brought = self._holdings.find(name), brought_by(event, names, payload, view, self._coming)
+        after = self._holdings.after(who, brought, is_new=is_new)
+        brokers, topics, json_bytes = self._holdings.without(who, name)
         wanted = [
-            ("brokers", who, groups + 1, own is None),
-            ("topics", who, topics + after.size.rows - (own.size.rows if own else 0), rows > 0),
-            ("topic-mb", who, held_bytes + after.json_bytes - (own.json_bytes if own else 0), rows > 0),
+            (
+                "brokers",
+                who,
+                brokers + after.brokers,
+                before is None or after.brokers > before.brokers or before.who != who,
+            ),
+            ("topics", who, topics + after.topics, brought.new_rows + brought.new_mappings > 0),
+            ("topic-mb", who, json_bytes + after.json_bytes, before is None or after.json_bytes > before.json_bytes),
             ("all-brokers", "", len(view.groups) + 1, is_new),
-            ("all-topics", "", len(view.topics) + unknown, unknown > 0),
+            ("all-topics", "", len(view.topics) + brought.new_names, brought.new_names > 0),
         ]
         for quota, whose, number, grows in wanted:
             if grows:
                 self._check(self._judge.count(quota, whose, number), event.actor.peer)
-        cost = registration_bytes(len(payload), len(names), None if is_new else had) + self._epoch_bytes()
+        cost = registration_bytes(len(payload), brought.told) + self._epoch_bytes(view)
+        if is_new:
+            cost += NEW_GROUP_BYTES
+        elif name not in self._paid_for():
+            cost += had.rewrite_bytes
         least = log_bytes(len(payload))
-        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost, least, unknown + is_new, (name, before), (name,))
+        charge = Charge(
+            CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, (name, before), (name,)
+        )
         self._take(charge, event.actor.peer)
         self._holdings.put(name, after, view)
+        if brought.new_names:
+            if self._clock() - self._coming_since_s > _COMING_S:
+                self._coming_since_s = self._clock()
+                self._coming = set()
+            self._coming.update(names)
         return charge
 
     def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
@@ -232,7 +249,7 @@ class GatewayQuotas:
             return None
         role = Role.BROKER if is_brokers else Role.ADMIN
         rewrite_bytes, rewritten = self._rewrite_bytes(event, view)
-        cost = command_bytes(event, len(payload)) + self._epoch_bytes() + rewrite_bytes
+        cost = command_bytes(event, len(payload)) + self._epoch_bytes(view) + rewrite_bytes
         names, least = int(has_new_name(event, view)), log_bytes(len(payload))
         charge = Charge(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten=rewritten)
         if isinstance(event, ChannelClosed):
@@ -253,7 +270,9 @@ class GatewayQuotas:
             return
         now_s = self._clock()
         self._second = -1  # whoever comes next pays for the epoch
-        self._judge.charge(charge.quota, charge.who, now_s, (charge.least if is_written else 0) - charge.cost)
+        unused = charge.cost - (charge.least if is_written else 0)
+        self.charged_bytes[charge.quota] -= unused
+        self._judge.charge(charge.quota, charge.who, now_s, -unused)
         self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
         if charge.registered is not None and not is_written:
             self._holdings.restore(*charge.registered)
@@ -286,22 +305,29 @@ class GatewayQuotas:
             raise self._error(refusal, peer)
         self._paid(charge)
 
-    def _epoch_bytes(self) -> int:
+    def _epoch_bytes(self, view: RouteView) -> int:
         """The first change of a second has an epoch's commits written."""
-        return 0 if int(self._clock()) == self._second else EPOCH_BYTES
+        return 0 if int(self._clock()) == self._second else epoch_bytes(view)
 
     def _rewrite_bytes(self, event: AnyEvent, view: RouteView) -> tuple[int, tuple[str, ...]]:
         """What an event has written anew that nothing in this second had yet, and what history tells of it."""
-        known = self._rewritten if int(self._clock()) == self._second else frozenset()
+        known = self._paid_for()
         if routing_key(event) == KEY_KV:
             return (0, ()) if KEY_KV in known else (kv_bytes(view), (KEY_KV,))
         names = groups_of(event, view)
         sizes = tuple(self._size(name, view) for name in names)
+        if removes_group(event):
+            return PARTITION_BYTES + history_bytes(event, sizes), ()
         anew = sum(size.rewrite_bytes for name, size in zip(names, sizes, strict=True) if name not in known)
-        return anew + ROW_BYTES * history_rows(event, sizes) * (2 if is_write_perm(event) else 1), names
+        return anew + history_bytes(event, sizes), names
+
+    def _paid_for(self) -> AbstractSet[str]:
+        """Partitions that this second's epoch has written anew anyway."""
+        return self._rewritten if int(self._clock()) == self._second else frozenset()
 
     def _paid(self, charge: Charge) -> None:
         """What others change in the same second is written along."""
+        self.charged_bytes[charge.quota] += charge.cost
         second = int(self._clock())
         if second != self._second:
             self._second = second

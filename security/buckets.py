@@ -82,8 +82,10 @@ class Buckets:
         if len(self._filled) > self._max_keys:
             self._filled.popitem(last=False)
 
+    def used(self, key: str, now_s: float) -> float:
+        """How much of its burst a bucket lacks: 0.0 none, 1.0 all of it."""
+        return 1.0 - self.level(key, now_s) / self._burst
+
     def most_used(self, now_s: float) -> float:
-        """How much of its burst the bucket lacks that lacks most: 0.0 none, 1.0 all of it."""
-        if not self._burst:
-            return 0.0
-        return max((1.0 - self.level(key, now_s) / self._burst for key in self._filled), default=0.0)
+        """`used` of the bucket that lacks most."""
+        return max((self.used(key, now_s) for key in self._filled), default=0.0)

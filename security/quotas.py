@@ -44,9 +44,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
         broker_mb_per_h: Of log and tables, by what brokers of one peer change.
         admin_mb_per_h: Likewise, by admins.
         new_names_per_min: Topics, brokerNames and KV keys that were not there, of one peer.
-        brokers: brokerNames that one peer has registered.
-        topics: Topics of all those, each counted for each brokerName.
-        topic_mb: What they take as JSON.
+        brokers: Brokers that one peer has registered.
+        topics: Topics of all those and static mappings, each counted for each brokerName.
+        topic_mb: What their registrations take as JSON.
         all_brokers: brokerNames in all.
         all_topics: Names of topics in all.
     """
@@ -56,13 +56,13 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     reads_per_s: Rate | None = Rate(10_000, 50_000)
     broker_requests_per_s: Rate | None = Rate(5_000, 30_000)
     admin_requests_per_s: Rate | None = Rate(50, 10_000)
-    heartbeat_mb_per_h: Rate | None = Rate(360, 20)
-    broker_mb_per_h: Rate | None = Rate(60, 400)
+    heartbeat_mb_per_h: Rate | None = Rate(250, 20)
+    broker_mb_per_h: Rate | None = Rate(60, 500)
     admin_mb_per_h: Rate | None = Rate(60, 90)
     new_names_per_min: Rate | None = Rate(600, 300_000)
-    brokers: int | None = 2_000
+    brokers: int | None = 4_000
     topics: int | None = 3_100_000
-    topic_mb: int | None = 500
+    topic_mb: int | None = 256
     all_brokers: int | None = 20_000
     all_topics: int | None = 3_000_000
 
@@ -182,6 +182,11 @@ class Judge:
             return None
         wait_s = buckets.take(who, now_s, cost)
         return self._refusal(name, who, wait_s) if wait_s else None
+
+    def is_low(self, name: str, who: str, now_s: float) -> bool:
+        """Whether more than half of what may be done at once has been done."""
+        buckets = self._buckets.get(name)
+        return buckets is not None and buckets.used(who, now_s) > 0.5
 
     def charge(self, name: str, who: str, now_s: float, cost: float) -> None:
         """Take what has been used whether it is there or not; a negative cost is given back."""

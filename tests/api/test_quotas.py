@@ -13,7 +13,23 @@ import pytest
 
 from schemas.events import ChannelClosed, Clock, RegisterBroker, Resume, decode
 from security.quotas import Quotas, Rate
-from tests.examples.parts import ADDR1, ADDR2, T1, T2, A, B, config, put, register, register_topic, route, row, version
+from tests.examples.parts import (
+    ADDR1,
+    ADDR2,
+    ADDR3,
+    T1,
+    T2,
+    A,
+    B,
+    config,
+    mapping,
+    put,
+    register,
+    register_topic,
+    route,
+    row,
+    version,
+)
 from tests.examples.parts import who as broker_of
 from tests.histories.steps import Send
 from tests.model import codes
@@ -111,11 +127,13 @@ def test_users_have_quotas_of_their_own_wherever_they_come_from(tmp_path: Path) 
         lake.ok(other, other)
 
 
-def test_broker_groups_of_one_peer(tmp_path: Path) -> None:
-    with limited(tmp_path, Quotas(brokers=1)) as lake:
+def test_brokers_of_one_peer(tmp_path: Path) -> None:
+    with limited(tmp_path, Quotas(brokers=2)) as lake:
         lake.ok(register(A, ADDR1), register(A, ADDR1, at=version(counter=2), topics=[config(T1)]))
-        lake.refused(register(B, ADDR2), "brokers")
         lake.ok(register(A, ADDR2, 1))  # a slave
+        lake.refused(register(B, ADDR2), "brokers")
+        lake.refused(register(A, ADDR3, 2), "brokers")
+        lake.ok(register(A, ADDR1, at=version(counter=3)))
         with RemotingClient("127.0.0.1", lake.gateway.port, source="127.0.0.2") as stranger:
             assert stranger.call(register(B, ADDR2).request()).code == codes.SUCCESS
 
@@ -130,6 +148,16 @@ def test_topics_of_one_peer_and_what_left_is_counted_no_more(tmp_path: Path) -> 
         lake.ok(Request(codes.DELETE_TOPIC_IN_NAMESRV, {"topic": "topic-0"}))
         more = register(A, ADDR1, topics=topics[1:], at=version(counter=2))
         until(lambda: lake.call(more).code == codes.SUCCESS)  # the first one has it counted
+
+
+def test_static_mappings_count_as_topics(tmp_path: Path) -> None:
+    with limited(tmp_path, Quotas(topics=6)) as lake:
+        mapped = [
+            register(A, ADDR1, mappings=[mapping(name, A)], at=version(counter=number))
+            for number, name in enumerate((T1, T2, "another"), 2)
+        ]
+        lake.ok(register(A, ADDR1), mapped[0], mapped[0], mapped[1])
+        lake.refused(mapped[2], "topics")
 
 
 @pytest.mark.parametrize("limits", [Quotas(all_brokers=1), Quotas(all_topics=2)], ids=["all-brokers", "all-topics"])
@@ -175,7 +203,8 @@ def test_a_registration_that_the_view_shows_is_a_sign_of_life(tmp_path: Path) ->
     with limited(tmp_path, Quotas(broker_mb_per_h=Rate(NEVER, 0.05))) as lake:
         lake.ok(register(A, ADDR1))  # with the epoch that it makes
         lake.refused(register(B, ADDR2), "broker-mb-per-h")
-        lake.refused(register(A, ADDR1, at=version(counter=2), topics=[config(T1, perm=4)]), "broker-mb-per-h")
+        many = [config(f"topic-{number}") for number in range(400)]
+        lake.refused(register(A, ADDR1, at=version(counter=2), topics=many), "broker-mb-per-h")
         # ... after which this one has to be told in full again, were there room.
         lake.ok(register(A, ADDR1), register(A, ADDR1))
 

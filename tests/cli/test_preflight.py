@@ -375,3 +375,10 @@ def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], t
     said = refused(command, *ports, "--auth", str(accounts))
     assert "line 2: there is no key 'adnim'" in said
     assert "secret1" not in said
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_quotas(refused: Refused, ports: tuple[str, ...], command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "there is no quota 'nothing'" in refused(*words_of(command, ports), "--quota", "nothing=5")
+    monkeypatch.setenv("ROUTELAKE_QUOTA", "topics=5,brokers=few")
+    assert "--quota 'brokers=few': expected NAME=VALUE" in refused(*words_of(command, ports))
