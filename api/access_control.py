@@ -127,11 +127,15 @@ class AccessControl:
             detail=verdict.remark,
             count=refused.times,
         )
-        for tell in self._followers:
-            tell(refused)
+        if verdict.is_refused or self.policy.mode is AuthMode.LOG:
+            for tell in self._followers:
+                tell(refused)
 
     def follow(self, tell: Callable[[Refused], None]) -> None:
-        """Tell of refusals, too, as many as are logged."""
+        """Tell of refusals, too, as many as are logged; with `log` of what would be one.
+
+        With `enforce-writes` a read without an account is no event: there may be many, for good.
+        """
         self._followers.append(tell)
 
     def start(self) -> None:

@@ -98,7 +98,7 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
         return Refusal(Unproven("expired-token", "that token has expired"))
     except jwt.PyJWTError as error:
         return _bad(_why(error))
-    user = f"{USER_PREFIX}{claims['sub'][:200]}"
+    user = USER_PREFIX + claims["sub"][:200].encode("utf-8", "replace").decode()
     role = _role(claims, settings.role_claim)
     if role is None:
         roles = ", ".join(ROLE_PREFIX + one.word for one in Role)

@@ -83,6 +83,18 @@ def test_many_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert written(gateway)[0].times == 1
 
 
+def test_a_read_that_is_anybodys_is_no_event(tmp_path: Path) -> None:
+    with (
+        LocalLake(tmp_path, folds=False) as lake,
+        lake.gateway(policy=policy(AuthMode.ENFORCE_WRITES), accounts=accounts_file(tmp_path)) as gateway,
+        gateway.connect() as client,
+    ):
+        assert client.call(Request(codes.GET_BROKER_CLUSTER_INFO)).code == codes.SUCCESS
+        assert client.call(DELETE).code == codes.NO_PERMISSION
+        until(lambda: written(gateway))
+        assert [event.request for event in written(gateway)] == ["DELETE_TOPIC_IN_NAMESRV"]
+
+
 def test_names_of_a_peers_choice(tmp_path: Path) -> None:
     with (
         LocalLake(tmp_path, folds=False) as lake,
