@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,30 +11,18 @@ from api.access_control import CHECK_S
 from schemas.events import AccessRefused, decode
 from security.policy import AuthMode
 from security.roles import NEEDED, Role
+from tests.api.remoting.gateways import a_gateway
 from tests.examples.parts import C1, C2, T1, A, B, register, unregister, who
 from tests.model import codes
-from tests.model.client import RemotingClient
 from tests.model.wire import Request, Response
-from tests.support.accounts import ACCOUNTS, accounts_file, policy, sign
-from tests.support.local import LocalGateway, LocalLake
+from tests.support.accounts import ACCOUNTS, sign
+from tests.support.local import LocalGateway
 from tests.support.loops import until
 
 ROUTE = Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": T1})
 MASTER = register(A, "10.0.0.1:10911").request()
 CLUSTER = Request(codes.GET_BROKER_CLUSTER_INFO)
 DELETE = Request(codes.DELETE_TOPIC_IN_NAMESRV, {"topic": T1})
-
-
-@contextmanager
-def a_gateway(
-    folder: Path, mode: AuthMode = AuthMode.ENFORCE, text: str = ACCOUNTS, **more: Any
-) -> Iterator[tuple[LocalGateway, RemotingClient]]:
-    with (
-        LocalLake(folder, folds=False) as lake,
-        lake.gateway(policy=policy(mode, **more), accounts=accounts_file(folder, text)) as gateway,
-        gateway.connect() as client,
-    ):
-        yield gateway, client
 
 
 def refused(answer: Response, remark: str) -> None:
