@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from clients.broker.agent import BrokerAgent
+from clients.broker.config import BrokerConfig
+from clients.tls import ClientTls
 from peers.broker import StockBroker
 from peers.java import wait_until
 from peers.java_client import JavaClient, bodies
 from peers.java_tls import java_tls
+from peers.rocketmq import StockNameServer
 from peers.routelake import Routelake
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -63,6 +68,8 @@ def test_stock_peers(routelake: Routelake, authority: Authority, folder: Path, r
         client=files(authority.issue("ops")),
     )
     unknown = java_tls(folder / "unknown.properties", ca=authority.path)
+    stranger = Authority(folder / "elsewhere", "elsewhere").issue("ops")
+    foreign = java_tls(folder / "foreign.properties", ca=authority.path, client=files(stranger))
     address, name = routelake.namesrv_addr, f"broker-{release[0]}"
     broker = StockBroker(address, name=name, release=release, java_options=known)
     with broker, JavaClient(release, known) as java:
@@ -85,7 +92,7 @@ def test_stock_peers(routelake: Routelake, authority: Authority, folder: Path, r
         wait_until(take, 60, "the message")
         assert got == ["hello"]
 
-        for options in (unknown, ()):
+        for options in (unknown, foreign, ()):
             done = mqadmin(["clusterList"], address, release, java_options=options)
             assert name not in done.stdout, done
             assert re.search(
@@ -94,3 +101,42 @@ def test_stock_peers(routelake: Routelake, authority: Authority, folder: Path, r
     said = routelake.log_tail(400)
     assert "reason=tls-handshake" in said
     assert "reason=not-encrypted" in said
+
+
+@pytest.mark.deep
+def test_permissive(authority: Authority, folder: Path) -> None:
+    """While people migrate: a broker over TLS, without a certificate of its own, and mqadmin both ways."""
+    pair = authority.issue("nameserver")
+    encrypted = java_tls(folder / "plain-ca.properties", ca=authority.path, server=files(authority.issue("broker")))
+    options = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key))
+    running = Routelake(folder / "permissive", "gateway", options)
+    try:
+        running.start(wait_ready_s=None).wait_listening()
+        with StockBroker(running.namesrv_addr, java_options=encrypted):
+            for way in (encrypted, ()):
+
+                def listed(way: tuple[str, ...] = way) -> bool:
+                    return "broker-a" in mqadmin(["clusterList"], running.namesrv_addr, java_options=way).stdout
+
+                wait_until(listed, 60, "the broker to be listed")
+        assert running.stop() == 0
+    finally:
+        running.kill()
+
+
+@pytest.mark.deep
+def test_our_commands_at_a_stock_nameserver(authority: Authority, folder: Path) -> None:
+    """Encrypted as stock encrypts."""
+    options = java_tls(folder / "server.properties", server=files(authority.issue("stock")))
+    tls = ClientTls(str(authority.path))
+
+    async def registered(address: str) -> tuple[str, ...]:
+        agent = BrokerAgent(BrokerConfig(broker_name="ours", broker_ip1="127.0.0.1", listen_port=0), [address], tls=tls)
+        await agent.start()
+        try:
+            return tuple(str(result.error or "") for result in agent.last_results)
+        finally:
+            await agent.stop()
+
+    with StockNameServer(java_options=options) as stock:
+        assert asyncio.run(registered(stock.address)) == ("",)
