@@ -92,7 +92,8 @@ def test_stock_peers(routelake: Routelake, authority: Authority, folder: Path, r
         wait_until(take, 60, "the message")
         assert got == ["hello"]
 
-        for options in (unknown, foreign, ()):
+        # What a stranger's certificate comes to does not depend on the release: once is enough.
+        for options in (unknown, foreign, ()) if release == "4.9.7" else (unknown, ()):
             done = mqadmin(["clusterList"], address, release, java_options=options)
             assert name not in done.stdout, done
             assert re.search(

@@ -76,8 +76,8 @@ def attack(rng: Random) -> bytes:
         ext = {rng.choice(NAMES): rng.choice(VALUES) for _ in range(rng.randrange(8))}
         if rng.random() < 0.5:
             ext["AccessKey"] = rng.choice([*SECRETS, "who", ""])
-            heard = [one.ext["Signature"] for one in SIGNED]
-            ext["Signature"] = rng.choice([*heard, "", "!", "".join(rng.choices(string.printable, k=9))])
+            overheard = [one.ext["Signature"] for one in SIGNED]
+            ext["Signature"] = rng.choice([*overheard, "", "!", "".join(rng.choices(string.printable, k=9))])
         return frame(Request(rng.choice(CODES), ext, rng.randbytes(rng.randrange(60))), rng)
     if kind == 3:  # a good signature over a bad body, or over names that are another's
         ext = {**REGISTRATION.ext, **{name: rng.choice(VALUES) for name in rng.sample(list(REGISTRATION.ext), 2)}}
