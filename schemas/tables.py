@@ -225,7 +225,7 @@ ROUTE_CHANGE_TABLE: Final = Table(
         Column(
             "command",
             "string",
-            "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, PRESERVE_END",
+            "RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, PRESERVE_END, ACCESS_REFUSED",
             nullable=False,
         ),
         Column("outcome", "string", "applied, unchanged or rejected", nullable=False),

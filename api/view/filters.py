@@ -31,7 +31,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         broker_name: Broker group, likewise.
         cluster: Broker groups that ever registered into it, and commands that name it.
         table_name: State table of the changed row.
-        command: RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME.
+        command: RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, PRESERVE_END, ACCESS_REFUSED.
         peer: Address of who sent it, with its port or without.
         user: Who sent it.
         outcome: applied, unchanged or rejected.
