@@ -43,7 +43,7 @@ SELECT epoch, chain = sha256(
          || field(array_to_string(list_transform(list_sort(map_keys(versions)),
                                                  lambda name: name || '=' || versions[name]), ','))
          || field(outcomes) || field(queryId) || field(batchId) || field(epoch_us(resumeTime)) || field(rulesVersion)
-         || coalesce(digests, '')) AS holds
+         || field(epoch_us(preserveTime)) || coalesce(digests, '')) AS holds
   FROM routeCommitTable LEFT JOIN epochs USING (epoch)
  WHERE chain IS NOT NULL"""
 """As docs/tables.md has it ("The chain"): any tool can check it, and this one does."""

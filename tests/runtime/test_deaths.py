@@ -24,6 +24,8 @@ Told = list[tuple[str, str]]
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    # Gateways that other tests of this process keep are not to hear of these deaths.
+    monkeypatch.setattr("runtime.deaths._listeners", [])
     watch_threads()
     found: Told = []
     forget = on_death(lambda what, error: found.append((what, repr(error))))

@@ -45,7 +45,11 @@ def lose_old_versions(lake_dir: Path, intervals_up_to: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "sizes", "intervals_up_to"), [(1, (9, 1, 20), 0), (4, (61,), 0), (1, (9, 1, 20), 99), (1, (9, 1, 20), 3)]
+    ("seed", "sizes", "intervals_up_to"),
+    [
+        *((1, (9, 1, 20), 0), (4, (61,), 0), (1, (9, 1, 20), 3)),
+        pytest.param(1, (9, 1, 20), 99, marks=pytest.mark.deep),
+    ],
 )
 def test_each_moment_is_the_fold_up_to_it(
     tmp_path: Path, seed: int, sizes: tuple[int, ...], intervals_up_to: int
