@@ -57,7 +57,8 @@ class _Between(ReadQuery):
     table_name: str | None = Field(None, alias="tableName", description="Only changed rows of this state table.")
     command: str | None = Field(
         None,
-        description="Only by this RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, PRESERVE_END, ACCESS_REFUSED.",
+        description="Only by this RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, "
+        "PRESERVE_END, ACCESS_REFUSED.",
     )
     peer: str | None = Field(None, description="Only from this address, with its port or without.")
     user: str | None = Field(None, description="Only by this user.")
