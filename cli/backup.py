@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DataDir, DataMode, LogUrl
+from cli.options import DataDir, DataMode, LogUrl, log_url
 from runtime.machine import mask_files
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def backup(
     from pipelines.backup.take import take_backup
 
     mask_files(data_mode)
-    manifest = take_backup(data_dir.absolute(), _log_url(data_dir, log), target.absolute())
+    manifest = take_backup(data_dir.absolute(), log_url(data_dir, log), target.absolute())
     print(f"{target}: backup of {data_dir} at {_position(manifest)}")
     _print_proof(manifest)
 
@@ -46,7 +46,7 @@ def restore(
     from pipelines.backup.restore import restore as run
 
     mask_files(data_mode)
-    done = run(source.absolute(), data_dir.absolute(), _log_url(data_dir, log), keep_log=keep_log, dry_run=dry_run)
+    done = run(source.absolute(), data_dir.absolute(), log_url(data_dir, log), keep_log=keep_log, dry_run=dry_run)
     if dry_run:
         print(f"{source}: a whole backup at {_position(done.manifest)}; nothing was changed in {data_dir}")
     else:
@@ -79,10 +79,6 @@ def _print_proof(manifest: Manifest) -> None:
         print(f"  proved: the log has every record from offset {log.first_offset} to {log.next_offset - 1}")
     else:
         print(f"  the log is in Kafka, at offset {log.next_offset}: it is not in the backup")
-
-
-def _log_url(data_dir: Path, url: str) -> str:
-    return url or f"sqlite://{data_dir.resolve()}/events.db"
 
 
 def register(app: typer.Typer) -> None:

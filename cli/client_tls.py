@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli.credentials import resolve
+from cli.groups import Options, with_options
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from clients.tls import ClientTls
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 Tls = Annotated[
     bool,
@@ -59,7 +54,7 @@ AnyServer = Annotated[
     ),
 ]
 
-OPTIONS: Final[tuple[tuple[str, Any, object], ...]] = (
+OPTIONS: Final[Options] = (
     ("tls", Tls, False),
     ("tls_ca", Ca, ""),
     ("tls_cert", Cert, ""),
@@ -67,7 +62,6 @@ OPTIONS: Final[tuple[tuple[str, Any, object], ...]] = (
     ("tls_key_password", KeyPassword, ""),
     ("tls_insecure", AnyServer, False),
 )
-"""Name, annotation and default of each parameter of a command."""
 
 
 def client_tls(values: dict[str, Any]) -> ClientTls | None:
@@ -86,20 +80,5 @@ def client_tls(values: dict[str, Any]) -> ClientTls | None:
     return ClientTls(ca, cert, key, resolve("--tls-key-password", password), insecure)
 
 
-def with_tls(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The command with these options in place of its parameter ``tls: ClientTls | None``."""
-
-    @wraps(command)
-    def run(*args: _P.args, **values: _P.kwargs) -> _R:
-        values["tls"] = client_tls(values)
-        return command(*args, **values)
-
-    own = [one for one in inspect.signature(command).parameters.values() if one.name != "tls"]
-    hints = {one.name: eval(one.annotation, command.__globals__) for one in own}  # noqa: S307 (as typer does)
-    parameters = [one.replace(annotation=hints[one.name]) for one in own] + [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, annotation, default in OPTIONS
-    ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
+with_tls = with_options("tls", OPTIONS, client_tls)
+"""The command with these options in place of its parameter ``tls: ClientTls | None``."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import LogUrl
+from cli.options import LogUrl, log_url
 from pipelines.log.urls import is_kafka, sqlite_path
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def doctor(
     from pipelines.doctor.examine import examine
     from pipelines.doctor.repair import Repair, check_can_repair
 
-    path = None if is_kafka(log) else sqlite_path(log or f"sqlite://{data_dir.resolve()}/events.db")
+    path = None if is_kafka(log) else sqlite_path(log_url(data_dir, log))
     data_dir = data_dir.absolute()
     if repair:
         check_can_repair(data_dir)

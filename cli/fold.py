@@ -8,41 +8,24 @@ from pathlib import Path
 import typer
 
 from cli import preflight
-from cli.options import (
-    DataDir,
-    DataMode,
-    DriverMemory,
-    FoldNiceness,
-    LivenessS,
-    LogRetentionH,
-    LogUrl,
-    RetentionDays,
-    Shards,
-    TriggerMs,
-)
-from cli.starting import log_url, make
+from cli.fold_options import OPTIONS, FoldOptions
+from cli.groups import with_options
+from cli.options import DataDir, DataMode, LogUrl, log_url
+from cli.starting import make
 from runtime.logs import configure
 from runtime.secrets import drop_secrets
 
 
+@with_options("options", OPTIONS, FoldOptions.of)
 def fold(
-    data_dir: DataDir = Path("data"),
-    data_mode: DataMode = "700",
-    log: LogUrl = "",
-    trigger_ms: TriggerMs = 1_000,
-    shards: Shards = 2,
-    history_retention_days: RetentionDays = 30,
-    liveness_interval_s: LivenessS = 10.0,
-    log_retention_hours: LogRetentionH = 24.0,
-    driver_memory: DriverMemory = "1g",
-    fold_niceness: FoldNiceness = 5,
+    data_dir: DataDir = Path("data"), data_mode: DataMode = "700", log: LogUrl = "", *, options: FoldOptions
 ) -> None:
     """Run the fold alone: the one Spark query that writes the tables."""
     configure("fold")
     drop_secrets()
     preflight.check_data_dir(data_dir)
     preflight.check_log(log, data_dir)
-    judge_fold(data_dir, shards, driver_memory)
+    options.judge(data_dir)
     make(data_dir, data_mode)
     from pipelines.job import FoldSettings
     from pipelines.main import run_fold
@@ -52,23 +35,15 @@ def fold(
         checkpoint_dir=(data_dir / "checkpoints" / "fold").resolve(),
         log_url=log_url(data_dir, log),
         scratch_dir=(data_dir / "scratch").resolve(),
-        shards=shards,
-        trigger_ms=trigger_ms,
-        liveness_interval_s=liveness_interval_s,
-        retention_days=history_retention_days,
-        log_retention_hours=log_retention_hours,
-        driver_memory=driver_memory,
-        niceness=fold_niceness,
+        shards=options.shards,
+        trigger_ms=options.trigger_ms,
+        liveness_interval_s=options.liveness_interval_s,
+        retention_days=options.history_retention_days,
+        log_retention_hours=options.log_retention_hours,
+        driver_memory=options.driver_memory,
+        niceness=options.fold_niceness,
     )
     raise typer.Exit(run_fold(settings))
-
-
-def judge_fold(data_dir: Path, shards: int, driver_memory: str) -> None:
-    """Refuse what a fold cannot start with. Raises SetupError."""
-    preflight.check_shards(shards)
-    preflight.check_driver_memory(driver_memory)
-    preflight.check_localhost()
-    preflight.check_lake(data_dir, fold=True)
 
 
 def register(app: typer.Typer) -> None:

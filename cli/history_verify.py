@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.options import DataDir, LogUrl
+from cli.options import DataDir, LogUrl, log_url
 from cli.route import Output
 from schemas.errors import RoutelakeError, SetupError, one_line
 
@@ -39,7 +39,7 @@ def verify(
     lake_dir = (data_dir / "lake").resolve()
     if not lake_dir.is_dir():
         raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
-    events = _log(log or f"sqlite://{data_dir.resolve()}/events.db")
+    events = _log(log_url(data_dir, log))
     try:
         report = prove(lake_dir, events, expected=expected, say=_say)
     finally:

@@ -242,3 +242,8 @@ Quota = Annotated[
         "Again for another, or with commas. See docs/settings.md.",
     ),
 ]
+
+
+def log_url(data_dir: Path, url: str) -> str:
+    """The event log to use: the one that --log names, else SQLite in the data directory."""
+    return url or f"sqlite://{data_dir.resolve()}/events.db"
