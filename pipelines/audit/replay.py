@@ -32,7 +32,7 @@ from pipelines.fold.step import GroupChange, apply, apply_expiries, expire_due, 
 from pipelines.fold.version import RULES_VERSION
 from pipelines.log.base import LogReader, LogRecord
 from pipelines.shards.partition import shard_keys, shard_of
-from pipelines.tables.resumes import resumed_ms
+from pipelines.tables.resumes import preserved_ms, resumed_ms
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
@@ -153,6 +153,7 @@ class _Part:
         if base.tables is not None:
             self._state.groups = dict(self._groups(base.tables))
             self._state.resumed_ms = resumed_ms(lake_dir, base.commit)
+            self._state.preserved_ms = preserved_ms(base.commit)
             if self._is_mine(KEY_KV):
                 self._state.kv = kv_from_rows(base.tables[KV_CONFIG_TABLE.name].to_table().to_pylist())
         self._live: dict[_Values, set[_Values]] = defaultdict(set)

@@ -164,6 +164,24 @@ def test_a_log_that_was_trimmed_is_replayed_from_an_epoch(lake_dir: Path) -> Non
     assert proof(lake_dir, RECORDS[7:]).exit_code == 1
 
 
+def test_a_replay_that_begins_while_nobody_expires(tmp_path: Path) -> None:
+    """What is overdue at its first epoch stays until the pause ends, as in the fold."""
+    records = written(
+        [
+            (0, make.register(heartbeat_timeout_millis=3_000)),
+            (5, make.preserve()),
+            (5, make.put("n", "k")),
+            (60_000, make.put("n", "l")),
+            (5, make.wipe()),
+            (60_000, make.put("n", "m")),
+        ]
+    )
+    drive(tmp_path / "lake", [records[:3], records[3:]])
+    report = proof(tmp_path / "lake", records[3:])
+    assert report.refuted == []
+    assert report.proved[-1].startswith("a replay of log offsets 4 to 6 from epoch 1 gives the rows of epoch ")
+
+
 @pytest.mark.parametrize(
     "records", [RECORDS[12:], RECORDS[:12], []], ids=["begins too late", "ends too early", "empty"]
 )
