@@ -155,7 +155,8 @@ class EventHub:
         try:
             while not listener.ended:
                 up_to = self._at
-                if last < up_to or last > self._newest():  # the latter in a lake that has taken another's place
+                # The latter in a lake that has taken another's place; until that is noticed, `up_to` is of the other.
+                if last < up_to or last > max(up_to, self._newest()):
                     text = await self._between(last, up_to, wanted)
                     last = up_to
                     if text:

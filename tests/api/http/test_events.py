@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from api.http import events
+from api.http.history_pool import HistoryPool
 from api.http.settings import HttpSettings
 from api.view import epoch_events
 from tests.support.http_api import broker
@@ -148,6 +150,32 @@ def test_what_is_refused(live: LiveRoutelake, query: str, last: str | None) -> N
     answer = httpx.get(f"{live.http_url}/v1/events{query}", headers=headers, timeout=60)
     assert answer.status_code == 400
     assert answer.json()["type"] == "urn:routelake:problem:bad-parameter"
+
+
+@pytest.mark.timeout(60)
+def test_a_lake_that_takes_anothers_place_keeps_nobody_busy() -> None:
+    """Whoever comes with the newest epoch of the old one, before anybody has noticed, waits and is told."""
+
+    async def play() -> None:
+        newest = 7
+        sent: list[bytes] = []
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message["body"])
+
+        hub = events.EventHub(cast("HistoryPool", None), lambda: newest, 9)
+        listening = [asyncio.create_task(hub.serve(events._Listener("a"), None, events.EventFilter(), send))]
+        await asyncio.sleep(0)
+        newest = 3
+        listening.append(asyncio.create_task(hub.serve(events._Listener("b"), 7, events.EventFilter(), send)))
+        await asyncio.sleep(0)  # with the defect this one never comes to an end
+        hub.view_moved()
+        while sum(b"event: reset\nid: 3\n" in text for text in sent) < 2:
+            await asyncio.sleep(0)
+        hub.close()
+        await asyncio.gather(*listening)
+
+    asyncio.run(play())
 
 
 def test_a_stop_ends_them(tmp_path: Path) -> None:
