@@ -20,7 +20,8 @@ from api.http.validation import parse_number, parse_seconds
 from api.moving_view import MovingView
 from api.view.answers import RouteAnswers, body_digest
 from api.view.as_of import NOW
-from api.view.history import History, Moment
+from api.view.history import History
+from api.view.moments import Moment
 from api.view.snapshot import RouteView
 from remoting.bounds import address_of
 from schemas.codes import MAX_LONG

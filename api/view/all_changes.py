@@ -9,7 +9,8 @@ from api.view.as_of import NOW
 from api.view.changelog import Change, ChangePosition, Page, read_page
 from api.view.cursors import cursor_of, place_of
 from api.view.filters import Filters, between, last_epoch
-from api.view.history import History, Moment, check_limit
+from api.view.history import History, check_limit
+from api.view.moments import Moment
 from schemas.errors import BadRequestError
 
 

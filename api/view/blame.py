@@ -11,7 +11,8 @@ import msgspec
 
 from api.view.causes import Cause, RowStep, of_tables, row_steps
 from api.view.filters import between
-from api.view.history import History, Moment
+from api.view.history import History
+from api.view.moments import Moment
 from lake import query
 from schemas.tables import BROKER_ADDR_TABLE, TOPIC_QUEUE_TABLE
 

@@ -24,7 +24,8 @@ from api.view.as_of import NOW
 from api.view.changelog import MAX_PAGE_BYTES
 from api.view.cursors import cursor_of, place_of
 from api.view.filters import between
-from api.view.history import History, Moment, check_limit
+from api.view.history import History, check_limit
+from api.view.moments import Moment
 from lake import query
 from pipelines.fold.changes import LIVENESS_COLUMNS
 from schemas.tables import BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_MAPPING_INFO_TABLE

@@ -12,7 +12,7 @@ from typing import Final, get_args
 import msgspec
 from deltalake import DeltaTable
 
-from api.view.history import Moment
+from api.view.moments import Moment
 from lake import query
 from pipelines.fold.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError

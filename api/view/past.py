@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from api.view.history import Condition, History, Moment
+from api.view.history import History
+from api.view.moments import Moment
+from api.view.past_rows import Condition
 from api.view.snapshot import RouteView
 from lake.query import text
 from schemas.kv import is_reserved

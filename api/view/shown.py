@@ -14,7 +14,7 @@ import msgspec
 from api.view.blame import Field
 from api.view.changelog import Change
 from api.view.diff import Difference
-from api.view.history import Moment
+from api.view.moments import Moment
 from api.view.timeline import Interval
 
 CHANGE_COLUMNS: Final = (

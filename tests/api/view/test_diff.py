@@ -15,7 +15,8 @@ from api.view.all_changes import ChangesAsked, all_changes
 from api.view.changelog import Change
 from api.view.diff import Difference, diff
 from api.view.filters import Filters
-from api.view.history import Condition, History
+from api.view.history import History
+from api.view.past_rows import Condition
 from pipelines.fold.changes import LIVENESS_COLUMNS
 from schemas.errors import BadRequestError
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from api.view import changelog
+from api.view import changelog, past_rows, past_tables
 from api.view import history as history_module
 from api.view.as_of import iso, parse_as_of, parse_time
 from api.view.changelog import Change, ChangePage
-from api.view.history import History, Moment, PastRoute
+from api.view.history import History, PastRoute
 from api.view.loader import load_view
+from api.view.moments import Moment
 from api.view.pickup import pick_up_topic_route
 from benchmarks.harness.lake_writer import START, LakeWriter
 from lake.active import active
@@ -316,7 +317,7 @@ def test_a_commit_that_fails_although_it_is_there(writer: LakeWriter, monkeypatc
         raise OSError("disk trouble")
 
     with monkeypatch.context() as patch:
-        patch.setattr(history_module, "select", fail)
+        patch.setattr(past_rows, "select", fail)
         with pytest.raises(UnavailableError, match="disk trouble"):
             history.route("orders", "1")
     assert history.route("orders", "1").commit.epoch == 1
@@ -565,8 +566,9 @@ def test_new_changes_show_after_the_next_epoch(night_history: History, writer: L
 
 def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     room_bytes = 2_000_000
-    for name in ("_ROUTES_BYTES", "_CONTEXTS_BYTES", "_TABLES_BYTES"):
-        monkeypatch.setattr(history_module, name, room_bytes)
+    monkeypatch.setattr(history_module, "_ROUTES_BYTES", room_bytes)
+    monkeypatch.setattr(history_module, "_CONTEXTS_BYTES", room_bytes)
+    monkeypatch.setattr(past_tables, "_TABLES_BYTES", room_bytes)
     topics = [f"{number:03d}-{'t' * 20_000}" for number in range(150)]
     for epoch in range(1, 16):
         changed = topics if epoch == 1 else topics[:1]
@@ -581,7 +583,7 @@ def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: p
         history.resolve(str(epoch))
         with pytest.raises(NotFoundError):
             history.route("unknown", str(epoch))
-    for cache in (history._routes, history._contexts, history._tables):
+    for cache in (history._routes, history._contexts, history._tables._tables):
         assert room_bytes * 0.5 < cache.bytes <= room_bytes
 
 

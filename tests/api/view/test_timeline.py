@@ -16,8 +16,9 @@ from api.view.all_changes import ChangesAsked, all_changes
 from api.view.blame import topic_blame
 from api.view.changelog import Change
 from api.view.filters import Filters
-from api.view.history import Condition, History
+from api.view.history import History
 from api.view.past import broker_at
+from api.view.past_rows import Condition
 from api.view.timeline import Interval, Timeline, broker_timeline, topic_timeline
 from schemas.errors import BadRequestError, NotFoundError
 from schemas.tables import TOPIC_QUEUE_TABLE

@@ -13,8 +13,9 @@ import pytest
 
 from api.view.all_changes import ChangesAsked, all_changes
 from api.view.diff import diff
-from api.view.history import Condition, History
+from api.view.history import History
 from api.view.past import brokers_at
+from api.view.past_rows import Condition
 from lake.commits import last_commit
 from lake.query import text
 from pipelines.reports.duck import DuckLake

@@ -97,8 +97,8 @@ def _another_past(module: Any) -> None:
     """as_of=N answers from epoch N - 1."""
     resolve = module.History.resolve
 
-    def before(self: Any, as_of: str) -> Any:
-        return resolve(self, str(int(as_of) - 1) if as_of.isdigit() and as_of != "1" else as_of)
+    def before(self: Any, as_of: str, *rest: Any, **more: Any) -> Any:
+        return resolve(self, str(int(as_of) - 1) if as_of.isdigit() and as_of != "1" else as_of, *rest, **more)
 
     module.History.resolve = before
 
