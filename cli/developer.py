@@ -14,7 +14,10 @@ from schemas.errors import SetupError
 
 
 def test(context: typer.Context) -> None:
-    """Run the tests. Options go to pytest; --deep adds the long ones, --fast leaves out JVMs, processes and waits."""
+    """Run the tests. Options go to pytest; --deep adds the long ones, --fast leaves out JVMs, processes and waits.
+
+    --coverage also judges what the tests reach, as `coverage` does.
+    """
     from deploy.developer import run_tests
 
     raise typer.Exit(run_tests(context.args))
@@ -35,7 +38,7 @@ def fix() -> None:
 
 
 def coverage() -> None:
-    """Check how much of fold, codec and lake the fast tests reach, by branches."""
+    """Check how much of fold, codec and lake their own tests reach, by branches."""
     from deploy.developer import run_coverage
 
     raise typer.Exit(run_coverage())

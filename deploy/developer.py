@@ -11,7 +11,7 @@ import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -41,27 +41,38 @@ def run_fixes() -> int:
 
 
 def run_coverage() -> int:
-    """Run the tests of `[tool.routelake.coverage]` and hold each group of files against its least share.
+    """Run the tests of `[tool.routelake.coverage]` alone, and judge what they reach.
 
     Returns:
-        pytest's exit code, or coverage's (2) if a group has less than its share.
+        pytest's exit code, or coverage's (2) if a group of files has less than its share.
     """
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["routelake"]["coverage"]
+    settings = _coverage_settings()
+    slow = [f"--ignore={path}" for path in settings["slow"]]
+    return _run_measured(["-n", "2", "-q", "-m", "not jvm", *slow, *settings["tests"]])
+
+
+def _run_measured(arguments: Sequence[str]) -> int:
+    """Run pytest, then hold each group of files against its least share of lines and branches."""
     coverage = [sys.executable, "-m", "coverage"]
-    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COVERAGE_FILE": str(Path(folder) / "data")}
-        commands = [[*coverage, "run", "--parallel-mode", *pytest, *tests] for tests in settings["tests"]]
-        running = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
-        code = max([process.wait() for process in running], key=abs)
-        subprocess.run([*coverage, "combine", "-q"], cwd=ROOT, env=environment, check=code == 0)
-        for group in settings["groups"] if code == 0 else ():
+        code = _pytest([*arguments, f"--measure={folder}"])
+        if code != 0:
+            return code
+        environment = {**os.environ, "COVERAGE_FILE": str(Path(folder) / "data")}
+        subprocess.run([*coverage, "combine", "-q"], cwd=ROOT, env=environment, check=True)
+        for group in _coverage_settings()["groups"]:
             include, least = ",".join(group["files"]), group["least"]
             print(f"\n{group['name']}: at least {least} % of lines and branches", flush=True)
             report = [*coverage, "report", f"--include={include}", f"--fail-under={least}", "--skip-covered"]
             missed = subprocess.run(report, cwd=ROOT, env=environment, check=False).returncode
             code = code or missed
     return code
+
+
+def _coverage_settings() -> dict[str, Any]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    settings: dict[str, Any] = project["tool"]["routelake"]["coverage"]
+    return settings
 
 
 def _run_all(commands: Sequence[tuple[str, list[str]]]) -> int:
@@ -80,13 +91,19 @@ def _run_all(commands: Sequence[tuple[str, list[str]]]) -> int:
 def run_tests(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments; returns its exit code.
 
-    The whole suite runs in two workers: one for what starts JVMs, which mostly waits, and one for all else.
+    The whole suite runs in several workers (`tests/conftest.py` says which takes what). ``--coverage`` also judges what
+    the tests of `[tool.routelake.coverage]` reach, as `run_coverage` does, without running them once more.
     """
     whole = all(argument.startswith("-") for argument in arguments)
     workers = ("-n", "2") if whole else ()
+    plain = [argument for argument in arguments if argument != "--coverage"]
+    return (_run_measured if "--coverage" in arguments else _pytest)([*workers, *plain])
+
+
+def _pytest(arguments: Sequence[str]) -> int:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *workers, *arguments], cwd=ROOT, env=environment, check=False
+        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
     ).returncode
 
 

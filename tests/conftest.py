@@ -26,6 +26,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 from runtime import logs
+from tests.support.measured import Measured, runs_tests
 
 settings.register_profile(
     "ordinary",
@@ -71,6 +72,7 @@ _LONG = ("e2e/", "clients/", "differential/", "pipelines/", "cli/")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what starts JVMs or processes, or takes long")
     parser.addoption("--deep", action="store_true", help="also run what takes long (tests marked deep)")
+    parser.addoption("--measure", type=Path, metavar="FOLDER", help="for ./routelake test --coverage")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A command that a test runs in this process must not turn the logging round for the tests after it.
     logs.configure = _ignore_process
+    if (folder := config.getoption("--measure")) is not None and runs_tests(config):
+        config.pluginmanager.register(Measured(config, folder))
     settings.load_profile(next((name for name in ("deep", "fast") if config.getoption(f"--{name}")), "ordinary"))
 
 

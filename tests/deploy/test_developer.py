@@ -46,7 +46,8 @@ def test_no_package_is_left_out_of_a_check() -> None:
 
 def test_what_coverage_measures_is_there() -> None:
     settings = PROJECT["tool"]["routelake"]["coverage"]
-    assert all((ROOT / folder).exists() for part in settings["tests"] for folder in part if folder.startswith("tests/"))
+    assert all((ROOT / path).exists() for path in (*settings["tests"], *settings["slow"]))
+    assert all(path.startswith(tuple(settings["tests"])) for path in settings["slow"])
     for group in settings["groups"]:
         assert all(any(ROOT.glob(pattern)) for pattern in group["files"]), group
 
