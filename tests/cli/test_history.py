@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake history` as a process: over HTTP and on the tables, for people and for programs."""
+"""`routelake history`: over HTTP and on the tables, for people and for programs; `test_variables` has processes."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import httpx
@@ -18,27 +16,14 @@ import pytest
 
 from cli.history_show import Form, show_changes, show_diff
 from cli.history_source import HttpSource, LakeSource
-from peers.routelake import ROOT
 from schemas.errors import RoutelakeError, SetupError
+from tests.support.command import command, process
 from tests.support.http_api import broker
 from tests.support.live import LiveRoutelake
 
-ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")},
-    **{"PYTHONPATH": str(ROOT), "COLUMNS": "80", "ROUTELAKE_TIME_ZONE": "UTC"},
-}
 
-
-def cli(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "history", *args],
-        cwd=ROOT,
-        env={**ENVIRONMENT, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def cli(*args: str) -> CompletedProcess[str]:
+    return command("history", *args, ROUTELAKE_TIME_ZONE="UTC")
 
 
 class Past:
@@ -202,8 +187,13 @@ def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
 
 def test_variables(past: Past) -> None:
     data_dir, http = str(past.folder), past.live.http_url
-    assert cli("changes", "--limit", "1", ROUTELAKE_DATA_DIR=data_dir).returncode == 0
-    assert cli("changes", "--limit", "1", ROUTELAKE_GATEWAY=http).returncode == 0
-    assert cli("changes", "--http", http, ROUTELAKE_DATA_DIR="nothing").returncode == 0
-    assert cli("changes", "--data-dir", data_dir, ROUTELAKE_GATEWAY="127.0.0.1:1").returncode == 0
-    assert cli("changes", ROUTELAKE_DATA_DIR=data_dir, ROUTELAKE_GATEWAY=http).returncode == 2
+    of_either = (
+        process("history", "changes", "--limit", "1", ROUTELAKE_DATA_DIR=data_dir),
+        process("history", "changes", "--limit", "1", ROUTELAKE_GATEWAY=http),
+    )
+    assert [(found.returncode, found.stderr) for found in of_either] == [(0, "")] * 2
+    assert of_either[0].stdout == of_either[1].stdout
+    changes = ("history", "changes")
+    assert command(*changes, "--http", http, ROUTELAKE_DATA_DIR="nothing").returncode == 0
+    assert command(*changes, "--data-dir", data_dir, ROUTELAKE_GATEWAY="127.0.0.1:1").returncode == 0
+    assert command(*changes, ROUTELAKE_DATA_DIR=data_dir, ROUTELAKE_GATEWAY=http).returncode == 2

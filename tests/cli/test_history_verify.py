@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./routelake history verify` as a process: what it says, and its exit codes."""
+"""`./routelake history verify`: what it says, and its exit codes."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from pipelines.log.open import open_log
 from schemas.events import AnyEvent, encode, routing_key
 from schemas.tables import KV_CONFIG_TABLE
 from tests.support import events as make
+from tests.support.command import command, process
 from tests.support.local import LocalLake
 from tests.support.tampering import flip
 
 
-def verify(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", "history", "verify", "--data-dir", str(data), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def verify(data: Path, *options: str) -> CompletedProcess[str]:
+    return command("history", "verify", "--data-dir", data, *options)
 
 
 def test_proved_then_refuted(tmp_path: Path) -> None:
@@ -26,7 +25,7 @@ def test_proved_then_refuted(tmp_path: Path) -> None:
         events: list[AnyEvent] = [make.register(), make.put("n", "k", "1"), make.clock()]
         last = lake.log.append([(routing_key(event), encode(event)) for event in events])[-1].offset
         lake.fold.wait_for(last)
-        found = verify(tmp_path)
+        found = process("history", "verify", "--data-dir", tmp_path)
         assert found.returncode == 0, found
         *_, third, digest = found.stdout.splitlines()
         assert third.startswith(f"proved: a replay of log offsets 1 to {last} from nothing gives the rows of epoch ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake sql` as a process: tables, views and macros, in every form."""
+"""`routelake sql`: tables, views and macros, in every form; a session is a process, and so is what is piped into it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from peers.routelake import ROOT
 from tests.support import events as make
+from tests.support.command import command, environment, process
 from tests.support.drive import drive
 from tests.support.generated_logs import written
-
-ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")},
-    **{"PYTHONPATH": str(ROOT), "COLUMNS": "80"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def cli(data: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "sql", "--data-dir", str(data), *args],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def cli(data: Path, *args: str) -> CompletedProcess[str]:
+    return command("sql", "--data-dir", data, *args)
 
 
 def test_a_question_in_each_form(data: Path) -> None:
@@ -75,7 +63,10 @@ def test_a_question_in_each_form(data: Path) -> None:
 
 
 def test_statements_from_standard_input(data: Path) -> None:
-    found = cli(data, stdin="CREATE TABLE mine AS FROM live_at(now());\nSELECT brokerName AS ';' FROM mine; -- done")
+    words = ("sql", "--data-dir", data)
+    found = process(
+        *words, stdin="CREATE TABLE mine AS FROM live_at(now());\nSELECT brokerName AS ';' FROM mine; -- done"
+    )
     assert (found.returncode, found.stdout.split()) == (0, ["#;", "a"]), found.stderr
 
 
@@ -103,7 +94,7 @@ def test_a_session(data: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "sql", "--data-dir", str(data)],
         cwd=ROOT,
-        env=ENVIRONMENT,
+        env=environment(),
         stdin=slave,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

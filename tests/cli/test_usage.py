@@ -14,23 +14,9 @@ from pathlib import Path
 import pytest
 
 from peers.routelake import ROOT
+from tests.support.command import command, environment, process
 
-ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if "NAMESRV" not in key and not key.startswith("ROUTELAKE_")},
-    "PYTHONPATH": str(ROOT),
-}
-
-
-def cli(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        cwd=ROOT,
-        env={**ENVIRONMENT, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+ENVIRONMENT = environment()
 
 
 COMMANDS = ["serve", "gateway", "fold", "bench", "broker", "fleet", "route", "import-kv", "completion", "admin"]
@@ -38,7 +24,7 @@ COMMANDS = ["serve", "gateway", "fold", "bench", "broker", "fleet", "route", "im
 
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS), ["admin", "topicRoute"]], ids=" ".join)
 def test_help_names_the_program_and_cuts_nothing(words: list[str]) -> None:
-    shown = cli(*words, "--help")
+    shown = command(*words, "--help")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith(f"Usage: {' '.join(['./routelake', *words])} ")
     assert not re.search("[\u2500-\u257f\u2026\x1b]|\\.\\.\\.$", shown.stdout.replace("]...", ""), re.MULTILINE)
@@ -47,11 +33,11 @@ def test_help_names_the_program_and_cuts_nothing(words: list[str]) -> None:
 
 
 def test_help_shows_the_whole_of_a_long_variable() -> None:
-    assert "ROUTELAKE_HISTORY_RETENTION_DAYS" in cli("serve", "--help").stdout
+    assert "ROUTELAKE_HISTORY_RETENTION_DAYS" in process("serve", "--help").stdout
 
 
 def test_version() -> None:
-    shown = cli("--version")
+    shown = process("--version")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert shown.returncode == 0, shown.stderr
     assert re.fullmatch(rf"routelake {re.escape(version)}( \(commit [0-9a-f]{{7,}}\))?\n", shown.stdout)
@@ -77,7 +63,7 @@ def test_version() -> None:
     ],
 )
 def test_a_slip_of_the_hand_is_answered_in_one_line(words: str, says: str) -> None:
-    done = cli(*words.split())
+    done = command(*words.split())
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("routelake: ")
     assert done.stderr.count("\n") == 1
@@ -87,7 +73,7 @@ def test_a_slip_of_the_hand_is_answered_in_one_line(words: str, says: str) -> No
 
 
 def test_without_a_command_the_help_is_shown() -> None:
-    done = cli()
+    done = process()
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Usage: ./routelake [OPTIONS] COMMAND")
 
@@ -121,7 +107,7 @@ def test_completion_in_bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_of_shells_that_do_not_hand_over_what_was_typed(shell: str) -> None:
-    script = cli("completion", shell).stdout
+    script = process("completion", shell).stdout
     assert f"{ROOT / 'routelake'}" in script
     assert not re.search(r" routelake[)\"]", script)
 
