@@ -37,6 +37,7 @@ def fields(row: dict[str, Any], names: tuple[str, ...]) -> bytes:
     return b"".join(field(row[name]) for name in names)
 
 
+@lakes.read_once()
 def assert_chain(lake_dir: Path, *, begins_at: int = 1) -> None:
     """Each epoch from this one on has its digest, and none before."""
     changes: dict[int, dict[bytes, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))

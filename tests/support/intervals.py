@@ -74,6 +74,7 @@ def columns(rows: Rows) -> Rows:
     return [dict(sorted(row.items())) for row in rows]
 
 
+@lakes.read_once()
 def assert_kept(lake_dir: Path) -> None:
     for intervals in INTERVALS:
         found = kept(lake_dir, intervals)
@@ -88,6 +89,7 @@ def assert_kept(lake_dir: Path) -> None:
             assert all(row["isOpen"] == (row["validTo"] is None) for row in rows)
 
 
+@lakes.read_once()
 def assert_now(lake_dir: Path) -> None:
     """Open intervals are the state."""
     tables = lakes.last_epoch_tables(lake_dir)

@@ -6,7 +6,9 @@ Everything is read anew from disk with delta-rs, as any other reader would: noth
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,46 @@ Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 _HEARTBEAT_COLUMNS = ("lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "topicConfigDigest", "channels")
 
 
-def rows(lake_dir: Path, name: str, version: int | None = None) -> list[dict[str, Any]]:
+Rows = list[dict[str, Any]]
+
+_read: dict[tuple[Path, str, int | None], Rows] | None = None
+"""What `read_once` has read, while it holds."""
+
+
+@contextlib.contextmanager
+def read_once() -> Iterator[None]:
+    """While it holds, nobody writes: each version of a table is read from disk once. Rows are not to be changed."""
+    global _read
+    outermost = _read is None
+    _read = {} if _read is None else _read
+    try:
+        yield
+    finally:
+        if outermost:
+            _read = None
+
+
+def rows(lake_dir: Path, name: str, version: int | None = None) -> Rows:
     """All rows of a table, columns by name."""
-    table = DeltaTable(str(lake_dir / name), version=version)
+    if _read is None:
+        return _rows(DeltaTable(str(lake_dir / name), version=version), lake_dir / name)
+    if (lake_dir, name, version) not in _read:
+        table = DeltaTable(str(lake_dir / name), version=version)
+        place = (lake_dir, name, table.version())  # of the newest one, too: asked for with its number or without
+        if place not in _read:
+            _read[place] = _rows(table, lake_dir / name)
+        _read[lake_dir, name, version] = _read[place]
+    return list(_read[lake_dir, name, version])
+
+
+def _rows(table: DeltaTable, folder: Path) -> Rows:
     # A native file system: with delta-rs's own, an interpreter that ends right after a read may abort.
-    files = pafs.SubTreeFileSystem(str(lake_dir / name), pafs.LocalFileSystem())
-    found: list[dict[str, Any]] = pa.table(table.to_pyarrow_dataset(filesystem=files).to_table()).to_pylist()
+    files = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+    found: Rows = pa.table(table.to_pyarrow_dataset(filesystem=files).to_table()).to_pylist()
     return found
 
 
-def commits(lake_dir: Path) -> list[dict[str, Any]]:
+def commits(lake_dir: Path) -> Rows:
     """Rows of routeCommitTable in the order of their epochs."""
     return sorted(rows(lake_dir, ROUTE_COMMIT_TABLE.name), key=lambda row: int(row["epoch"]))
 
@@ -62,18 +94,19 @@ def without_heartbeats(tables: Tables) -> Tables:
     return {**tables, BROKER_LIVE_TABLE.name: live}
 
 
-def history(lake_dir: Path) -> list[dict[str, Any]]:
+def history(lake_dir: Path) -> Rows:
     """Rows of routeChangeTable up to the last epoch."""
     epochs = commits(lake_dir)
     last = epochs[-1]["epoch"] if epochs else 0
     return [row for row in rows(lake_dir, ROUTE_CHANGE_TABLE.name) if row["epoch"] <= last]
 
 
-def quarantine(lake_dir: Path) -> list[dict[str, Any]]:
+def quarantine(lake_dir: Path) -> Rows:
     """Rows of quarantineTable, by offset."""
     return sorted(rows(lake_dir, QUARANTINE_TABLE.name), key=lambda row: int(row["offset"]))
 
 
+@read_once()
 def check_epochs(lake_dir: Path) -> None:
     """Epochs are 1, 2, 3, ... without gaps; offsets, times and versions never go back; the history names them."""
     found = commits(lake_dir)

@@ -63,16 +63,27 @@ def test_a_step_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
     assert_kept(tmp_path)
 
 
-@pytest.mark.parametrize("links", range(0, 40, 3))
-def test_killed_at_any_link_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int) -> None:
-    """Commits are published by links: before each of them the process ends, in the middle of a history."""
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake whose intervals were kept up to its second epoch."""
+    lake_dir = tmp_path_factory.mktemp("behind") / "lake"
     query = Query(SHARDS)
-    query.lake = DeltaLake(open_writer(tmp_path))
-    for batch in BATCHES[:2]:
+    query.lake = DeltaLake(open_writer(lake_dir))
+    for number, batch in enumerate(BATCHES):
         query.run(batch)
-    keeper = catch_up(tmp_path)
-    for batch in BATCHES[2:]:
-        query.run(batch)
+        if number == 1:
+            catch_up(lake_dir)
+    return lake_dir
+
+
+@pytest.mark.parametrize("links", range(0, 40, 3))
+def test_killed_at_any_link_it_goes_on(
+    behind: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
+) -> None:
+    """Commits are published by links: before each of them the process ends, in the middle of a history."""
+    shutil.copytree(behind, tmp_path, dirs_exist_ok=True)
+    keeper = IntervalKeeper(tmp_path)
+    assert keeper.epoch == 2
     made, link = count(), os.link
 
     def dying(source: Path, target: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,12 +45,31 @@ RECORDS = written(
 
 
 def lake(lake_dir: Path, *, retention_days: int = 30, records: list[LogRecord] = RECORDS) -> DeltaLake:
+    """Of an epoch for each record."""
     query = Query(SHARDS)
-    writer = LakeWriter(lake_dir, retention_days=retention_days, liveness_interval_s=0, shards=SHARDS)
-    query.lake = delta = DeltaLake(writer)
+    query.lake = delta = DeltaLake(open_writer(lake_dir, retention_days))
     for record in records:
         query.run([record])
     return delta
+
+
+def open_writer(lake_dir: Path, retention_days: int = 30) -> LakeWriter:
+    return LakeWriter(lake_dir, retention_days=retention_days, liveness_interval_s=0, shards=SHARDS)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of all records, which tests copy."""
+    folder = tmp_path_factory.mktemp("made") / "lake"
+    lake(folder)
+    return folder
+
+
+@pytest.fixture
+def writer(made: Path, tmp_path: Path) -> LakeWriter:
+    """Goes on with that, in the test's own folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return open_writer(tmp_path)
 
 
 def keeper(writer: LakeWriter, log: FixedLog | None = None, *, retention_days: int = 30) -> Maintenance:
@@ -66,6 +86,7 @@ def sweep(maintenance: Maintenance, writer: LakeWriter) -> Iterator[tuple[str, f
         yield what, time.process_time() - started
 
 
+@lakes.read_once()
 def all_epochs(lake_dir: Path) -> dict[int, lakes.Tables]:
     return {commit["epoch"]: lakes.state_tables(lake_dir, commit) for commit in lakes.commits(lake_dir)}
 
@@ -91,10 +112,9 @@ def _small_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_EVERY_COMMITS", 5)
 
 
-def test_every_epoch_reads_as_before(tmp_path: Path) -> None:
-    delta = lake(tmp_path)
+def test_every_epoch_reads_as_before(writer: LakeWriter, tmp_path: Path) -> None:
     before, history = all_epochs(tmp_path), lakes.history(tmp_path)
-    done = [what for what, _ in sweep(keeper(delta.writer), delta.writer)]
+    done = [what for what, _ in sweep(keeper(writer), writer)]
     assert all_epochs(tmp_path) == before
     assert sorted(map(str, lakes.history(tmp_path))) == sorted(map(str, history))
     assert any(what.startswith("compact") for what in done)
@@ -103,10 +123,9 @@ def test_every_epoch_reads_as_before(tmp_path: Path) -> None:
     lakes.check_epochs(tmp_path)
 
 
-def test_crowded_tables_and_partitions_are_compacted(tmp_path: Path) -> None:
+def test_crowded_tables_and_partitions_are_compacted(writer: LakeWriter) -> None:
     """Also the partition of a name that looks different on disk."""
-    delta = lake(tmp_path)
-    queues = delta.writer.tables[TOPIC_QUEUE_TABLE.name]
+    queues = writer.tables[TOPIC_QUEUE_TABLE.name]
     for _ in range(5):  # small appends, as registrations of single topics make them
         row = {
             "brokerName": ODD,
@@ -123,41 +142,39 @@ def test_crowded_tables_and_partitions_are_compacted(tmp_path: Path) -> None:
         )
         queues.publish()
     before = len(queues.delta.file_uris())
-    done = [what for what, _ in sweep(keeper(delta.writer), delta.writer)]
+    done = [what for what, _ in sweep(keeper(writer), writer)]
     assert before > 5
     assert any(what.startswith("compact topicQueueTable") for what in done)
     for name in (TOPIC_QUEUE_TABLE.name, ROUTE_COMMIT_TABLE.name, "routeChangeTable"):
-        assert len(delta.writer.tables[name].delta.file_uris()) == 1, name
+        assert len(writer.tables[name].delta.file_uris()) == 1, name
 
 
-def test_the_change_feed_skips_compaction(tmp_path: Path) -> None:
+def test_the_change_feed_skips_compaction(writer: LakeWriter, tmp_path: Path) -> None:
     """A follower that reads from before to after it sees what the epochs changed and nothing else."""
-    delta = lake(tmp_path)
-    list(sweep(keeper(delta.writer), delta.writer))
-    version = delta.writer.tables["kvConfigTable"].version
+    list(sweep(keeper(writer), writer))
+    version = writer.tables["kvConfigTable"].version
     query = Query(SHARDS, seed=Expected(RECORDS).state)
-    query.lake = delta
+    query.lake = DeltaLake(writer, first_batch=len(RECORDS))
     (record,) = written([(0, make.put("n", "after"))])
     query.run([record._replace(offset=RECORDS[-1].offset + 1)])
-    rows = feed(tmp_path, "kvConfigTable", 1, delta.writer.tables["kvConfigTable"].version)
+    rows = feed(tmp_path, "kvConfigTable", 1, writer.tables["kvConfigTable"].version)
     last = [row for row in rows if row["_commit_version"] > version]
     assert [(row["key"], row["_change_type"]) for row in last if row["key"] == "after"] == [("after", "insert")]
     inserted = [row for row in rows if row["_change_type"] == "insert"]
-    puts = sum(row["command"] == "PUT_KV_CONFIG" and row["before"] is None for row in delta.changes if row["seq"] >= 0)
+    changes = lakes.history(tmp_path)
+    puts = sum(row["command"] == "PUT_KV_CONFIG" and row["before"] is None for row in changes if row["seq"] >= 0)
     assert len(inserted) == puts
 
 
-def test_what_was_written_stays_written_after_checkpoint_and_clean_up(tmp_path: Path) -> None:
+def test_what_was_written_stays_written_after_checkpoint_and_clean_up(writer: LakeWriter, tmp_path: Path) -> None:
     """App transactions are in the checkpoints."""
-    delta = lake(tmp_path)
-    list(sweep(keeper(delta.writer), delta.writer))
+    list(sweep(keeper(writer), writer))
     for name in ("kvConfigTable", "routeCommitTable", "routeChangeTable"):
         DeltaTable(str(tmp_path / name)).create_checkpoint()
         DeltaTable(str(tmp_path / name)).cleanup_metadata()
         assert DeltaTable(str(tmp_path / name)).transaction_version("q1") is not None
-    writer = LakeWriter(tmp_path, retention_days=30, liveness_interval_s=0, shards=SHARDS)
     again = Query(SHARDS, seed=Expected(RECORDS[:-1]).state)
-    again.lake = DeltaLake(writer, first_batch=len(RECORDS) - 1)
+    again.lake = DeltaLake(open_writer(tmp_path), first_batch=len(RECORDS) - 1)
     again.run(RECORDS[-1:])
     assert again.lake.epochs == [None]
 
@@ -171,7 +188,7 @@ def test_a_checkpoint_is_written_after_so_many_commits_over_restarts(
     query = Query(SHARDS)
     done: list[str] = []
     for number, record in enumerate(records):
-        writer = LakeWriter(tmp_path, retention_days=30, liveness_interval_s=0, shards=SHARDS)
+        writer = open_writer(tmp_path)
         maintenance = keeper(writer)
         query.lake = DeltaLake(writer, first_batch=number)
         query.run([record])
@@ -194,7 +211,7 @@ def test_small_files_are_put_together_every_so_many_commits(tmp_path: Path, monk
     query = Query(SHARDS)
     done: list[tuple[int, str]] = []
     for number, record in enumerate(written([(10, make.put("n", "k", str(number))) for number in range(14)])):
-        writer = LakeWriter(tmp_path, retention_days=30, liveness_interval_s=0, shards=SHARDS)
+        writer = open_writer(tmp_path)
         maintenance = keeper(writer)
         query.lake = DeltaLake(writer, first_batch=number)
         query.run([record])
@@ -206,16 +223,15 @@ def test_small_files_are_put_together_every_so_many_commits(tmp_path: Path, monk
     assert not [what for _, what in done if what.startswith("vacuum")]
 
 
-def test_a_fold_that_often_starts_anew_sweeps_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    delta = lake(tmp_path)
+def test_a_fold_that_often_starts_anew_sweeps_as_well(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 10_000.0
     # The module's own clock, and nobody else's: event loops of other tests' servers live in this process.
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s, time_ns=time.time_ns))
-    maintenance = keeper(delta.writer)
+    maintenance = keeper(writer)
 
     def all_due() -> list[str]:
         done = []
-        while (due := maintenance._due(delta.writer)) is not None:
+        while (due := maintenance._due(writer)) is not None:
             done.append(due[0])
             due[1]()
         return done
@@ -243,36 +259,35 @@ def test_vacuum_leaves_only_what_is_readable(tmp_path: Path) -> None:
     assert lakes.state_tables(tmp_path) == before
 
 
-def test_vacuum_keeps_what_retention_covers_however_old_it_is(tmp_path: Path) -> None:
+def test_vacuum_keeps_what_retention_covers_however_old_it_is(writer: LakeWriter, tmp_path: Path) -> None:
     """A file of long ago that was replaced a minute ago belongs to epochs of the last weeks."""
-    delta = lake(tmp_path)
     old = time.time() - 90 * 86_400
     for table in STATE_TABLES:
         for path in (tmp_path / table.name).rglob("*.parquet"):
             if "_change_data" not in path.parts and "_delta_log" not in path.parts:
                 os.utime(path, (old, old))
     before = all_epochs(tmp_path)
-    list(sweep(keeper(delta.writer), delta.writer))
+    list(sweep(keeper(writer), writer))
     assert all_epochs(tmp_path) == before
 
 
-def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(tmp_path: Path) -> None:
-    delta = lake(tmp_path)
+def test_clean_up_drops_log_entries_that_are_old_and_in_a_checkpoint(writer: LakeWriter, tmp_path: Path) -> None:
     log_dir = tmp_path / "kvConfigTable" / "_delta_log"
-    table = delta.writer.tables["kvConfigTable"]
+    table = writer.tables["kvConfigTable"]
     DeltaTable(str(tmp_path / "kvConfigTable"), version=8).create_checkpoint()
     table.checkpoint()
     old = time.time() - 90 * 86_400
     for path in log_dir.glob("*0*"):
         if int(path.name.split(".")[0]) <= 8:
             os.utime(path, (old, old))
+    commits = lakes.commits(tmp_path)
     before = {
         epoch: tables["kvConfigTable"]
         for epoch, tables in all_epochs(tmp_path).items()
-        if dict(lakes.commits(tmp_path)[epoch - 1]["versions"])["kvConfigTable"] >= table.version
+        if dict(commits[epoch - 1]["versions"])["kvConfigTable"] >= table.version
     }
     assert before
-    list(sweep(keeper(delta.writer), delta.writer))
+    list(sweep(keeper(writer), writer))
     assert sorted(int(path.stem) for path in log_dir.glob("*.json"))[0] >= 8
     for epoch, rows in before.items():
         assert lakes.state_tables(tmp_path, lakes.commits(tmp_path)[epoch - 1])["kvConfigTable"] == rows
@@ -287,7 +302,7 @@ def test_only_what_an_earlier_batch_folded_is_trimmed(tmp_path: Path, monkeypatc
     monkeypatch.setattr(module, "CHECKPOINT_EVERY_COMMITS", 1_000)
     log = FixedLog(RECORDS)
     query = Query(SHARDS)
-    writer = LakeWriter(tmp_path, retention_days=30, liveness_interval_s=0, shards=SHARDS)
+    writer = open_writer(tmp_path)
     maintenance = keeper(writer, log)
     query.lake = DeltaLake(writer)
     for record in RECORDS[:6]:
@@ -338,7 +353,7 @@ def test_each_piece_of_work_is_short_on_a_lake_of_300_groups(tmp_path: Path, mon
     table = make.topics(*(f"topic-{number}" for number in range(200)))
     events = [make.register(f"10.0.{number}.1:1", name=f"broker-{number}", table=table) for number in range(300)]
     query = Query(SHARDS)
-    writer = LakeWriter(tmp_path, retention_days=30, liveness_interval_s=0, shards=SHARDS)
+    writer = open_writer(tmp_path)
     query.lake = DeltaLake(writer)
     records = written([(1, event) for event in events])
     query.run(records)
