@@ -7,9 +7,9 @@ the same examples, so that a failure on a branch is that branch's.
 ``--fast`` leaves out tests marked ``jvm`` or ``deep`` and those of `_NOT_FAST`, and draws few examples: an answer
 within a minute, to be followed by all of them.
 
-With pytest-xdist one worker begins with the files whose tests start JVMs, which mostly wait, the other with those that
-compute; whoever is done takes what is left of the other kind. A file stays whole, as its tests may build on each other,
-and so do folders whose tests share what only one can have.
+With pytest-xdist one worker begins with the files whose tests start JVMs, which mostly wait, the others with those that
+compute; whoever is done takes what is left of the other kind. So three workers keep two cores at work. A file stays
+whole, as its tests may build on each other, and so do folders whose tests share what only one can have.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ _NOT_FAST = (
 _TOGETHER = ("tests/pipelines/log/", "tests/pipelines/spark/", "tests/cli/admin/")
 """Folders whose tests share a Kafka, a Spark, or addresses that only one can listen on."""
 
-_LONG = ("e2e/", "clients/", "differential/", "pipelines/", "cli/")
+_LONG = ("e2e/", "robustness/", "clients/", "differential/", "pipelines/", "cli/", "lake/", "api/view/", "api/")
+"""Folders with tests that take long, the longest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
