@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -74,7 +75,11 @@ def test_a_client_that_moves_never_sees_routes_go_back(tmp_path: Path) -> None:
                     queues, token = read(token)
                     seen.append(queues)
                 careless = [1]
+                deadline = time.monotonic() + 60
                 while careless == sorted(careless):  # who passes no token does see an older route, sooner or later
+                    assert time.monotonic() < deadline, (
+                        f"{len(careless)} reads without a token, none older than another"
+                    )
                     careless.append(read(0)[0])
             finally:
                 stop.set()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`routelake route` as a process: what it prints, its exit codes."""
+"""`routelake route`: what it prints, its exit codes; what watches is a process, and once what shows."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,17 +19,12 @@ from cli.route_show import as_table, perm_text
 from peers.java import free_port
 from peers.routelake import ROOT
 from schemas.broker import TopicQueueMappingInfo
+from tests.support.command import command, environment, process
 from tests.support.live import LiveRoutelake, delete, register, run
 from tests.support.routes import group, route, row
 
 COMMAND = [sys.executable, "-m", "cli.main", "route"]
-ENVIRONMENT = {**{k: v for k, v in os.environ.items() if "NAMESRV" not in k}, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-
-
-def cli(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *args], cwd=ROOT, env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=60
-    )
+ENVIRONMENT = environment()
 
 
 @contextmanager
@@ -53,11 +47,11 @@ def watching(*args: str) -> Iterator[subprocess.Popen[str]]:
 def test_table_and_json(lake: LiveRoutelake) -> None:
     run(register(lake, "shown-a", "shown", host=61))
     for address in (lake.http_url, lake.namesrv_addr):
-        shown = cli("shown", "-n", address)
+        shown = process("route", "shown", "-n", address)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout.splitlines()[0].rstrip() == f"shown, from {address}"
         assert shown.stdout.splitlines()[2].split() == ["shown-a", "c1", "RW", "8", "8", "10.0.0.61:10911", "-"]
-        as_json = cli("shown", "-o", "json", NAMESRV_ADDR=address)
+        as_json = command("route", "shown", "-o", "json", NAMESRV_ADDR=address)
         body = httpx.get(f"{lake.http_url}/v1/topics/shown/route", trust_env=False).text
         assert as_json.stdout == body + "\n"
 
@@ -107,7 +101,7 @@ def test_watch_as_a_table(lake: LiveRoutelake) -> None:
 )
 def test_exit_codes(lake: LiveRoutelake, args: list[str], code: int, text: str) -> None:
     known = {"DEAD": f"127.0.0.1:{free_port()}", "LAKE": lake.http_url}
-    done = cli(*[known.get(argument, argument) for argument in args], NO_COLOR="1")
+    done = command("route", *[known.get(argument, argument) for argument in args], NO_COLOR="1")
     assert done.returncode == code, done.stderr
     assert text in done.stderr
     assert done.stdout == ""

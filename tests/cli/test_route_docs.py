@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peers.routelake import ROOT
-from tests.cli.test_route import cli
+from tests.support.command import process
 from tests.support.live import LiveRoutelake, register, run
 
 PAGE = (Path(ROOT) / "docs" / "route-client.md").read_text()
@@ -45,7 +45,7 @@ def test_the_page_has_examples() -> None:
 
 @pytest.mark.parametrize(("command", "expected"), COMMANDS)
 def test_command(shown: LiveRoutelake, command: str, expected: str) -> None:
-    done = cli(*(word.strip("'") for word in live(command, shown).split()))
+    done = process("route", *(word.strip("'") for word in live(command, shown).split()))
     if expected.startswith("{"):
         expected = expected.replace("\n ", "")
     assert lines(done.stdout + done.stderr) == lines(live(expected, shown))

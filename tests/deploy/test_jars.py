@@ -217,7 +217,8 @@ def test_a_killed_download_is_resumed_by_the_next_start(repository: Repository) 
     part = jars.cache_dir() / "g/a/1/a-1.jar.part"
     deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size >= 262_144):
-        assert time.monotonic() < deadline and child.poll() is None
+        assert child.poll() is None, "it ended before it had a part of the jar"
+        assert time.monotonic() < deadline, f"{part} does not grow"
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()

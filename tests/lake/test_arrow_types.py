@@ -109,41 +109,41 @@ def test_files_are_as_long_as_the_log_says(lake_dir: Path) -> None:
 # --- what is read ---
 
 
-def by_pyarrow(path: Path, column: str, value: Any) -> int:
+def by_pyarrow(table: DeltaTable, column: str, value: Any) -> int:
     field = pc.field(column)
     wanted = field.is_valid() if isinstance(value, list) else field == pa.scalar(value)
-    return int(DeltaTable(str(path)).to_pyarrow_dataset().count_rows(filter=wanted))
+    return int(table.to_pyarrow_dataset().count_rows(filter=wanted))
 
 
-def by_pandas(path: Path, column: str, value: Any) -> int:
+def by_pandas(table: DeltaTable, column: str, value: Any) -> int:
     if isinstance(value, list):
-        return int(DeltaTable(str(path)).to_pandas()[column].notna().sum())
-    return len(DeltaTable(str(path)).to_pandas(filters=[(column, "=", value)]))
+        return int(table.to_pandas()[column].notna().sum())
+    return len(table.to_pandas(filters=[(column, "=", value)]))
 
 
-def by_polars(path: Path, column: str, value: Any) -> int:
+def by_polars(table: DeltaTable, column: str, value: Any) -> int:
     wanted = pl.col(column).is_not_null() if isinstance(value, list) else pl.col(column) == pl.lit(value)
-    return pl.scan_delta(str(path)).filter(wanted).collect().height
+    return pl.scan_delta(table).filter(wanted).collect().height
 
 
-def by_polars_over_pyarrow(path: Path, column: str, value: Any) -> int:
+def by_polars_over_pyarrow(table: DeltaTable, column: str, value: Any) -> int:
     wanted = pl.col(column).is_not_null() if isinstance(value, list) else pl.col(column) == pl.lit(value)
-    return pl.scan_pyarrow_dataset(DeltaTable(str(path)).to_pyarrow_dataset()).filter(wanted).collect().height
+    return pl.scan_pyarrow_dataset(table.to_pyarrow_dataset()).filter(wanted).collect().height
 
 
-def by_duckdb(path: Path, column: str, value: Any) -> int:
+def by_duckdb(table: DeltaTable, column: str, value: Any) -> int:
     with duckdb.connect() as connection:
-        connection.register("rows", DeltaTable(str(path)).to_pyarrow_dataset())
+        connection.register("rows", table.to_pyarrow_dataset())
         return _count(connection, "rows", column, value)
 
 
-def by_duckdb_alone(path: Path, column: str, value: Any) -> int:
+def by_duckdb_alone(table: DeltaTable, column: str, value: Any) -> int:
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
         try:
             connection.execute("load delta")
         except duckdb.Error:
             pytest.skip("DuckDB's own extension for Delta is not installed here, and installing it needs the network")
-        return _count(connection, f"delta_scan('{path}')", column, value)
+        return _count(connection, f"delta_scan('{table.table_uri}')", column, value)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, rows: str, column: str, value: Any) -> int:
@@ -163,14 +163,15 @@ def _count(connection: duckdb.DuckDBPyConnection, rows: str, column: str, value:
     ids=lambda reader: reader.__name__,
 )
 def test_every_reader_filters_on_every_column(
-    lake_dir: Path, reader: Callable[[Path, str, Any], int], table: Table
+    lake_dir: Path, reader: Callable[[DeltaTable, str, Any], int], table: Table
 ) -> None:
     rows = lakes.rows(lake_dir, table.name)
+    opened = DeltaTable(str(lake_dir / table.name))
     for column in table.column_names:
         value = next((row[column] for row in rows if row[column] is not None), None)
         if value is not None:  # haServerAddr and channels are empty in this history
             same = sum(row[column] is not None if isinstance(value, list) else row[column] == value for row in rows)
-            assert reader(lake_dir / table.name, column, value) == same, column
+            assert reader(opened, column, value) == same, column
 
 
 # --- lakes of an older routelake ---
@@ -218,7 +219,7 @@ def test_an_older_lake_is_mended_with_all_its_past(tmp_path: Path, monkeypatch: 
     was = everything(tmp_path)
     assert any("string_view" in odd for odd in odd_types(tmp_path)), "delta-rs has learnt it: is all this needed still?"
     with pytest.raises(duckdb.InvalidInputException, match="string_view"):
-        by_duckdb(tmp_path / KV_CONFIG_TABLE.name, "key", "k")
+        by_duckdb(DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name)), "key", "k")
     rows = DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name)).to_pyarrow_dataset().to_table()  # the way around (ADR 9)
     found = duckdb.sql("select value from rows where key = 'k'")
     assert found is not None
@@ -226,7 +227,7 @@ def test_an_older_lake_is_mended_with_all_its_past(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(module, "FILES_AT_A_TIME", 3)
     writer = open_writer(tmp_path)
-    assert by_duckdb(tmp_path / KV_CONFIG_TABLE.name, "key", "k") == 1
+    assert by_duckdb(DeltaTable(str(tmp_path / KV_CONFIG_TABLE.name)), "key", "k") == 1
     assert odd_types(tmp_path), "the past is not mended at once"
     steps = list(mend(writer))
     assert len([step for step in steps if "3 files of" in step]) > 2

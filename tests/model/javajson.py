@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
+
+_scalar: Final = json.JSONEncoder(ensure_ascii=False).encode
+"""As json.dumps, which would make an encoder for every value."""
 
 
 def encode(value: Any, *, quote_numeric_keys: bool = False) -> bytes:
@@ -24,10 +27,10 @@ def _text(value: Any, quote: bool) -> str:
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(_text(item, quote) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return _scalar(value)
 
 
 def _key(key: Any, quote: bool) -> str:
     if isinstance(key, int):
         return f'"{key}"' if quote else str(key)
-    return json.dumps(key, ensure_ascii=False)
+    return _scalar(key)

@@ -12,6 +12,7 @@ and whether extFields and the body were present at all.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -122,12 +123,18 @@ def canonical(request: Request, response: Response) -> dict[str, Any]:
         if request.code == codes.GET_NAMESRV_CONFIG and response.code == codes.SUCCESS:
             body = _settings(text)
         else:
-            parsed, bare = parse_fastjson(text)
-            quoted = bool(re.search(r'"(?:brokerAddrs|currIdMap)":\{"', text))
-            dialect = {(True, True): "mixed", (True, False): "numeric", (False, True): "quoted"}.get((bare, quoted))
-            body = _sorted(parsed)
+            body, dialect = _read(text)
     ext = None if response.ext is None else dict(sorted(response.ext.items()))
     return {"code": response.code, "ext": ext, "body": body, "dialect": dialect}
+
+
+@functools.lru_cache(maxsize=4096)  # the same few answers come again and again; nobody changes what is read
+def _read(text: str) -> tuple[Any, str | None]:
+    """A JSON body, parsed and sorted, and its dialect."""
+    parsed, bare = parse_fastjson(text)
+    quoted = bool(re.search(r'"(?:brokerAddrs|currIdMap)":\{"', text))
+    dialect = {(True, True): "mixed", (True, False): "numeric", (False, True): "quoted"}.get((bare, quoted))
+    return _sorted(parsed), dialect
 
 
 def _settings(text: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from api.http.problems import Problem
 from api.http.settings import HttpSettings
 from tests.api.http.test_server import Server, everything, first_answer, kind
 from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import Loop, until
+from tests.support.loops import Loop, eventually, until
 
 ATTACKER = "127.0.0.66"
 KIB = 1024
@@ -213,16 +213,12 @@ def test_150_reads_of_history_by_one_address_refuse_nobody_elses(make_api: Any) 
         pool, gate = api.app.context.history, threading.Event()
         slow = [asyncio.create_task(pool.read(lambda _: gate.wait(60), (ATTACKER, "route"))) for _ in range(2)]
         many = [asyncio.create_task(ask(ATTACKER, f"/v1/topics/t{n}/route?as_of={newest}")) for n in range(150)]
-        async with asyncio.timeout(30):
-            while sum(task.done() for task in many) < 150 - 8:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: sum(task.done() for task in many) >= 150 - 8)
         paths = [f"/v1/topics/orders/route?as_of={newest}", "/v1/topics/orders/changes", "/v1/epochs"]
         # The same address for changes, too: what one kind of read takes, another kind does not miss.
         few = [asyncio.create_task(ask(peer, path)) for peer in ("10.0.0.1", "10.0.0.2") for path in paths]
         few += [asyncio.create_task(ask(ATTACKER, "/v1/topics/orders/changes"))]
-        async with asyncio.timeout(30):
-            while pool.waiting - sum(not task.done() for task in many) < len(few):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: pool.waiting - sum(not task.done() for task in many) >= len(few))
         gate.set()
         await asyncio.gather(*slow)
         return await asyncio.gather(*many), await asyncio.gather(*few)

@@ -183,7 +183,7 @@ def test_keep_alive_counts_from_the_last_answer(quiet: HttpApi) -> None:
             await asyncio.sleep(0.01)
         while not connection.transport.closed:
             await asyncio.sleep(0.005)
-            assert loop.time() < last + 5
+            assert loop.time() < last + 30, "an idle connection is not closed"
         assert loop.time() >= last + 0.9
         # With the first request of a connection its deadline ends, and its idle time begins.
         second = fast.connect()
@@ -191,7 +191,7 @@ def test_keep_alive_counts_from_the_last_answer(quiet: HttpApi) -> None:
         last = loop.time()
         while not second.transport.closed:
             await asyncio.sleep(0.005)
-            assert loop.time() < last + 5
+            assert loop.time() < last + 30, "an idle connection is not closed"
         assert loop.time() >= last + 0.9
         assert b"408" not in second.take()
 

@@ -98,7 +98,9 @@ def test_requests_that_arrive_together(gateway: LocalGateway, authority: Authori
         peer.sendall(request * 50)
         got = b""
         while got.count(b"HTTP/1.1 200") < 50 or not got.endswith(b"}"):
-            got += peer.recv(65536)
+            more = peer.recv(65536)
+            assert more, f"closed after {got.count(b'HTTP/1.1 200')} answers"
+            got += more
     assert got.count(b"HTTP/1.1 200") == 50
 
 

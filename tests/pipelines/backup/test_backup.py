@@ -24,6 +24,7 @@ from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError
 from tests.pipelines.backup.live import all_records, assert_whole, go_on
 from tests.pipelines.backup.processes import epochs, living, routelake, run, start
+from tests.support.command import command
 
 
 def url(data_dir: Path) -> str:
@@ -124,17 +125,17 @@ def test_nothing_is_taken_into_a_folder_that_holds_something(data: Path, tmp_pat
     target = tmp_path / "full"
     target.mkdir()
     (target / "letter").write_text("")
-    code, printed = routelake("backup", target, "--data-dir", data)
-    assert code == 2
-    assert "is not empty" in printed
+    refused = command("backup", target, "--data-dir", data)
+    assert refused.returncode == 2
+    assert "is not empty" in refused.stderr
     (target / "letter").unlink()
     assert routelake("backup", target, "--data-dir", data)[0] == 0  # an empty one will do
 
 
 def test_a_backup_of_nothing_is_refused(tmp_path: Path) -> None:
-    code, printed = routelake("backup", tmp_path / "backup", "--data-dir", tmp_path / "none")
-    assert code == 2
-    assert "nothing to back up" in printed
+    refused = command("backup", tmp_path / "backup", "--data-dir", tmp_path / "none")
+    assert refused.returncode == 2
+    assert "nothing to back up" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,8 +193,9 @@ restore.check_log = (lambda check: lambda *a: os.kill(os.getpid(), 9) if len(cal
     assert f"restore {backup} --data-dir {data}" in printed
     kept = {**tree(data), **{name: text for aside in data.glob("before-*") for name, text in tree(aside).items()}}
     assert {name: kept.get(name) for name in was} == was or step > 5
-    code, printed = routelake("restore", backup, "--data-dir", data)
-    assert code == 0, printed
+    done = command("restore", backup, "--data-dir", data)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed
     assert "was cut off here before" in printed
     refuse_unfinished_restore(data)
     aside = sorted(data.glob("before-*"))
@@ -299,9 +301,9 @@ def test_a_backup_of_a_later_routelake(data: Path, backup: Path) -> None:
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be(data: Path, backup: Path) -> None:
     was = tree(data)
-    code, printed = routelake("restore", backup, "--data-dir", data, "--dry-run")
-    assert code == 0
-    assert f"{data}/lake would move to {data}/before-restore-" in printed
+    said = command("restore", backup, "--data-dir", data, "--dry-run")
+    assert said.returncode == 0
+    assert f"{data}/lake would move to {data}/before-restore-" in said.stdout + said.stderr
     assert tree(data) == was
 
 
@@ -368,8 +370,8 @@ def test_a_backup_is_for_those_who_may_read_the_lake(
     data: Path, tmp_path: Path, options: tuple[str, ...], others: int
 ) -> None:
     made = [tmp_path / "private", tmp_path / "restored"]
-    for command in (("backup", made[0], "--data-dir", data), ("restore", made[0], "--data-dir", made[1])):
-        code, printed = routelake(*command, *options)
+    for words in (("backup", made[0], "--data-dir", data), ("restore", made[0], "--data-dir", made[1])):
+        code, printed = routelake(*words, *options)
         assert code == 0, printed
     for folder in made:
         found = {path: path.stat().st_mode & others for path in (folder, *folder.rglob("*"))}

@@ -44,7 +44,7 @@ def seed_is_the_lost_state(lake_dir: Path, records: list[LogRecord]) -> None:
     assert seed.state.now_ms == folded[-1].event_time_ms
 
 
-@settings(max_examples=min(100, settings().max_examples * 3 // 10))
+@settings(max_examples=min(100, settings().max_examples * 2 // 10))
 @given(
     records=logs,
     sizes=cuts,
