@@ -7,13 +7,12 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.client_tls import OPTIONS, client_tls
-from cli.main import main
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
@@ -26,9 +25,8 @@ from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
 from tests.support.certificates import Authority, Pair
+from tests.support.command import told
 from tests.support.local import LocalGateway, LocalLake
-
-Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +54,6 @@ def gateway(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command; its exit code and what it says."""
-
-    def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["routelake", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return int(end.value.code or 0), captured.out + captured.err
-
-    return run
-
-
-@pytest.fixture
 def options(authority: Authority, own: Pair, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("KEY_WORD", "word")
     return [
@@ -87,24 +70,23 @@ def tls(authority: Authority, own: Pair) -> ClientTls:
     return ClientTls(str(authority.path), str(own.cert), str(own.key), "word")
 
 
-def test_admin_import_and_route(run: Run, gateway: LocalGateway, options: list[str], tmp_path: Path) -> None:
+def test_admin_import_and_route(gateway: LocalGateway, options: list[str], tmp_path: Path) -> None:
     kv = tmp_path / "kvConfig.json"
     kv.write_text(json.dumps({"configTable": {"ns": {"k": "v"}}}))
-    assert run("import-kv", str(kv), "-n", gateway.address, *options)[0] == 0
-    code, said = run("admin", "updateKvConfig", "-s", "ns", "-k", "l", "-v", "w", "-n", gateway.address, *options)
+    assert told("import-kv", str(kv), "-n", gateway.address, *options)[0] == 0
+    code, said = told("admin", "updateKvConfig", "-s", "ns", "-k", "l", "-v", "w", "-n", gateway.address, *options)
     assert code == 0, said
     assert [gateway.gateway.at_head.view.kv_get("ns", key) for key in "kl"] == ["v", "w"]
     for address in (gateway.address, https(gateway)):
-        code, said = run("route", "nowhere", "-n", address, *options)
+        code, said = told("route", "nowhere", "-n", address, *options)
         assert (code, "nowhere" in said) == (1, True), said
 
 
-def test_variables(run: Run, gateway: LocalGateway, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables(gateway: LocalGateway, options: list[str]) -> None:
     """Names of their own: those of a server in the same shell are not meant."""
-    for option, value in zip(options[::2], options[1::2], strict=True):
-        monkeypatch.setenv(f"ROUTELAKE_CLIENT_{option[2:].upper().replace('-', '_')}", value)
-    monkeypatch.setenv("ROUTELAKE_TLS_CERT", "/nonexistent")
-    code, said = run("admin", "clusterList", "-n", gateway.address)
+    pairs = zip(options[::2], options[1::2], strict=True)
+    variables = {f"ROUTELAKE_CLIENT_{option[2:].upper().replace('-', '_')}": value for option, value in pairs}
+    code, said = told("admin", "clusterList", "-n", gateway.address, ROUTELAKE_TLS_CERT="/nonexistent", **variables)
     assert code == 0, said
 
 
@@ -118,22 +100,22 @@ def test_variables(run: Run, gateway: LocalGateway, options: list[str], monkeypa
     ],
 )
 def test_what_is_not_taken(
-    run: Run, gateway: LocalGateway, options: list[str], leave: tuple[str, ...], add: tuple[str, ...], words: str
+    gateway: LocalGateway, options: list[str], leave: tuple[str, ...], add: tuple[str, ...], words: str
 ) -> None:
     pairs = zip(options[::2], options[1::2], strict=True)
     given = [part for option, value in pairs if option not in leave for part in (option, value)]
-    code, said = run("admin", "clusterList", "-n", gateway.address, *given, *add)
+    code, said = told("admin", "clusterList", "-n", gateway.address, *given, *add)
     assert code == (1 if words else 0), said
     assert words in said
     assert "Traceback" not in said
 
 
-def test_a_certificate_for_another_host(run: Run, gateway: LocalGateway, options: list[str]) -> None:
+def test_a_certificate_for_another_host(gateway: LocalGateway, options: list[str]) -> None:
     """RocketMQ's clients would take it."""
     address = f"127.0.0.2:{gateway.port}"
     if sys.platform != "linux":
         pytest.skip("127.0.0.2 is this machine on Linux")
-    code, said = run("admin", "clusterList", "-n", address, *options)
+    code, said = told("admin", "clusterList", "-n", address, *options)
     assert code == 1
     assert "127.0.0.2" in said
 

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cli.broker import inner_credentials
 from cli.credentials import credentials
-from cli.main import main
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
@@ -21,6 +20,7 @@ from schemas.errors import SetupError
 from security.policy import AuthMode
 from tests.examples.parts import T1, register
 from tests.support.accounts import accounts_file, policy, sign
+from tests.support.command import told
 from tests.support.local import LocalGateway, LocalLake
 
 
@@ -33,21 +33,8 @@ def gateway(tmp_path: Path) -> Iterator[LocalGateway]:
         yield gateway
 
 
-@pytest.fixture
-def routelake(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gateway: LocalGateway) -> object:
-    """The command; its exit code and what it says."""
-    for name in ("ROCKETMQ_HOME", "ROUTELAKE_ACCESS_KEY", "ROUTELAKE_SECRET_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["routelake", *words, "-n", gateway.address])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return int(end.value.code or 0), captured.out + captured.err
-
-    return run
+def told_of(gateway: LocalGateway, *words: str, **variables: str) -> tuple[int, str]:
+    return told(*words, "-n", gateway.address, **variables)
 
 
 def test_which_keys(tmp_path: Path) -> None:
@@ -87,14 +74,10 @@ def test_which_keys(tmp_path: Path) -> None:
 
 
 def test_admin_route_and_import(
-    routelake: object,
-    gateway: LocalGateway,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    gateway: LocalGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    run = routelake
-    assert callable(run)
+    monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
+    run = partial(told_of, gateway)
     registered = gateway.connect()
     assert registered.call(sign(register("broker-a", "10.0.0.1:10911").request(), "broker")).code == 0
     request.addfinalizer(registered.close)  # it is what keeps the broker there
@@ -109,14 +92,12 @@ def test_admin_route_and_import(
         code, said = run(*words)
         assert code == 1, said
         assert "who are you?" in said
-        monkeypatch.setenv("KEY", "wrong!")
-        code, said = run(*words, "--access-key", needed, "--secret-key", "env:KEY")
+        code, said = run(*words, "--access-key", needed, "--secret-key", "env:KEY", KEY="wrong!")
         assert code == 1
         assert "does not match" in said
         assert "Traceback" not in said
         assert sum("does not match" in line for line in said.splitlines() if "[warning" not in line) == 1, said
-        monkeypatch.setenv("KEY", f"of-{needed}")
-        code, said = run(*words, "--access-key", needed, "--secret-key", "env:KEY")
+        code, said = run(*words, "--access-key", needed, "--secret-key", "env:KEY", KEY=f"of-{needed}")
         assert code == 0, said
     assert run("admin", "topicRoute", "-t", T1, "--access-key", "reader")[0] == 2
     assert gateway.gateway.at_head.view.kv_get("ns", "k") == "v"

@@ -45,6 +45,12 @@ def command(*words: object, stdin: str = "", **variables: str) -> CompletedProce
     return CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
 
+def told(*words: object, **variables: str) -> tuple[int, str]:
+    """In this process: exit code, and all that it says."""
+    done = command(*words, **variables)
+    return done.returncode, done.stdout + done.stderr
+
+
 def process(*words: object, stdin: str = "", **variables: str) -> CompletedProcess[str]:
     """As a process of its own, which has two minutes."""
     return subprocess.run(
