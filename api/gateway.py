@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
+from api.charges import Charge
 from api.fold_status import FoldReports
 from api.group_commit import GroupCommit, LogClient
 from api.head.checks import evidence_file
 from api.head.head import Head
 from api.moving_view import MovingView
-from api.quotas import Charge, GatewayQuotas
+from api.quotas import GatewayQuotas
 from api.self_preservation import SelfPreservation
 from api.settings.gateway import GatewaySettings, Reads, with_stored
 from api.view.follower import Follower

@@ -12,39 +12,18 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final
 
-from api.holdings import Held, Holdings, brought_by, count
-from api.quota_costs import (
-    NEW_GROUP_BYTES,
-    PARTITION_BYTES,
-    Size,
-    command_bytes,
-    epoch_bytes,
-    groups_of,
-    has_new_name,
-    history_bytes,
-    kv_bytes,
-    log_bytes,
-    registration_bytes,
-    removes_group,
-)
+from api.charges import Charge
+from api.holdings import Holdings, brought_by, count
+from api.peer_names import peer_name
+from api.quota_costs import NEW_GROUP_BYTES, Size, command_bytes, has_new_name, log_bytes, registration_bytes
+from api.quota_epochs import EpochCosts
 from api.view.rows import LiveRow
 from api.view.snapshot import RouteView
-from remoting.bounds import address_of
 from remoting.refusals import Refusals
 from schemas.errors import QuotaError
-from schemas.events import (
-    KEY_KV,
-    Actor,
-    AnyEvent,
-    ChannelClosed,
-    RegisterBroker,
-    RegisterTopic,
-    UnregisterBroker,
-    routing_key,
-)
+from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
 from security.quotas import CHANGE_BYTES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
 from security.roles import Role
 
@@ -57,29 +36,6 @@ _COUNT_S: Final = 30.0
 """Between two counts of what the groups have."""
 _COMING_S: Final = 10.0
 """So long at most names count once, until the view shows them."""
-_REWRITTEN_KEPT: Final = 100_000
-
-
-class Charge(NamedTuple):
-    """What a write was charged.
-
-    Attributes:
-        quota: Of which the bytes are.
-        who: Whose.
-        cost: Bytes.
-        least: Of them, what it takes on the log, even if it changes nothing.
-        names: New ones.
-        registered: A brokerName that was counted, and what it had before.
-        rewritten: Partitions that it has written anew.
-    """
-
-    quota: str
-    who: str
-    cost: int
-    least: int
-    names: int = 0
-    registered: tuple[str, Held | None] | None = None
-    rewritten: tuple[str, ...] = ()
 
 
 class GatewayQuotas:
@@ -112,9 +68,7 @@ class GatewayQuotas:
         self._clock, self._wall_clock = clock, wall_clock
         self._holdings = Holdings()
         self._refusals = Refusals("quota")
-        self._rewritten: set[str] = set()
-        """Partitions that were charged for in this second."""
-        self._second = -1
+        self._epochs = EpochCosts(clock)
         self._counted_s = self._coming_since_s = -math.inf
         self._coming: set[str] = set()
         self.refused: Counter[str] = Counter()
@@ -220,10 +174,10 @@ class GatewayQuotas:
         for quota, whose, number, grows in wanted:
             if grows:
                 self._check(self._judge.count(quota, whose, number), event.actor.peer)
-        cost = registration_bytes(len(payload), brought.told) + self._epoch_bytes(view)
+        cost = registration_bytes(len(payload), brought.told) + self._epochs.commits_bytes(view)
         if is_new:
             cost += NEW_GROUP_BYTES
-        elif name not in self._paid_for():
+        elif not self._epochs.has_paid(name):
             cost += had.rewrite_bytes
         least = log_bytes(len(payload))
         charge = Charge(
@@ -248,8 +202,8 @@ class GatewayQuotas:
         if not is_brokers and self._trusts_users and event.actor.user is not None:
             return None
         role = Role.BROKER if is_brokers else Role.ADMIN
-        rewrite_bytes, rewritten = self._rewrite_bytes(event, view)
-        cost = command_bytes(event, len(payload)) + self._epoch_bytes(view) + rewrite_bytes
+        rewrite_bytes, rewritten = self._epochs.rewrite_bytes(event, view, self._size)
+        cost = command_bytes(event, len(payload)) + self._epochs.commits_bytes(view) + rewrite_bytes
         names, least = int(has_new_name(event, view)), log_bytes(len(payload))
         charge = Charge(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten=rewritten)
         if isinstance(event, ChannelClosed):
@@ -269,7 +223,7 @@ class GatewayQuotas:
         if charge is None:
             return
         now_s = self._clock()
-        self._second = -1  # whoever comes next pays for the epoch
+        self._epochs.came_to_nothing()
         unused = charge.cost - (charge.least if is_written else 0)
         self.charged_bytes[charge.quota] -= unused
         self._judge.charge(charge.quota, charge.who, now_s, -unused)
@@ -305,35 +259,9 @@ class GatewayQuotas:
             raise self._error(refusal, peer)
         self._paid(charge)
 
-    def _epoch_bytes(self, view: RouteView) -> int:
-        """The first change of a second has an epoch's commits written."""
-        return 0 if int(self._clock()) == self._second else epoch_bytes(view)
-
-    def _rewrite_bytes(self, event: AnyEvent, view: RouteView) -> tuple[int, tuple[str, ...]]:
-        """What an event has written anew that nothing in this second had yet, and what history tells of it."""
-        known = self._paid_for()
-        if routing_key(event) == KEY_KV:
-            return (0, ()) if KEY_KV in known else (kv_bytes(view), (KEY_KV,))
-        names = groups_of(event, view)
-        sizes = tuple(self._size(name, view) for name in names)
-        if removes_group(event):
-            return PARTITION_BYTES + history_bytes(event, sizes), ()
-        anew = sum(size.rewrite_bytes for name, size in zip(names, sizes, strict=True) if name not in known)
-        return anew + history_bytes(event, sizes), names
-
-    def _paid_for(self) -> AbstractSet[str]:
-        """Partitions that this second's epoch has written anew anyway."""
-        return self._rewritten if int(self._clock()) == self._second else frozenset()
-
     def _paid(self, charge: Charge) -> None:
-        """What others change in the same second is written along."""
         self.charged_bytes[charge.quota] += charge.cost
-        second = int(self._clock())
-        if second != self._second:
-            self._second = second
-            self._rewritten.clear()
-        if len(self._rewritten) < _REWRITTEN_KEPT:
-            self._rewritten.update(charge.rewritten)
+        self._epochs.paid(charge.rewritten)
 
     def _size(self, name: str, view: RouteView) -> Size:
         held = self._holdings.find(name)
@@ -348,15 +276,3 @@ class GatewayQuotas:
         self._refusals.note(refusal.quota, peer or "", refusal.remark)
         retry_s = math.ceil(min(refusal.retry_after_s, 3600.0))
         return QuotaError(refusal.remark, quota=refusal.quota, retry_after_s=max(1, retry_s))
-
-
-def peer_name(actor: Actor) -> str:
-    """Who somebody is to the quotas: the user, else the address."""
-    if actor.user is not None:
-        return user_name(actor.user)
-    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
-
-
-def user_name(user: str) -> str:
-    """`peer_name` of a user: no address."""
-    return f"user {user}"

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """REGISTER_BROKER, for both APIs: what a registration costs, and what it is answered with.
 
-A broker sends its whole registration every 30 s, mostly the same bytes, and all brokers at once when a network has
-been away. In order of cost:
+A broker sends its whole registration every 30 s, mostly the same bytes. In order of cost:
 
 1. The bytes of before, over whichever connection, and the view shows them: neither decoded nor encoded again.
 2. Decoded, but the view shows it, and this broker's last registration here brought the same topics: written without
    its topics.
 3. Anything else: written in full.
 
-The view alone cannot tell whether topics may be left out: the parts of a split registration take turns. Should the
-rules need the topics all the same, because something came between, they say so, and the registration is written again
-with them. With deleteTopicWithBrokerRegistration each one is of the third kind: it deletes what it leaves out, and the
-fold needs its topics for that.
+The view alone cannot tell whether topics may be left out: the parts of a split registration take turns. Where the rules
+need them all the same, they say so, and it is written again with them. With deleteTopicWithBrokerRegistration each one
+is of the third kind: the fold deletes what it leaves out.
 """
 
 from __future__ import annotations
@@ -25,24 +23,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from api.bounded import BoundedCache
+from api.charges import Charge
 from api.gateway import Gateway, Receipt
 from api.large_registrations import LargeRegistrations, is_large
+from api.last_registrations import LastRegistrations, shows
 from api.metrics import Metrics
-from api.quotas import Charge, GatewayQuotas
-from api.repeats import kept_bytes
-from api.view.snapshot import RegistrationResult, RouteView
+from api.quotas import GatewayQuotas
+from api.view.snapshot import RegistrationResult
 from remoting.commands import RequestContext, to_event
 from remoting.frame import RemotingCommand
-from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID
 from schemas.codes import V5_0_0
 from schemas.errors import QuotaError
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.outcomes import TOPICS_REQUIRED, UNCHANGED
 
-_KEPT_BYTES: Final = 48 * 1024 * 1024
-"""Some 20,000 brokers. The broker that has not registered for longest is forgotten, and learnt again."""
 _LARGE_AT_A_TIME: Final = 3
 """Large registrations between being read and being durable: each holds its whole event."""
 _OFF_LOOP_TOPICS: Final = 500
@@ -50,11 +45,6 @@ _OFF_LOOP_TOPICS: Final = 500
 
 _ONE_WAY_S: Final = 120.0
 """A broker registers every 10 to 60 s (BrokerConfig.registerNameServerPeriod)."""
-
-_Broker = tuple[str | None, str | None, str | None]
-"""clusterName, brokerName, brokerAddr."""
-_Request = tuple[int, dict[str, str] | None, bytes]
-"""Version and fields of the header, SHA-256 of the body: nobody can make another body with the same one."""
 
 
 class Registered(NamedTuple):
@@ -74,22 +64,6 @@ class Registered(NamedTuple):
     order_topic_config: Mapping[str, str | None] | None
 
 
-class _Repeat(NamedTuple):
-    """What a request means: its event without topics, and that event as the log takes it."""
-
-    event: RegisterBroker
-    key: str
-    payload: bytes
-
-
-class _Last(NamedTuple):
-    """A broker's last registration here; ``request`` and ``repeat`` are None where keeping them would take too much."""
-
-    digest: str
-    request: _Request | None = None
-    repeat: _Repeat | None = None
-
-
 class Registrations:
     """The registrations of one gateway's brokers. Lives on its event loop, ends with it."""
 
@@ -97,11 +71,10 @@ class Registrations:
         self._gateway = gateway
         self._metrics = metrics
         self._encoder = EventEncoder()
-        self._last: BoundedCache[_Broker, _Last] = BoundedCache(_KEPT_BYTES)
+        self._last = LastRegistrations()
         self._large = LargeRegistrations()
         self._large_at_a_time = asyncio.Semaphore(_LARGE_AT_A_TIME)
-        self._under_way: set[asyncio.Future[None]] = set()
-        """Requests that are not large: those take seconds."""
+        self._under_way: set[asyncio.Future[None]] = set()  # but for large ones, which take seconds
         self._awaited: asyncio.Future[None] | None = None
         """Done with the next registration; None while nobody waits for it."""
         self._one_way_until_s = 0.0
@@ -197,7 +170,7 @@ class Registrations:
         request = command.version, command.ext_fields, digest
         del body
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
-        repeat = None if delete_absent else self._find(request, actor, channel)
+        repeat = None if delete_absent else self._last.find(request, actor, channel)
         if repeat is not None and shows(self._gateway.at_head.view, repeat.event):
             receipt = await self._sign_of_life(repeat.event, repeat.key, repeat.payload)
             if receipt.reason != TOPICS_REQUIRED:
@@ -217,7 +190,7 @@ class Registrations:
             event, receipt = decoded, await self._register(decoded)
         # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
         if event.data_version.timestamp != now_ms:
-            self._keep(request, event)
+            self._last.keep(request, event)
         return self._answer(event, receipt)
 
     # --- write ---
@@ -291,9 +264,8 @@ class Registrations:
 
     def _count_groups(self) -> None:
         """Count what groups really have, if somebody was refused for it."""
-        quotas = self._gateway.quotas
-        if quotas.is_count_due() and self._counting is None:
-            self._counting = asyncio.create_task(self._count(quotas))
+        if self._counting is None and self._gateway.quotas.is_count_due():
+            self._counting = asyncio.create_task(self._count(self._gateway.quotas))
 
     async def _count(self, quotas: GatewayQuotas) -> None:
         try:
@@ -313,12 +285,7 @@ class Registrations:
 
     def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
         """The event as it may be written if its topics are known; None if they are not."""
-        broker, digest = _broker(event), event.topic_config_digest
-        last = self._last.get(broker)
-        if last is None or last.digest != digest:
-            self._last.put(broker, _Last(digest), _size(broker, digest))
-            return None
-        if not shows(self._gateway.at_head.view, event):
+        if not self._last.brought_these_topics(event) or not shows(self._gateway.at_head.view, event):
             return None
         return msgspec.structs.replace(event, topic_config_table=None)
 
@@ -331,71 +298,3 @@ class Registrations:
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker
         return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
-
-    # --- what came before ---
-
-    def _find(self, request: _Request, actor: Actor, channel: Channel) -> _Repeat | None:
-        """What a request means if its broker's last one was the same, from whichever connection."""
-        fields = request[1] or {}
-        last = self._last.get((fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerAddr")))
-        if last is None or last.repeat is None or last.request != request:
-            return None
-        event = last.repeat.event
-        if event.channel == channel and event.actor == actor:
-            return last.repeat
-        return self._keep(request, msgspec.structs.replace(event, actor=actor, channel=channel))
-
-    def _keep(self, request: _Request, event: RegisterBroker) -> _Repeat | None:
-        """Remember what a request meant, until its broker says something else; it may have done so meanwhile."""
-        broker, digest = _broker(event), event.topic_config_digest
-        last = self._last.get(broker)
-        if last is None or last.digest != digest:
-            return None
-        event = msgspec.structs.replace(event, topic_config_table=None)
-        repeat = _Repeat(event, routing_key(event), self._encoder.encode(event))
-        kept = kept_bytes(request[1], repeat.payload)
-        last = _Last(digest) if kept is None else _Last(digest, request, repeat)
-        self._last.put(broker, last, _size(broker, digest) + (kept or 0))
-        return repeat
-
-
-def shows(view: RouteView, event: RegisterBroker) -> bool:
-    """Whether a view shows everything a registration says, so that its topics need not be written again.
-
-    It may say no where the rules will call it unchanged, never yes where something would change.
-    """
-    live = view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-    group = view.groups.get(event.broker_name)
-    if live is None or group is None or event.delete_absent_topics:
-        return False  # (the digest says that all registered topics are there, not that no others are)
-    timeout_ms = (
-        DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
-    )
-    row = group.row
-    if not (
-        live.data_version == event.data_version
-        and live.heartbeat_timeout_millis == timeout_ms
-        and live.ha_server_addr == event.ha_server_addr
-        and row.broker_addrs.get(event.broker_id) == event.broker_addr
-        and sum(addr == event.broker_addr for addr in row.broker_addrs.values()) == 1
-        and row.zone_name == event.zone_name
-        and row.enable_acting_master == bool(event.enable_acting_master)
-        and event.broker_name in view.clusters.get(event.cluster_name, ())
-    ):
-        return False
-    if event.filter_server_list is not None:
-        known = view.filter_servers(event.cluster_name, event.broker_addr).get(event.broker_name, ())
-        if tuple(event.filter_server_list) != known:
-            return False
-    brings_topics = event.broker_id == MASTER_ID or (
-        event.enable_acting_master is not None and event.broker_id == min(row.broker_addrs)
-    )
-    return not brings_topics or live.topic_config_digest == event.topic_config_digest
-
-
-def _broker(event: RegisterBroker) -> _Broker:
-    return event.cluster_name, event.broker_name, event.broker_addr
-
-
-def _size(broker: _Broker, digest: str) -> int:
-    return sum(len(name or "") for name in broker) + len(digest)

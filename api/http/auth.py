@@ -28,7 +28,8 @@ from api.access_control import AccessControl, Refused
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.settings import HttpSettings
 from api.names import is_loopback
-from api.quotas import GatewayQuotas, peer_name
+from api.peer_names import peer_name
+from api.quotas import GatewayQuotas
 from schemas.errors import SetupError
 from schemas.events import Actor
 from security.identity import Identity, Unproven

@@ -208,7 +208,7 @@ def test_long_fields_are_not_kept_however_well_they_compress(
         client.call(Send(codes.BROKER_HEARTBEAT, {**mine.ext, "junk": "x" * 20_000}).request())
     assert last_of(gateway).request is last_of(gateway).repeat is None
     handler = gateway.parts.handler
-    assert handler._registrations._last.bytes < 1_000
+    assert handler._registrations._last._last.bytes < 1_000
     assert handler._heartbeats._kept.bytes == 0
 
 
@@ -235,5 +235,5 @@ def test_a_large_answer_is_the_same_object_for_all(gateway: LocalGateway, client
 
 def last_of(gateway: LocalGateway) -> Any:
     """What is kept of the only broker's last registration."""
-    ((last, _size),) = gateway.parts.registrations._last._entries.values()
+    ((last, _size),) = gateway.parts.registrations._last._last._entries.values()
     return last

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a write was charged, to be given back if it came to nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from api.holdings import Held
+
+
+class Charge(NamedTuple):
+    """What a write was charged.
+
+    Attributes:
+        quota: Of which the bytes are.
+        who: Whose.
+        cost: Bytes.
+        least: Of them, what it takes on the log, even if it changes nothing.
+        names: New ones.
+        registered: A brokerName that was counted, and what it had before.
+        rewritten: Partitions that it has written anew.
+    """
+
+    quota: str
+    who: str
+    cost: int
+    least: int
+    names: int = 0
+    registered: tuple[str, Held | None] | None = None
+    rewritten: tuple[str, ...] = ()
