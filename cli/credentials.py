@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from runtime.secrets import EMPTY, NO_TEXT, SecretError, read, reference_of
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -89,22 +90,18 @@ def resolve(option: str, given: str, environ: Mapping[str, str] | None = None) -
     Raises:
         SetupError: There is nothing, or it cannot be read.
     """
-    kind, _, name = given.partition(":")
-    if kind == "env":
-        found = (os.environ if environ is None else environ).get(name)
-        if not found:
-            raise SetupError(f"{option} env:{name}: that variable is not set.")
-        return found
-    if kind != "file":
+    reference = reference_of(given)
+    if reference is None:
         return given
     try:
-        text = Path(name).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise SetupError(f"{option} file:{name} cannot be read: {why}.") from None
-    if not text:
-        raise SetupError(f"{option} file:{name}: the file is empty.")
-    return text
+        return read(*reference, environ).strip()
+    except SecretError as error:
+        if error.kind == "env":
+            raise SetupError(f"{option} {given}: that variable is not set.") from None
+        if error.why == EMPTY:
+            raise SetupError(f"{option} {given}: the file is empty.") from None
+        why = "it is no text" if error.why == NO_TEXT else error.why
+        raise SetupError(f"{option} {given} cannot be read: {why}.") from None
 
 
 def _tools(path: Path) -> tuple[str, str, str]:

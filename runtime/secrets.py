@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from schemas.errors import SetupError
 
@@ -26,8 +27,60 @@ def is_secret(name: str) -> bool:
     return name.startswith("ROUTELAKE_") and any(word in name for word in ("TOKEN", "SECRET", "PASSWORD"))
 
 
+class SecretError(Exception):
+    """A reference to a secret leads to none.
+
+    Attributes:
+        kind: ``file`` or ``env``.
+        name: The path or variable.
+        why: `NOT_SET`, `EMPTY`, `NO_TEXT`, or the system's words.
+    """
+
+    def __init__(self, kind: str, name: str, why: str) -> None:
+        super().__init__(f"{kind}:{name}: {why}")
+        self.kind, self.name, self.why = kind, name, why
+
+
+NOT_SET: Final = "not set"
+EMPTY: Final = "empty"
+NO_TEXT: Final = "no text"
+
+
+def reference_of(text: str) -> tuple[str, str] | None:
+    """Kind and name of a reference to a secret, ``file:PATH`` or ``env:NAME``; None: it is the secret itself."""
+    kind, _, name = text.partition(":")
+    return (kind, name) if kind in ("file", "env") and kind != text else None
+
+
+def read(kind: str, name: str, environ: Mapping[str, str] | None = None) -> str:
+    """The secret that a reference leads to, of a file without the line end after it.
+
+    Args:
+        kind: ``file`` or ``env``.
+        name: The path or variable.
+        environ: Where ``env:`` is looked up; None: this process's.
+
+    Raises:
+        SecretError: There is none.
+    """
+    if kind == "env":
+        found = (os.environ if environ is None else environ).get(name)
+        if found is None:
+            raise SecretError(kind, name, NOT_SET)
+    else:
+        try:
+            found = Path(name).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            raise SecretError(kind, name, NO_TEXT) from None
+        except OSError as error:
+            raise SecretError(kind, name, error.strerror or str(error)) from None
+    if not found.strip():
+        raise SecretError(kind, name, EMPTY)
+    return found
+
+
 def resolve(text: str, what: str) -> str:
-    """A secret that may be written as a reference: ``file:PATH`` (without its last line end) or ``env:NAME``.
+    """A password that may be written as a reference, ``file:PATH`` or ``env:NAME``, and that may be empty.
 
     Args:
         text: The reference, or the secret itself.
@@ -36,16 +89,15 @@ def resolve(text: str, what: str) -> str:
     Raises:
         SetupError: There is no such file or variable.
     """
-    kind, colon, place = text.partition(":")
-    if kind == "file" and colon:
-        try:
-            return Path(place).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-            raise SetupError(f"{what}: {place} cannot be read: {why}.") from None
-    if kind == "env" and colon:
-        value = os.environ.get(place)
-        if value is None:
-            raise SetupError(f"{what}: there is no environment variable {place}.")
-        return value
-    return text
+    reference = reference_of(text)
+    if reference is None:
+        return text
+    try:
+        return read(*reference)
+    except SecretError as error:
+        if error.why == EMPTY:
+            return ""
+        if error.kind == "env":
+            raise SetupError(f"{what}: there is no environment variable {error.name}.") from None
+        why = "it is no UTF-8" if error.why == NO_TEXT else error.why
+        raise SetupError(f"{what}: {error.name} cannot be read: {why}.") from None

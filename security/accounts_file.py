@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from runtime.secrets import EMPTY, NO_TEXT, SecretError, read
 from schemas.errors import SetupError
 from security.accounts import Accounts
 from security.accounts_text import parse_accounts
@@ -68,22 +69,18 @@ class AccountsFile:
 
     def _resolve(self, reference: str) -> str:
         kind, _, name = reference.partition(":")
-        if kind == "env":
-            found = self._environ.get(name)
-            if not found:
-                raise ValueError(f"the variable {name} is not set")
-            return found
-        path = self._path.parent / name
-        self._stamps[path] = _stamp(path)
+        place = name
+        if kind == "file":
+            path = self._path.parent / name
+            self._stamps[path] = _stamp(path)
+            place = str(path)
         try:
-            text = path.read_text("utf-8").strip()
-        except UnicodeDecodeError:
-            raise ValueError(f"{name} is no text") from None
-        except OSError as error:
-            raise ValueError(f"{name} {_why(error)}") from None
-        if not text:
-            raise ValueError(f"{name} is empty")
-        return text
+            return read(kind, place, self._environ).strip()
+        except SecretError as error:
+            if kind == "env":
+                raise ValueError(f"the variable {name} is not set") from None
+            is_known = error.why in (EMPTY, NO_TEXT)
+            raise ValueError(f"{name} is {error.why}" if is_known else f"{name} cannot be read: {error.why}") from None
 
 
 def _stamp(path: Path) -> _Stamp:
