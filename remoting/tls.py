@@ -42,11 +42,12 @@ class TlsSession:
 
     Attributes:
         is_open: Whether the handshake is done.
+        certificate_names: Then, what the peer's certificate calls it; empty without one that was verified.
         has_ended: Whether the peer has said that it sends nothing more (close_notify).
         error: Why nothing more can be read; None while it can.
     """
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "error", "has_ended", "is_open")
+    __slots__ = ("_incoming", "_object", "_outgoing", "certificate_names", "error", "has_ended", "is_open")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         """Nothing has come yet."""
@@ -54,6 +55,7 @@ class TlsSession:
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_open = self.has_ended = False
+        self.certificate_names: tuple[str, ...] = ()
         self.error: ProtocolError | None = None
 
     def receive(self, data: bytes) -> bytes:
@@ -72,6 +74,8 @@ class TlsSession:
             if not self.is_open:
                 self._object.do_handshake()
                 self.is_open = True
+                # Now: what comes next may break the session, and then OpenSSL knows of no peer.
+                self.certificate_names = certificate_names(self._object.getpeercert() or {})
             read = self._object.read
             while True:
                 piece = read(RECORD_BYTES)
@@ -114,10 +118,6 @@ class TlsSession:
             with contextlib.suppress(ssl.SSLError):  # the peer's own close_notify is not waited for
                 self._object.unwrap()
         return self._outgoing.read()
-
-    def certificate_names(self) -> tuple[str, ...]:
-        """What the peer's certificate calls it; see the function of that name. Empty without one that was verified."""
-        return certificate_names(self._object.getpeercert() or {})
 
     def describe(self) -> str:
         """Version and cipher, for a person."""

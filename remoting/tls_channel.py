@@ -296,7 +296,7 @@ class TlsGate(asyncio.Protocol):
         if transport is None and session.is_open:
             self._disarm()
             transport = self._transport = TlsTransport(self._raw, session, is_held=self._is_paused)
-            self._behind.secure(transport, session.certificate_names())
+            self._behind.secure(transport, session.certificate_names)
         if plain:
             self._behind.data_received(plain)
         if session.error is not None:

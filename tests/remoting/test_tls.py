@@ -227,6 +227,17 @@ def test_bad_records_end_the_connection(loop: str, authority: Authority, source:
     run(main, loop)
 
 
+def test_a_bad_record_in_one_piece_with_the_end_of_the_handshake(authority: Authority, source: Source) -> None:
+    session, peer = TlsSession(source.context), InMemory(authority.client())
+    session.receive(peer.hello())
+    finished = peer.receive(session.to_send())
+    assert peer.is_open
+    session.receive(finished + b"\x17\x03\x03\x00\x20" + b"x" * 32)
+    assert session.is_open
+    assert session.error is not None
+    assert session.certificate_names == ()
+
+
 @both_loops
 def test_answers_that_nobody_reads_are_bounded(loop: str, authority: Authority, source: Source) -> None:
     """As without TLS: one piece beyond the mark is encrypted; what is shared is not held again."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from security.policy import AuthMode
+from security.tls_rotation import Tls
 from tests.model.client import RemotingClient
 from tests.support.accounts import ACCOUNTS, accounts_file, policy
 from tests.support.local import LocalGateway, LocalLake
@@ -16,11 +17,11 @@ from tests.support.local import LocalGateway, LocalLake
 
 @contextmanager
 def a_gateway(
-    folder: Path, mode: AuthMode = AuthMode.ENFORCE, text: str = ACCOUNTS, **more: Any
+    folder: Path, mode: AuthMode = AuthMode.ENFORCE, text: str = ACCOUNTS, tls: Tls | None = None, **more: Any
 ) -> Iterator[tuple[LocalGateway, RemotingClient]]:
     with (
         LocalLake(folder, folds=False) as lake,
-        lake.gateway(policy=policy(mode, **more), accounts=accounts_file(folder, text)) as gateway,
+        lake.gateway(policy=policy(mode, **more), accounts=accounts_file(folder, text), tls=tls) as gateway,
         gateway.connect() as client,
     ):
         yield gateway, client

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is sent: without a proof nothing is written but that somebody was refused, and the next one is served."""
+"""Whatever is sent, plain or through TLS, or as TLS itself: without a proof nothing is written but that somebody was
+refused, and the next one is served."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import resource
 import socket
+import ssl
 import string
 import time
 from collections.abc import Iterator
@@ -17,13 +21,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas import events
+from schemas.tls import TlsMode
 from security.roles import BOUND, NEEDED
+from security.tls_config import TlsSettings
+from security.tls_rotation import Tls
 from tests.api.remoting.gateways import a_gateway
 from tests.examples.parts import T1, A, B, register, unregister, who
 from tests.model import codes
-from tests.model.client import encode_frame
+from tests.model.client import RemotingClient, encode_frame
 from tests.model.wire import Request
 from tests.support.accounts import SECRETS, sign
+from tests.support.certificates import Authority
 from tests.support.local import LocalGateway
 
 OWN = {"broker-a", "broker-c"}
@@ -43,7 +51,10 @@ THEIRS = b'{"queueDatas":[{"brokerName":"broker-b","readQueueNums":1,"writeQueue
 NAMES = ["AccessKey", "Signature", "SecurityToken", "topic", "namespace", "key", "value", "__ZONE_NAME", "compressed"]
 NAMES += list(SIGNED[1].ext)
 VALUES = ["", "null", "0", "-1", "true", T1, A, B, "cluster-a", "10.0.0.2:10911", "é\U0001f600", "x" * 3_000, *SECRETS]
+HEARTBEAT = Request(codes.BROKER_HEARTBEAT, who(B, "10.0.0.2:10911"))
 _HANGS_S = 20.0
+_HEARTBEAT_S = 10.0
+"""Whoever says nothing for two minutes is closed, and expires."""
 
 
 def frame(request: Request, rng: Random) -> bytes:
@@ -86,16 +97,63 @@ def attack(rng: Random) -> bytes:
     return rng.choice((b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n")) + rng.randbytes(rng.randrange(200))
 
 
-def send(gateway: LocalGateway, data: bytes) -> None:
-    """Until the other side has closed: one that hangs fails."""
+def broken(records: bytes, rng: Random) -> bytes:
+    """Records of TLS, changed, cut off, or given twice."""
+    data = bytearray(records)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(data) + 1)
+        match rng.randrange(4):
+            case 0:
+                data[at : at + 1] = bytes([rng.randrange(256)])
+            case 1:
+                data[at:at] = rng.randbytes(rng.randint(1, 40))
+            case 2:
+                del data[at:]
+            case _:
+                data += records
+    return bytes(data)
+
+
+def send(gateway: LocalGateway, data: bytes, tls: ssl.SSLContext | None, rng: Random) -> None:
+    """Until the other side has closed: one that hangs fails. By TLS, one time in four its own records are broken."""
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=_HANGS_S) as peer:
         try:
-            peer.sendall(data)
+            if tls is None:
+                peer.sendall(data)
+            else:
+                through_tls(peer, data, tls, broken_after=rng.randrange(12), rng=rng)
             peer.shutdown(socket.SHUT_WR)
             while peer.recv(1 << 16):
                 pass
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             pass
+
+
+def through_tls(peer: socket.socket, data: bytes, context: ssl.SSLContext, *, broken_after: int, rng: Random) -> None:
+    """Shake hands, send, say that it ends. What goes out as number 0 to 2 may be broken; then it does not go on."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    for number in itertools.count():
+        is_open = True
+        try:
+            session.do_handshake()
+        except ssl.SSLWantReadError:
+            is_open = False
+        if is_open:
+            session.write(data or b"\0")
+            with contextlib.suppress(ssl.SSLWantReadError):
+                session.unwrap()
+        records = outgoing.read()
+        if number == broken_after:
+            peer.sendall(broken(records, rng))
+            return
+        peer.sendall(records)
+        if is_open:
+            return
+        answer = peer.recv(1 << 16)
+        if not answer:
+            return
+        incoming.write(answer)
 
 
 def foreign(event: events.AnyEvent) -> bool:
@@ -111,20 +169,29 @@ def foreign(event: events.AnyEvent) -> bool:
             return True
 
 
+def is_its_own(event: events.AnyEvent) -> bool:
+    """Whether it is what the other broker, whose key nobody has heard, says of itself."""
+    return isinstance(event, events.BrokerHeartbeat) and event.broker_name == B and event.actor.user == "broker"
+
+
 class Attacked:
     """A gateway, and what was written since it was looked at last."""
 
-    def __init__(self, gateway: LocalGateway) -> None:
-        self.gateway = gateway
+    def __init__(self, gateway: LocalGateway, client: RemotingClient, tls: ssl.SSLContext) -> None:
+        self.gateway, self._client, self._tls = gateway, client, tls
+        self._heard_s = time.monotonic()
         self._next = gateway.log.end().next_offset
 
     def by(self, rng: Random) -> None:
         data = attack(rng)
-        send(self.gateway, data)
+        send(self.gateway, data, rng.choice((None, self._tls)), rng)
         for record in self.gateway.log.read(self._next):
             self._next = record.offset + 1
             event = events.decode(record.payload)
-            assert not foreign(event), (event, data)
+            assert not foreign(event) or is_its_own(event), (event, data)
+        if time.monotonic() - self._heard_s > _HEARTBEAT_S:
+            self._heard_s = time.monotonic()
+            assert self._client.call(sign(HEARTBEAT, "broker")).code == codes.SUCCESS
 
     def serves(self) -> bool:
         with self.gateway.connect() as client:
@@ -133,9 +200,12 @@ class Attacked:
 
 @contextmanager
 def attacked(folder: Path) -> Iterator[Attacked]:
-    with a_gateway(folder) as (gateway, client):
+    authority = Authority(folder)
+    pair = authority.issue()
+    tls = Tls(TlsSettings(TlsMode.PERMISSIVE, pair.cert, pair.key))
+    with a_gateway(folder, tls=tls) as (gateway, client):
         assert client.call(sign(register(B, "10.0.0.2:10911", cluster="cluster-a").request(), "broker")).code == 0
-        yield Attacked(gateway)
+        yield Attacked(gateway, client, authority.client())
 
 
 @pytest.fixture(scope="module")
