@@ -136,6 +136,14 @@ def memory_bytes(gateway: Routelake) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
 
 
+def processor_s(gateway: Routelake) -> tuple[float, float]:
+    """What the gateway's process has had of a processor, and how long it has waited for one: on a busy machine, the latter is
+    in what others wait for it."""
+    assert gateway.process is not None
+    ran_ns, waited_ns, _ = Path(f"/proc/{gateway.process.pid}/schedstat").read_text().split()
+    return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+
+
 class Memory:
     """Watches the gateway's memory: at the start, and at most."""
 
@@ -174,14 +182,23 @@ class Memory:
 
 def refusals(gateway: Routelake) -> dict[str, float]:
     """Counts by reason."""
+    return _counts(gateway, "rocketmq_namesrv_security_events_total", "reason")
+
+
+def over_quotas(gateway: Routelake) -> dict[str, float]:
+    """How often something was refused, by quota."""
+    return _counts(gateway, "routelake_quota_refused_total", "quota")
+
+
+def _counts(gateway: Routelake, metric: str, label: str) -> dict[str, float]:
     with socket.create_connection(("127.0.0.1", gateway.http_port), 60) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         text = b"".join(iter(lambda: connection.recv(1 << 16), b"")).partition(b"\r\n\r\n")[2].decode()
     return {
-        sample.labels["reason"]: sample.value
+        sample.labels[label]: sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == "rocketmq_namesrv_security_events_total"
+        if sample.name == metric and sample.value
     }
 
 

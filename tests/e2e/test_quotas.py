@@ -15,6 +15,8 @@ import random
 import string
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -33,8 +35,11 @@ pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 
 DURING_S = 20.0
 SETTLE_S = 1.0
+SYSTEM_BUSY = 2
 HOUR_BYTES = 1_000_000_000
 IDLE_BYTES_PER_S = 20_000
+CONNECTIONS = {"heartbeats": 32}
+"""Each waits for its answer; of one heartbeat after the other there would be few."""
 Attack = Iterator[Send]
 
 
@@ -148,8 +153,10 @@ def test_what_grows_was_charged(tmp_path: Path, attack: str) -> None:
     with (
         LocalLake(tmp_path, log_url=url, liveness_interval_s=10.0) as lake,
         lake.gateway(quotas=Quotas(), clock_interval_s=5.0) as gateway,
-        gateway.connect() as client,
+        ThreadPoolExecutor(CONNECTIONS.get(attack, 1)) as pool,
+        ExitStack() as stack,
     ):
+        clients = [stack.enter_context(gateway.connect()) for _ in range(CONNECTIONS.get(attack, 1))]
         settle(gateway)
         before = grown(tmp_path)
         began, first_epoch = time.monotonic(), gateway.gateway.committed.view.epoch
@@ -159,8 +166,8 @@ def test_what_grows_was_charged(tmp_path: Path, attack: str) -> None:
             second = int(gateway.gateway.quotas._clock()) + 1
             # A burst at the beginning of each second, as it costs least.
             while gateway.gateway.quotas._clock() < second - 0.5:
-                answer = ask(client, next(sends))
-                asked, refused = asked + 1, refused + (answer == 2)
+                answers = list(pool.map(ask, clients, [next(sends) for _ in clients]))
+                asked, refused = asked + len(answers), refused + answers.count(SYSTEM_BUSY)
             time.sleep(max(0.0, second - gateway.gateway.quotas._clock()))
         settle(gateway)
         took_s = now - began
