@@ -110,6 +110,7 @@ async def _run(
                     on_bound=bound,
                     reuse_port=server.settings.reuse_port,
                     tls=None if parts.tls is None else parts.tls.http,
+                    handshakes=parts.handshakes,
                 )
             )
             endings = {http_task, *(asyncio.create_task(event.wait()) for event in (stop, worker.died))}

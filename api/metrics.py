@@ -112,7 +112,8 @@ class Metrics:
             "Refused for protection. HTTP: unauthorized, forbidden, cross-site, unknown-host, "
             "too-large, request-timeout, system-busy, quota-exceeded. "
             "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
-            "evicted-idle, quota-connections, not-encrypted, tls-handshake, tls-record, tls-deadline. "
+            "evicted-idle, quota-connections, quota-tls-handshakes, not-encrypted, tls-handshake, tls-record, "
+            "tls-deadline. "
             "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-listener, evicted-history, "
             "bad-request, each with http- before it.",
             ("reason",),

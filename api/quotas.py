@@ -24,7 +24,7 @@ from api.view.snapshot import RouteView
 from remoting.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.quotas import CHANGE_BYTES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
+from security.quotas import CHANGE_BYTES, HANDSHAKES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
 from security.roles import Role
 
 _OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelClosed)
@@ -88,7 +88,15 @@ class GatewayQuotas:
         """Listeners judge connections themselves, and bring here how often they refused one."""
         self.refused[quota] = times
 
-    # --- requests ---
+    # --- connections and requests ---
+
+    def handshake(self, address: str) -> str | None:
+        """Why there is no TLS handshake with an address now; None: there is one."""
+        refusal = self._judge.take(HANDSHAKES, address, self._clock())
+        if refusal is None:
+            return None
+        self.refused[refusal.quota] += 1
+        return refusal.remark
 
     def request(self, role: Role, who: str, peer: str) -> None:
         """Let a request pass.

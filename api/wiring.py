@@ -25,6 +25,7 @@ from api.remoting.metering import RemotingMeter
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from pipelines.log.base import LogReader
+from remoting.handshakes import Handshakes
 from remoting.server import OF_ADDRESS, RemotingServer
 from remoting.settings import RemotingSettings
 from security.accounts_file import AccountsFile
@@ -87,12 +88,14 @@ class GatewayParts:
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access
         )
         self.tls = tls
+        self.handshakes = Handshakes(self.quotas.handshake)
         self.server = RemotingServer(
             self.handler,
             remoting,
             self.handler.inline,
             None if access is None else access.inline,
             None if tls is None else tls.remoting,
+            self.handshakes,
         )
         refusals = self.server.refusals.counts
         self.metrics.before_scrape(lambda: self.quotas.refused_connections("connections", refusals[OF_ADDRESS]))

@@ -20,6 +20,7 @@ from remoting.accepting import Acceptor
 from remoting.answers import failure
 from remoting.channel import CLOSE_GRACE_S, Connection, Gate, Handler
 from remoting.frame import RemotingCommand
+from remoting.handshakes import Handshakes
 from remoting.inline import Inline
 from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
@@ -60,6 +61,7 @@ class RemotingServer:
         inline: Inline | None = None,
         gate: Gate | None = None,
         tls: TlsSource | None = None,
+        handshakes: Handshakes | None = None,
     ) -> None:
         """Prepare; `start` listens.
 
@@ -69,11 +71,13 @@ class RemotingServer:
             inline: Answers what it recognises, within the turn of the loop in which it comes.
             gate: Judges what it recognises; None: nobody is asked who they are.
             tls: None: connections are plain.
+            handshakes: Whose TLS handshake is next, where other ports have some, too.
         """
         self.handler = handler
         self.inline = inline
         self.gate = gate
         self._tls = tls
+        self._handshakes = handshakes or Handshakes()
         self.settings = settings or RemotingSettings()
         self.connections: dict[str, Connection] = {}
         self._of_address: Counter[str] = Counter()
@@ -176,7 +180,7 @@ class RemotingServer:
         return (
             connection
             if self._tls is None
-            else TlsGate(connection, self._tls, takes_preamble=True, handshake_s=HANDSHAKE_S)
+            else TlsGate(connection, self._tls, self._handshakes, takes_preamble=True, handshake_s=HANDSHAKE_S)
         )
 
     def _accept_refused(self, error: OSError) -> None:

@@ -6,8 +6,8 @@ How a connection is decided::
     connection_made -> the protocol behind counts it in, over the plain transport
     first bytes     -> after an optional PROXY preamble: 0x16 is TLS; anything else is plain
     plain           -> the gate steps out of the way for good (`set_protocol`), or refuses it (enforcing)
-    TLS             -> handshake within `handshake_s`, then `Secured.secure`: from then on the protocol behind reads and
-                       writes through a `TlsTransport`
+    TLS             -> its turn (`Handshakes`), handshake within `handshake_s`, then `Secured.secure`: from then on the
+                       protocol behind reads and writes through a `TlsTransport`
 
 Held for a peer that does not read: encrypted, at most one piece beyond the transport's high-water mark; the rest stays
 plain, as the very objects that were written, so that many who wait for the same body hold it once.
@@ -23,6 +23,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, cast
 
+from remoting.bounds import address_of
+from remoting.handshakes import OVER_QUOTA, Handshakes
 from remoting.proxy_protocol import preamble_bytes
 from remoting.tls import HANDSHAKE, TlsSession
 from schemas.errors import ProtocolError
@@ -30,6 +32,9 @@ from schemas.tls import TlsMode
 
 PIECE_BYTES: Final = 64 * 1024
 """Encrypted at a time."""
+
+FIRST_BYTES: Final = 20 * 1024
+"""Of a client's first message at most, with a preamble: so much waits for its turn. More comes only after an answer."""
 
 HANDSHAKE_S: Final = 10.0
 """How long a client may take from its first byte to the end of the handshake."""
@@ -80,7 +85,8 @@ class Secured(Protocol):
         """Count a refusal and close.
 
         Args:
-            reason: A metric's label: ``not-encrypted``, ``tls-handshake``, ``tls-record``, ``tls-deadline``.
+            reason: A metric's label: ``not-encrypted``, ``tls-handshake``, ``tls-record``, ``tls-deadline``,
+                ``quota-tls-handshakes``.
             detail: For a person.
         """
 
@@ -206,6 +212,7 @@ class TlsGate(asyncio.Protocol):
         self,
         behind: Secured,
         source: TlsSource,
+        handshakes: Handshakes,
         *,
         takes_preamble: bool,
         handshake_s: float = HANDSHAKE_S,
@@ -215,18 +222,20 @@ class TlsGate(asyncio.Protocol):
         Args:
             behind: Sees plain bytes.
             source: Of the context.
+            handshakes: Says when, and whether.
             takes_preamble: Whether a PROXY preamble may come first. What is plain has it still before it.
             handshake_s: See `HANDSHAKE_S`.
         """
         self._behind = behind
         self._source = source
+        self._handshakes = handshakes
         self._takes_preamble = takes_preamble
         self._handshake_s = handshake_s
         self._first = b""
         self._session: TlsSession | None = None
         self._transport: TlsTransport | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._is_paused = False
+        self._is_paused = self._is_waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The protocol behind counts it in."""
@@ -260,6 +269,8 @@ class TlsGate(asyncio.Protocol):
         """Decide, or decrypt."""
         if self._session is not None:
             self._decrypt(self._session, data)
+        elif self._is_waiting:
+            self._first += data
         elif not self._raw.is_closing():
             self._decide(self._first + data)
 
@@ -272,18 +283,42 @@ class TlsGate(asyncio.Protocol):
             self._first = data
             self._arm()
             return
-        self._first = b""
         if data[at] == HANDSHAKE:
+            self._first = data[at:] if at else data
             self._arm()
-            self._session = TlsSession(self._source.context)
-            self._decrypt(self._session, data[at:] if at else data)
+            self._ask_for_turn()
             return
+        self._first = b""
         self._disarm()
         if self._source.mode is TlsMode.ENFORCING:
             self._behind.refuse_tls("not-encrypted", "this port takes TLS alone (tls.server.mode=enforcing)")
             return
         self._raw.set_protocol(cast("asyncio.Protocol", self._behind))
         self._behind.data_received(data)
+
+    def _ask_for_turn(self) -> None:
+        peer = self._raw.get_extra_info("peername")
+        address = address_of(peer[0]) if isinstance(peer, tuple) else ""
+        refusal = self._handshakes.refusal(address)
+        if refusal is not None or len(self._first) > FIRST_BYTES:
+            self._disarm()
+            self._first = b""
+            reason, detail = (OVER_QUOTA, refusal) if refusal else ("tls-handshake", "it begins with too much")
+            self._behind.refuse_tls(reason, detail)
+            return
+        self._is_waiting = True
+        self._raw.pause_reading()
+        self._handshakes.wait(address, self)
+
+    def begin(self) -> None:
+        """It is its turn to shake hands."""
+        self._is_waiting = False
+        first, self._first = self._first, b""
+        if self._raw.is_closing():
+            return
+        self._raw.resume_reading()
+        self._session = TlsSession(self._source.context)
+        self._decrypt(self._session, first)
 
     def _decrypt(self, session: TlsSession, data: bytes) -> None:
         transport = self._transport

@@ -37,6 +37,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         connections: To the NameServer's port, of one address.
         http_connections: To the HTTP port, of one address.
+        tls_handshakes_per_s: TLS connections that one address begins, to either port.
         reads_per_s: Requests of readers, of one peer; routes that are answered from memory are not counted.
         broker_requests_per_s: Requests that brokers send.
         admin_requests_per_s: All others.
@@ -53,6 +54,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int | None = 8_000
     http_connections: int | None = 3_000
+    tls_handshakes_per_s: Rate | None = Rate(200, 4_000)
     reads_per_s: Rate | None = Rate(10_000, 50_000)
     broker_requests_per_s: Rate | None = Rate(5_000, 30_000)
     admin_requests_per_s: Rate | None = Rate(50, 10_000)
@@ -79,6 +81,7 @@ REQUESTS: Final[Mapping[Role, str]] = {
 }
 """Role -> the quota of its requests."""
 
+HANDSHAKES: Final = "tls-handshakes-per-s"
 HEARTBEAT_BYTES: Final = "heartbeat-mb-per-h"
 CHANGE_BYTES: Final[Mapping[Role, str]] = {Role.BROKER: "broker-mb-per-h", Role.ADMIN: "admin-mb-per-h"}
 NEW_NAMES: Final = "new-names-per-min"

@@ -15,6 +15,7 @@ import uvicorn
 
 from api.http.app import HttpApp, close_app
 from api.http.protocol import GuardedProtocol, guarded_protocol
+from remoting.handshakes import Handshakes
 from remoting.tls_channel import Secured, TlsGate, TlsSource
 from schemas.errors import SetupError
 
@@ -54,6 +55,7 @@ async def serve_http(
     drain_s: int = DRAIN_S,
     reuse_port: bool = False,
     tls: HttpTls | None = None,
+    handshakes: Handshakes | None = None,
 ) -> None:
     """Serve until ``stop`` is set, then finish what is under way. Long polls are answered at once.
 
@@ -66,6 +68,7 @@ async def serve_http(
         drain_s: How long requests under way may take after that.
         reuse_port: SO_REUSEPORT: several gateway processes on one port.
         tls: None: connections are plain.
+        handshakes: Whose TLS handshake is next, where other ports have some, too.
 
     Raises:
         SetupError: the address cannot be used; the message names --http.
@@ -88,7 +91,9 @@ async def serve_http(
     )
     if tls is not None:
         config.load()
-        config.http_protocol_class = cast("type[asyncio.Protocol]", partial(_gate, tls, protocol))
+        config.http_protocol_class = cast(
+            "type[asyncio.Protocol]", partial(_gate, tls, handshakes or Handshakes(), protocol)
+        )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
@@ -103,11 +108,17 @@ async def serve_http(
         await serving
 
 
-def _gate(tls: HttpTls, behind: Callable[..., GuardedProtocol], **arguments: Any) -> TlsGate:  # noqa: ANN401 (uvicorn's)
+def _gate(
+    tls: HttpTls,
+    handshakes: Handshakes,
+    behind: Callable[..., GuardedProtocol],
+    **arguments: Any,  # noqa: ANN401 (uvicorn's)
+) -> TlsGate:
     """What uvicorn makes for each connection. Its own ``ssl`` takes one context for as long as it listens."""
     protocol = behind(**arguments)
     protocol.needs_certificate = tls.needs_certificate
-    return TlsGate(cast("Secured", protocol), tls, takes_preamble=False, handshake_s=protocol.limits.header_timeout_s)
+    limit_s = protocol.limits.header_timeout_s
+    return TlsGate(cast("Secured", protocol), tls, handshakes, takes_preamble=False, handshake_s=limit_s)
 
 
 def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:

@@ -16,6 +16,7 @@ from remoting.answers import not_supported
 from remoting.channel import Connection
 from remoting.commands import RefusedError
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.handshakes import Handshakes
 from remoting.inline import Recognised
 from remoting.reply import EncodedReply, response
 from remoting.server import RemotingServer
@@ -124,10 +125,13 @@ class Handler:
 
 @contextlib.asynccontextmanager
 async def serving(
-    handler: Handler, settings: RemotingSettings | None = None, tls: TlsSource | None = None
+    handler: Handler,
+    settings: RemotingSettings | None = None,
+    tls: TlsSource | None = None,
+    handshakes: Handshakes | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """A server on a free port."""
-    server = RemotingServer(handler, settings, handler, tls=tls)
+    server = RemotingServer(handler, settings, handler, tls=tls, handshakes=handshakes)
     await server.start("127.0.0.1", 0)
     try:
         yield server

@@ -190,6 +190,7 @@ class LocalGateway:
                 stop=self._stop,
                 on_bound=bound.set_result,
                 tls=None if self._tls is None else self._tls.http,
+                handshakes=self.parts.handshakes,
             )
             self._serving_http = asyncio.create_task(serving)
             await asyncio.wait({self._serving_http, bound}, return_when=asyncio.FIRST_COMPLETED)
