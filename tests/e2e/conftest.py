@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gateway for those who attack it."""
+"""A gateway for those who attack it; the Go client."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,3 +46,19 @@ def folding(tmp_path: Path) -> Iterator[Routelake]:
         finally:
             running.kill()
     log.close()
+
+
+@pytest.fixture(scope="session")
+def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """rocketmq-client-go/v2 as a program, built from the Go module proxy by pinned digests."""
+    if shutil.which("go") is None:
+        pytest.skip("no `go` on the PATH")
+    folder = Path(__file__).parent / "go_client"
+    go = partial(subprocess.run, cwd=folder, capture_output=True, text=True, check=False, timeout=500)
+    listed = go(["go", "list", "-mod=readonly", "-deps", "."])
+    if listed.returncode:
+        pytest.skip(f"the Go client's modules cannot be had: {listed.stderr.strip()[-300:]}")
+    program = tmp_path_factory.mktemp("go") / "go_client"
+    built = go(["go", "build", "-mod=readonly", "-o", str(program), "."])
+    assert built.returncode == 0, built.stderr
+    return program

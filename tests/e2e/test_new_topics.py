@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,6 @@ from tests.e2e.scenario import route
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
-GO_CLIENT = Path(__file__).parent / "go_client"
 BUSY_S = 60
 """For one step, on a machine as busy as it may be."""
 POLL_MS = 600_000
@@ -181,21 +178,6 @@ def test_two_hundred_consumers_find_the_topic_at_once(scene: Scene) -> None:
             took = sorted(scene.consume(*scene.send()) for _ in range(TRIES // 2))
             told(f"{name}{len(took)} consumers, the median", took[len(took) // 2])
             told(f"{name}{sum(seconds > 10 for seconds in took)} took more than 10 s, the slowest", took[-1])
-
-
-@pytest.fixture(scope="module")
-def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """rocketmq-client-go/v2 as a program, built from the Go module proxy by pinned digests."""
-    if shutil.which("go") is None:
-        pytest.skip("no `go` on the PATH")
-    go = partial(subprocess.run, cwd=GO_CLIENT, capture_output=True, text=True, check=False, timeout=500)
-    listed = go(["go", "list", "-mod=readonly", "-deps", "."])
-    if listed.returncode:
-        pytest.skip(f"the Go client's modules cannot be had: {listed.stderr.strip()[-300:]}")
-    program = tmp_path_factory.mktemp("go") / "go_client"
-    built = go(["go", "build", "-mod=readonly", "-o", str(program), "."])
-    assert built.returncode == 0, built.stderr
-    return program
 
 
 @pytest.mark.deep

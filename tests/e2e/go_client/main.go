@@ -25,6 +25,8 @@ var (
 	namesrv = flag.String("namesrv", "127.0.0.1:9876", "address of the NameServer")
 	topic   = flag.String("topic", "", "topic that does not exist yet")
 	body    = flag.String("body", "made by its first message", "what is sent")
+	user    = flag.String("access-key", "", "sign as this account")
+	secret  = flag.String("secret-key", "", "with its key")
 	within  = flag.Duration("within", time.Minute, "how long a send, and the message, may take")
 )
 
@@ -38,9 +40,11 @@ func main() {
 }
 
 func scene() error {
+	credentials := primitive.Credentials{AccessKey: *user, SecretKey: *secret}
 	resolver := primitive.NewPassthroughResolver([]string{*namesrv})
 	sender, err := rocketmq.NewProducer(
 		producer.WithNsResolver(resolver),
+		producer.WithCredentials(credentials),
 		producer.WithGroupName("go-producers-"+*topic),
 		producer.WithInstanceName("producer"),
 		producer.WithRetry(0),
@@ -56,6 +60,7 @@ func scene() error {
 	// With an instance of its own: one that shares the producer's would find the route that the send has left there.
 	reader, err := rocketmq.NewPushConsumer(
 		consumer.WithNsResolver(resolver),
+		consumer.WithCredentials(credentials),
 		consumer.WithGroupName("go-consumers-"+*topic),
 		consumer.WithInstance("consumer"),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
