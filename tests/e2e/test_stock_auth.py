@@ -38,6 +38,7 @@ WRONG_KEY = "does not match: another secretKey"
 NO_ADMIN = "client is a reader: this needs the role admin"
 NO_TLS = "ops is an admin: sign over TLS only"
 UNKNOWN = "AccessKey 'nobody' is not known here"
+ITS_LIMITS = ("RemotingTimeoutException", "RemotingConnectException", "RemotingSendRequestException")
 REFUSALS = (WHO_ARE_YOU, WRONG_KEY, NO_ADMIN, NO_TLS, UNKNOWN)
 
 ROUTE = ["topicRoute", "-t", "broker-new"]
@@ -91,10 +92,17 @@ def registered(gateway: Routelake) -> set[str]:
 
 
 def says(address: str, args: list[str], expected: str, *, release: str = "5.5.0", **how: Any) -> None:
-    """Run mqadmin, and compare what it prints."""
-    done = mqadmin(args, address, release, **how)
-    output = done.stdout + done.stderr
-    assert expected in output, (args, how, output)
+    """Run mqadmin, and compare what it prints.
+
+    It is run again where its own 5 s were not enough on a busy machine, and where two threads of a 4.x client connected
+    at once: one closes the connection that the other has just made (NettyRemotingClient.createChannel).
+    """
+    for _ in range(3):
+        done = mqadmin(args, address, release, **how)
+        output = done.stdout + done.stderr
+        if not any(limit in output for limit in ITS_LIMITS):
+            break
+    assert expected in output, f"{args}, {how}\n{output}"
     assert (expected in REFUSALS) == ("CODE: 16" in output), output
     for secret in ("of-new-broker", "of-client", "of-ops"):
         assert secret not in output
