@@ -61,7 +61,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_mb_per_h: Rate | None = Rate(250, 20)
     broker_mb_per_h: Rate | None = Rate(60, 500)
     admin_mb_per_h: Rate | None = Rate(60, 90)
-    new_names_per_min: Rate | None = Rate(600, 300_000)
+    new_names_per_min: Rate | None = Rate(600, 200_000)
     brokers: int | None = 4_000
     topics: int | None = 3_100_000
     topic_mb: int | None = 256
