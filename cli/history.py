@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import history_changes, history_rebuild, history_states, history_verify
+from cli import history_changes, history_rebuild, history_report, history_states, history_verify
 from cli.usage import TEXT, Commands
 
 history = typer.Typer(
@@ -17,6 +17,7 @@ history = typer.Typer(
 )
 history_changes.register(history)
 history_states.register(history)
+history_report.register(history)
 history_verify.register(history)
 history_rebuild.register(history)
 

@@ -18,6 +18,7 @@ from cli.history_show import Form
 from pipelines.reports.duck import MACROS, DuckLake
 from pipelines.reports.sql_views import VIEWS
 from schemas.errors import RoutelakeError, one_line
+from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
 
 _TABLE_ROWS: Final = 1000
@@ -42,7 +43,7 @@ def run_sql(lake_dir: Path, query: str, form: Form, limit: int | None) -> None:
         if query or not sys.stdin.isatty():
             _run(lake, query or sys.stdin.read(), form, limit)
             return
-        print(f"Tables: {', '.join(table.name for table in ALL_TABLES)}.", file=sys.stderr)
+        print(f"Tables: {', '.join(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))}.", file=sys.stderr)
         print(f"Views: {', '.join(view.name for view in VIEWS)}. Macros: {', '.join(MACROS)}.", file=sys.stderr)
         print("End a statement with a semicolon, the session with Ctrl-D. Times are UTC.", file=sys.stderr)
         _converse(lake, form, limit)

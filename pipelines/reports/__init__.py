@@ -4,4 +4,7 @@
 sql_views.py   views over the tables that every engine takes
 duck.py        the tables and these views in DuckDB, without a JVM
 views.py       the same as temporary views of a Spark session
+reports.py     the reports of `routelake history report`, one query each
+jobs.py        they as Spark jobs
+page.py        a report as one HTML page
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a lake in DuckDB: one consistent cut of them by their names, views and macros.
+"""The tables of a lake in DuckDB: one consistent cut of them by their names, those of intervals, views and macros.
 
 DuckDB reads the files that delta-rs names; it has no need of its own Delta extension, which it would fetch. Nothing is
 written to the lake.
@@ -8,7 +8,7 @@ written to the lake.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 from deltalake import DeltaTable
@@ -18,6 +18,7 @@ from lake.commits import RouteCommit, last_commit
 from lake.ddl import check_format
 from pipelines.reports.sql_views import VIEWS
 from schemas.errors import SetupError
+from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
 _CHAIN: Final = """
@@ -50,6 +51,7 @@ SELECT epoch, chain = sha256(
 
 _SCALAR_MACROS: Final = (
     "get_json_object(json, path) AS json_extract_string(json, path)",
+    "unix_millis(time) AS epoch_ms(time)",
     "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
     # A moment is an epoch or a time. The cut of a time is that of as_of (`api.view.history`): its epoch, and what the
     # next epoch says of the time until then.
@@ -141,17 +143,36 @@ class DuckLake:
         self.connection.close()
 
     def refresh(self, *, first: bool = False) -> None:
-        """Go on to the newest epoch: all tables at its versions."""
+        """Go on to the newest epoch: all tables at its versions, those of intervals as they are."""
         commit = last_commit(self._lake_dir)
-        if not first and commit == self.commit:
-            return
-        self.commit = commit
         self.connection.abort()  # what is left of an answer is of the tables as they were
+        # Intervals come some seconds after their epoch, so they go on while the epoch stays.
+        moved = (*ALL_TABLES, *INTERVAL_TABLES) if first or commit != self.commit else INTERVAL_TABLES
+        self.commit = commit
         versions = {} if commit is None else commit.versions
-        for table in ALL_TABLES:
+        for table in moved:
             path = self._lake_dir / table.name
             if not DeltaTable.is_deltatable(str(path)):
                 continue  # a lake of an older routelake, which its fold has not opened yet
             found = DeltaTable(str(path), version=versions.get(table.name))
             files = fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
             self.connection.register(table.name, found.to_pyarrow_dataset(filesystem=files))
+
+
+def rows_by_duckdb(lake_dir: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Run a query on a lake as of its newest epoch.
+
+    Args:
+        lake_dir: An existing lake.
+        query: One statement.
+
+    Returns:
+        Names of columns, and rows; times are aware, in UTC.
+
+    Raises:
+        SetupError: See `DuckLake`.
+        duckdb.Error: The query cannot be run.
+    """
+    with DuckLake(lake_dir) as lake:
+        found = lake.connection.execute(query)
+        return [str(column[0]) for column in found.description or []], found.fetchall()

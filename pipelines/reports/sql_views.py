@@ -19,8 +19,8 @@ class View(NamedTuple):
     query: str
 
 
-_ADDRESS: Final = "replace(replace(regexp_replace(get_json_object(actor, '$.peer'), ':[0-9]+$', ''), '[', ''), ']', '')"
-_WRITE_QUEUES: Final = (
+ADDRESS: Final = "replace(replace(regexp_replace(get_json_object(actor, '$.peer'), ':[0-9]+$', ''), '[', ''), ']', '')"
+WRITE_QUEUES: Final = (
     "CASE WHEN (CAST(get_json_object({0}, '$.perm') AS INT) & 2) = 2 "
     "THEN CAST(get_json_object({0}, '$.writeQueueNums') AS INT) ELSE 0 END"
 )
@@ -30,17 +30,18 @@ _READ_QUEUES: Final = (
 )
 
 
-def _step(value: str) -> str:
+def difference(value: str) -> str:
+    """SQL: by how much a change moves a value, which is SQL with ``{0}`` for a state's JSON."""
     return f"coalesce({value.format('after')}, 0) - coalesce({value.format('before')}, 0)"
 
 
-_ALIVE: Final = "CASE WHEN after IS NULL THEN 0 ELSE 1 END - CASE WHEN before IS NULL THEN 0 ELSE 1 END"
+ALIVE: Final = "CASE WHEN after IS NULL THEN 0 ELSE 1 END - CASE WHEN before IS NULL THEN 0 ELSE 1 END"
 _TOTALS: Final = f"""
 SELECT topic, eventTime AS validFrom, lead(eventTime) OVER (PARTITION BY topic ORDER BY eventTime) AS validTo,
        CAST(sum(brokerStep) OVER v AS BIGINT) AS brokers, CAST(sum(writeStep) OVER v AS BIGINT) AS writeQueues,
        CAST(sum(readStep) OVER v AS BIGINT) AS readQueues
-  FROM (SELECT topic, eventTime, sum({_ALIVE}) AS brokerStep,
-               sum({_step(_WRITE_QUEUES)}) AS writeStep, sum({_step(_READ_QUEUES)}) AS readStep
+  FROM (SELECT topic, eventTime, sum({ALIVE}) AS brokerStep,
+               sum({difference(WRITE_QUEUES)}) AS writeStep, sum({difference(_READ_QUEUES)}) AS readStep
           FROM routeChangeTable WHERE tableName = 'topicQueueTable' GROUP BY topic, eventTime)
 WINDOW v AS (PARTITION BY topic ORDER BY eventTime)"""  # noqa: S608 (our own text)
 
@@ -51,7 +52,7 @@ VIEWS: Final = (
         f"""
 SELECT c.epoch, c.offset, c.seq, c.eventTime, c.command, c.outcome, c.reason,
        get_json_object(actor, '$.gateway') AS gateway, get_json_object(actor, '$.via') AS via,
-       {_ADDRESS} AS address, get_json_object(actor, '$.user') AS userName,
+       {ADDRESS} AS address, get_json_object(actor, '$.user') AS userName,
        c.tableName, c.brokerName, c.topic, c.key, c.before, c.after
   FROM routeChangeTable AS c""",  # noqa: S608 (our own text)
     ),
@@ -94,7 +95,7 @@ SELECT topic, validFrom, kind, lead(validFrom) OVER (PARTITION BY topic ORDER BY
         f"""
 SELECT eventTime AS validFrom, lead(eventTime) OVER (ORDER BY eventTime) AS validTo,
        CAST(sum(step) OVER (ORDER BY eventTime) AS BIGINT) AS brokers
-  FROM (SELECT eventTime, sum({_ALIVE}) AS step
+  FROM (SELECT eventTime, sum({ALIVE}) AS step
           FROM routeChangeTable WHERE tableName = 'brokerLiveTable' GROUP BY eventTime)
  WHERE step <> 0""",  # noqa: S608 (our own text)
     ),

@@ -11,11 +11,14 @@ from pyspark.sql import SparkSession
 from lake.commits import last_commit
 from lake.ddl import check_format
 from pipelines.reports.sql_views import VIEWS
+from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
 
 
 def register(spark: SparkSession, lake_dir: Path) -> list[str]:
     """Make a temporary view of each table, all at the newest epoch, and of each of `sql_views.VIEWS`.
+
+    The tables of intervals (`schemas.intervals`) are as they are: some seconds behind.
 
     Args:
         spark: A session with Delta's SQL, such as `pipelines.spark.session` with ``delta=True``.
@@ -31,7 +34,7 @@ def register(spark: SparkSession, lake_dir: Path) -> list[str]:
     commit = last_commit(lake_dir)
     versions = {} if commit is None else commit.versions
     names: list[str] = []
-    for table in ALL_TABLES:
+    for table in (*ALL_TABLES, *INTERVAL_TABLES):
         path = lake_dir / table.name
         if not DeltaTable.is_deltatable(str(path)):
             continue  # a lake of an older routelake, which its fold has not opened yet

@@ -195,6 +195,19 @@ class Scan:
                 found[topic].append((time_ms, sum(of_topic[topic].values()) if of_topic[topic] else -1))
         return found
 
+    def write_kinds(self) -> dict[str, list[tuple[int, str]]]:
+        """topic -> (time, kind), where that changed: writable, not writable, or why it was gone."""
+        causes = {(each.key[1], each.time_ms): each.command for each in self.changes if each.table == "topicQueueTable"}
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for topic, steps in self.write_queues().items():
+            for time_ms, queues in steps:
+                lost = causes[topic, time_ms] in ("BROKER_EXPIRED", "UNREGISTER_BROKER")
+                gone = "no broker" if lost else "deleted"
+                kind = "writable" if queues > 0 else "not writable" if queues == 0 else gone
+                if not found[topic] or found[topic][-1][1] != kind:
+                    found[topic].append((time_ms, kind))
+        return found
+
     def _of(self, table: str) -> list[Change]:
         """In the order of time: an expiry is noticed late."""
         return sorted((change for change in self.changes if change.table == table), key=lambda change: change.time_ms)

@@ -234,3 +234,77 @@ def test_alive(told: Told) -> None:
     found = told.ask("How many brokers were alive, over time?")
     assert [(begin, brokers) for begin, _, brokers in found] == wanted
     assert [row[1] for row in found] == [*(row[0] for row in found[1:]), None]
+
+
+def report(told: Told, name: str, *args: str, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What `./routelake history report` says, as JSON."""
+    patch.setattr("api.view.no_pandas.keep_pandas_out", lambda: None)
+    assert usage.run(app, ["history", "report", name, *args, "--json", "--data-dir", str(told.folder)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_report_unavailable(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    window = ("--from", iso(THEN), "--to", iso(LATER))
+    rows = report(told, "unavailable", *window, patch=monkeypatch, capsys=capsys)
+    wanted = Counter[Any]()
+    for topic, kinds in told.scan.write_kinds().items():
+        for begin, end in pairwise([*kinds, (2**62, "")]):
+            first, last = max(begin[0], ms(THEN)), min(end[0], ms(LATER))
+            if begin[1] in ("not writable", "no broker") and begin[0] <= ms(LATER) and end[0] > ms(THEN):
+                wanted[topic, begin[1], (last - first) / 1000, end[0] > ms(LATER)] += 1
+    assert Counter((row["topic"], row["kind"], row["seconds"], row["validTo"] is None) for row in rows) == wanted
+    assert {kind for _, kind, _, _ in wanted} == {"not writable", "no broker"}
+
+
+def test_report_churn(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = report(told, "churn", patch=monkeypatch, capsys=capsys)
+    wanted = defaultdict[str, Counter[str]](Counter)
+    there = ("writable", "not writable")
+    for kinds in told.scan.write_kinds().values():
+        for before, (time, kind) in pairwise([(0, "deleted"), *kinds]):
+            hour = time_of(time).replace(minute=0, second=0, microsecond=0).isoformat().replace("+00:00", "Z")
+            if kind not in there:
+                wanted[hour]["deleted" if kind == "deleted" else "lost"] += 1
+            elif before[1] not in there:
+                wanted[hour]["made" if before[1] == "deleted" else "returned"] += 1
+    names = ("made", "deleted", "lost", "returned")
+    assert [(row["hour"], *(row[name] for name in names)) for row in rows] == [
+        (hour, *(counts[name] for name in names)) for hour, counts in sorted(wanted.items())
+    ]
+    assert all(sum(row[name] for row in rows) for name in names)
+
+
+def test_report_flapping_and_expiry(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comings = defaultdict[tuple[Any, ...], list[Any]](list)
+    for change in told.scan.changes:
+        if change.table == "brokerLiveTable" and (change.before is None) != (change.after is None):
+            comings[change.key].append((change.time_ms, change.command, change.after is not None))
+    away = {
+        key: [(back[0] - went[0], went[1]) for went, back in pairwise(sorted(steps)) if back[2]]
+        for key, steps in comings.items()
+    }
+    rows = report(told, "flapping", "--times", "1", patch=monkeypatch, capsys=capsys)
+    assert {(row["brokerName"], row["clusterName"], row["brokerAddr"]): row["awaySeconds"] for row in rows} == {
+        key: sum(times for times, _ in each) / 1000 for key, each in away.items() if len(each) > 1
+    }
+    assert rows
+    rows = report(told, "expiry", patch=monkeypatch, capsys=capsys)
+    expired = [step for steps in comings.values() for step in steps if step[1] == "BROKER_EXPIRED"]
+    assert [row["went"] for row in rows] == [
+        time_of(time).isoformat().replace("+00:00", "Z") for time, _, _ in sorted(expired)
+    ]
+    assert all(row["topicsLost"] for row in rows)
+
+
+def test_report_peers(told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = report(told, "peers", patch=monkeypatch, capsys=capsys)
+    wanted = Counter[str]()
+    for change in told.scan.changes:
+        if change.actor is not None and change.actor.peer is not None:
+            wanted[change.actor.peer.rpartition(":")[0].strip("[]")] += 1
+    assert {row["address"]: row["changedRows"] for row in rows if row["changedRows"]} == wanted
+    (script,) = [row for row in rows if row["address"] == "2001:db8::7"]
+    peers = [event.actor.peer or "" for _, _, event in told.scan.commands]
+    assert script["commands"] == sum(peer.startswith("[2001") for peer in peers)

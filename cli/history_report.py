@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake history report`: brokers that flap, topics that could not be written, and their like; docs/history.md."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.history_options import Csv, From, Json, Limit, To, Zone, form_of, limit_of, moments_of
+from cli.options import DataDir, DriverMemory
+from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cli.history_show import Form
+    from pipelines.reports.reports import Report
+
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Name(StrEnum):
+    """The reports: `pipelines.reports.reports.REPORTS`, which is not read for the help alone."""
+
+    FLAPPING = "flapping"
+    UNAVAILABLE = "unavailable"
+    CHURN = "churn"
+    EXPIRY = "expiry"
+    REFUSED = "refused"
+    PEERS = "peers"
+
+
+class Engine(StrEnum):
+    """What runs the query."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+def report(
+    name: Annotated[Name, typer.Argument(help="Which.")],
+    from_: From = "",
+    to: To = "",
+    times: Annotated[
+        int, typer.Option("--times", min=0, help="Of flapping: brokers that came back more often than that.")
+    ] = 2,
+    limit: Limit = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_html: Annotated[bool, typer.Option("--html", help="One HTML page, with a chart; it fetches nothing.")] = False,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="DuckDB, in a second; or a Spark job. Both say the same.")
+    ] = Engine.DUCKDB,
+    data_dir: DataDir = Path("data"),
+    driver_memory: DriverMemory = "1g",
+    time_zone: Zone = "",
+) -> None:
+    """Report on a window of time, from the tables; without --from and --to, on all there is.
+
+    flapping: brokers that went and came back. unavailable: topics without a queue that may be written, and how long.
+    churn: topics made and deleted per hour. expiry: brokers that went without a word. refused: registrations and
+    commands that were refused. peers: who changed most.
+    """
+    from cli.history_times import time_zone as zone_of
+
+    if as_html and (as_json or as_csv):
+        raise SetupError("--html is said beside --json or --csv: choose one")
+    form, zone = form_of(as_json, as_csv), zone_of(time_zone)
+    limit = limit_of(limit, form)
+    lake_dir = (data_dir / "lake").resolve()
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+    if engine is Engine.DUCKDB:
+        from api.view.no_pandas import keep_pandas_out
+
+        keep_pandas_out()
+    since, until = _window(lake_dir, moments_of(from_, to, time_zone))
+
+    from pipelines.reports.reports import BY_NAME, query_of
+
+    wanted = BY_NAME[name]
+    query = query_of(wanted, since, until, times)
+    columns, rows = _rows(engine, lake_dir, query, driver_memory)
+    if as_html:
+        print(_page(wanted, columns, rows, (since, until), query, zone), end="")
+        return
+    _show(columns, rows, form, limit, (since, until), zone)
+
+
+def _window(lake_dir: Path, moments: dict[str, str]) -> tuple[datetime, datetime]:
+    """Event time after which and up to which to report: an epoch stands for its own. Raises RoutelakeError."""
+    from api.view.as_of import NOW, parse_as_of
+    from api.view.history import History
+
+    history = History(lake_dir)
+
+    def time_of(name: str, moment: str) -> datetime:
+        found = history.resolve(moment, name, readable=False)
+        given = None if moment == NOW else parse_as_of(moment, name)
+        return given if isinstance(given, datetime) else found.commit.event_time
+
+    since = time_of("from", moments["from"]) if "from" in moments else _BEGINNING
+    until = time_of("to", moments.get("to", NOW))
+    if since > until:
+        raise SetupError("--from must not be after --to")
+    return since, until
+
+
+def _rows(engine: Engine, lake_dir: Path, query: str, driver_memory: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    if engine is Engine.DUCKDB:
+        from pipelines.reports.duck import rows_by_duckdb
+
+        return rows_by_duckdb(lake_dir, query)
+    from pipelines.reports.jobs import rows_by_spark
+
+    return rows_by_spark(lake_dir, query, driver_memory)
+
+
+def _show(
+    columns: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    form: Form,
+    limit: int | None,
+    window: tuple[datetime, datetime],
+    zone: tzinfo | None,
+) -> None:
+    from cli.admin.report import write_table
+    from cli.history_show import Form, plain_text, write_rows
+    from cli.history_times import local_text
+
+    shown = rows if limit is None else rows[:limit]
+    if form is not Form.TABLE:
+        plain = [dict(zip(columns, map(_plain, row), strict=True)) for row in shown]
+        write_rows([plain], form, tuple(columns))
+        return
+
+    def cell(value: object) -> str:
+        return (
+            local_text(value, zone) if isinstance(value, datetime) else plain_text("" if value is None else str(value))
+        )
+
+    if shown:
+        write_table(columns, [tuple(map(cell, row)) for row in shown])
+    else:
+        print("there is nothing to report")
+    print(_window_text(window, zone))
+    if len(rows) > len(shown):
+        print(f"there are {len(rows) - len(shown):,} more rows; --limit says how many to show ({limit})")
+
+
+def _page(
+    wanted: Report,
+    columns: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    window: tuple[datetime, datetime],
+    query: str,
+    zone: tzinfo | None,
+) -> str:
+    from cli.history_times import local_text
+    from pipelines.reports.page import page
+
+    return page(
+        wanted,
+        columns,
+        rows,
+        window=_window_text(window, zone),
+        query=query,
+        time_text=lambda time: local_text(time, zone),
+    )
+
+
+def _window_text(window: tuple[datetime, datetime], zone: tzinfo | None) -> str:
+    from cli.history_times import local_text, zone_text
+
+    since, until = window
+    begin = "the beginning" if since == _BEGINNING else local_text(since, zone)
+    return f"from {begin} to {local_text(until, zone)}, {zone_text(until, zone)}"
+
+
+def _plain(value: object) -> object:
+    """As JSON has it."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("report")(report)

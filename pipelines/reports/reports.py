@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reports of `routelake history report`: one query each, over the views of `pipelines.reports.sql_views`.
+
+They are text that DuckDB (`DuckLake`) and Spark (`pipelines.reports.views.register`) both take. A report is of a window
+of event time, after ``since`` and up to ``until``; what began before it or has not ended by then counts as far as it
+lies in it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from pipelines.reports.sql_views import ADDRESS, ALIVE, WRITE_QUEUES, difference
+
+TIMES: Final = 2
+"""How often, by default, a broker may come back before it is said to flap."""
+
+
+class Report(NamedTuple):
+    """A report.
+
+    Attributes:
+        name: As on the command line.
+        title: What its page is called.
+        comment: What a row is.
+        query: SQL, with ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number) in it.
+        label: The column that the chart's bars are named by; its values of one name are added up.
+        values: The columns that the chart shows, in one unit.
+    """
+
+    name: str
+    title: str
+    comment: str
+    query: str
+    label: str
+    values: tuple[str, ...]
+
+
+_ORDER: Final = "c.epoch, c.eventTime, c.offset, c.seq"
+_LOST: Final = "('BROKER_EXPIRED', 'CHANNEL_CLOSED', 'UNREGISTER_BROKER')"
+"""Commands by which a topic's row goes with its broker; by others the topic itself goes."""
+
+_PRESENCE: Final = f"""
+presence AS (
+SELECT c.brokerName, get_json_object(c.key, '$.clusterName') AS clusterName,
+       get_json_object(c.key, '$.brokerAddr') AS brokerAddr, c.command, c.after IS NOT NULL AS came, c.eventTime,
+       lag(c.eventTime) OVER w AS earlier, lag(c.command) OVER w AS earlierCommand, lead(c.eventTime) OVER w AS later
+  FROM routeChangeTable AS c
+ WHERE c.tableName = 'brokerLiveTable' AND (c.before IS NULL) <> (c.after IS NULL) AND c.eventTime <= {{until}}
+WINDOW w AS (PARTITION BY c.key ORDER BY {_ORDER})
+)"""  # noqa: S608 (our own text)
+"""Each coming and going of a broker's address; of one address they take turns."""
+
+_TURNS: Final = f"""
+steps AS (
+SELECT c.topic, c.eventTime, sum({ALIVE}) AS brokerStep, sum({difference(WRITE_QUEUES)}) AS writeStep,
+       max_by(c.command, c.offset) AS command, max_by(coalesce({ADDRESS}, ''), c.offset) AS address
+  FROM routeChangeTable AS c
+ WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {{until}} GROUP BY c.topic, c.eventTime
+), kinds AS (
+SELECT topic, eventTime, command, address,
+       CASE WHEN sum(writeStep) OVER w > 0 THEN 'writable' WHEN sum(brokerStep) OVER w > 0 THEN 'not writable'
+            WHEN command IN {_LOST} THEN 'no broker' ELSE 'deleted' END AS kind
+  FROM steps WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
+), changed AS (
+SELECT topic, eventTime, command, address, kind, lag(kind) OVER (PARTITION BY topic ORDER BY eventTime) AS kindBefore
+  FROM kinds
+), turns AS (
+SELECT topic, eventTime, command, address, kind, kindBefore, lead(eventTime) OVER w AS nextTime,
+       lead(command) OVER w AS nextCommand
+  FROM changed WHERE kindBefore IS NULL OR kind <> kindBefore WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
+)"""  # noqa: S608 (our own text)
+"""Each time that a topic became writable, not writable, deleted, or went with its last broker."""
+
+_MADE: Final = (
+    "CASE WHEN kind IN ('writable', 'not writable') AND coalesce(kindBefore, 'deleted') = 'deleted' THEN 1 END"
+)
+_RETURNED: Final = "CASE WHEN kind IN ('writable', 'not writable') AND kindBefore = 'no broker' THEN 1 END"
+
+REPORTS: Final = (
+    Report(
+        "flapping",
+        "Brokers that come and go",
+        "a broker's address that went and came back more than --times times: how often, and for how long it was away",
+        f"""
+WITH {_PRESENCE}
+SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
+       count(CASE WHEN earlierCommand = 'BROKER_EXPIRED' THEN 1 END) AS expired,
+       round(sum(unix_millis(eventTime) - unix_millis(earlier)) / 1e3, 3) AS awaySeconds,
+       round(max(unix_millis(eventTime) - unix_millis(earlier)) / 1e3, 3) AS longestSeconds,
+       min(earlier) AS firstWent, max(eventTime) AS lastBack
+  FROM presence WHERE came AND earlier IS NOT NULL AND eventTime > {{since}}
+ GROUP BY brokerName, clusterName, brokerAddr HAVING count(*) > {{times}}
+ ORDER BY timesBack DESC, brokerName, clusterName, brokerAddr""",  # noqa: S608 (our own text)
+        "brokerAddr",
+        ("timesBack",),
+    ),
+    Report(
+        "unavailable",
+        "Topics that could not be written",
+        "a time in which a topic had no queue that may be written: none of its brokers let it ('not writable'), or its "
+        "last broker had gone ('no broker'). A topic that was deleted is not missed. validTo is null: it is still so",
+        f"""
+WITH {_TURNS}
+SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo,
+       round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
+         AS seconds,
+       command AS begunBy, nullif(address, '') AS address, nextCommand AS endedBy
+  FROM turns WHERE kind IN ('not writable', 'no broker') AND (nextTime IS NULL OR nextTime > {{since}})
+ ORDER BY seconds DESC, topic, validFrom""",  # noqa: S608 (our own text)
+        "topic",
+        ("seconds",),
+    ),
+    Report(
+        "churn",
+        "Topics that come and go, hour by hour",
+        "an hour in which topics were made or deleted, lost their last broker, or returned with one",
+        f"""
+WITH {_TURNS}
+SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
+       count(CASE WHEN kind = 'deleted' THEN 1 END) AS deleted,
+       count(CASE WHEN kind = 'no broker' THEN 1 END) AS lost, count({_RETURNED}) AS returned
+  FROM turns WHERE eventTime > {{since}} AND (kind IN ('deleted', 'no broker')
+       OR coalesce(kindBefore, 'deleted') IN ('deleted', 'no broker'))
+ GROUP BY date_trunc('hour', eventTime) ORDER BY hour""",  # noqa: S608 (our own text)
+        "hour",
+        ("made", "deleted", "lost", "returned"),
+    ),
+    Report(
+        "expiry",
+        "Brokers that went without a word",
+        "an address that expired or whose connection broke: when, how many topics its group lost then, and when it was "
+        "back",
+        f"""
+WITH {_PRESENCE}, topics AS (
+SELECT c.brokerName, c.eventTime, c.command, count(*) AS topics FROM routeChangeTable AS c
+ WHERE c.tableName = 'topicQueueTable' AND c.after IS NULL AND c.eventTime > {{since}} AND c.eventTime <= {{until}}
+ GROUP BY c.brokerName, c.eventTime, c.command
+)
+SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went, p.later AS back,
+       round((unix_millis(coalesce(p.later, {{until}})) - unix_millis(p.eventTime)) / 1e3, 3) AS awaySeconds,
+       coalesce(t.topics, 0) AS topicsLost
+  FROM presence AS p LEFT JOIN topics AS t
+    ON t.brokerName = p.brokerName AND t.eventTime = p.eventTime AND t.command = p.command
+ WHERE NOT p.came AND p.eventTime > {{since}} AND p.command IN ('BROKER_EXPIRED', 'CHANNEL_CLOSED')
+ ORDER BY went, p.brokerName, p.clusterName, p.brokerAddr""",  # noqa: S608 (our own text)
+        "brokerName",
+        ("awaySeconds",),
+    ),
+    Report(
+        "refused",
+        "Registrations and commands that were refused",
+        "who was refused what and why, how often, and when first and last",
+        """
+SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min(eventTime) AS firstTime,
+       max(eventTime) AS lastTime
+  FROM changes WHERE outcome = 'rejected' AND eventTime > {since} AND eventTime <= {until}
+ GROUP BY command, reason, brokerName, address, userName
+ ORDER BY refusals DESC, lastTime DESC, command, brokerName, address""",
+        "brokerName",
+        ("refusals",),
+    ),
+    Report(
+        "peers",
+        "Who changed most",
+        "an address and user: rows that changed by them, admin commands that they gave, and what of it was refused",
+        """
+SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS changedRows,
+       count(CASE WHEN tableName IS NULL AND outcome <> 'rejected' AND command <> 'ACCESS_REFUSED' THEN 1 END)
+         AS commands,
+       count(CASE WHEN outcome = 'rejected' THEN 1 END) AS refusals,
+       count(DISTINCT topic) AS topics, count(DISTINCT brokerName) AS brokers,
+       min(eventTime) AS firstTime, max(eventTime) AS lastTime
+  FROM changes WHERE address IS NOT NULL AND command <> 'BROKER_EXPIRED'
+   AND eventTime > {since} AND eventTime <= {until}
+ GROUP BY address, userName ORDER BY changedRows DESC, commands DESC, address, userName""",
+        "address",
+        ("changedRows",),
+    ),
+)
+BY_NAME: Final = {report.name: report for report in REPORTS}
+
+
+def query_of(report: Report, since: datetime, until: datetime, times: int = TIMES) -> str:
+    """The SQL of a report, which stands for itself: it can be copied into `./routelake sql`.
+
+    Args:
+        report: One of `REPORTS`.
+        since: Aware; what happened then is not in it.
+        until: Aware; what happened then is in it.
+        times: Of `flapping`.
+    """
+    return report.query.strip().format(since=_timestamp(since), until=_timestamp(until), times=int(times))
+
+
+def _timestamp(time: datetime) -> str:
+    return f"CAST('{time.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00' AS TIMESTAMP)"
