@@ -28,11 +28,14 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
     """
     if form is not Form.TABLE:
         found = list(limited(pages, limit))
-        states = [name for name in next(iter(found[0]), {}) if name not in _TIMELINE_COLUMNS] if found else []
+        states = [name for name in next(chain.from_iterable(found), {}) if name not in _TIMELINE_COLUMNS]
         write_rows(found, form, (*_TIMELINE_COLUMNS, *states))
         return
     rows = list(chain.from_iterable(limited(pages, None if limit is None else limit + 1)))
     shown = rows if limit is None else rows[:limit]
+    if not shown:
+        print("there is nothing")
+        return
     write_table(
         ("From", "To", "Epoch", "Command", "By", "State"),
         [

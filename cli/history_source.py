@@ -44,8 +44,11 @@ class Source(Protocol):
     def diff(self, asked: Asked, page: int = _PAGE) -> Iterator[DiffPage]:
         """Pages of differences; at least one. Raises RoutelakeError."""
 
-    def timeline(self, kind: str, name: str) -> Iterator[list[dict[str, Any]]]:
-        """Pages of intervals of one of ``topics`` or ``brokers``, newest first. Raises RoutelakeError."""
+    def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
+        """Pages of intervals of one of ``topics`` or ``brokers``, newest first. Raises RoutelakeError.
+
+        ``asked`` may have ``from`` and ``to``.
+        """
 
     def blame(self, topic: str, as_of: str) -> dict[str, Any]:
         """As `GET /v1/topics/{topic}/blame`. Raises RoutelakeError."""
@@ -93,16 +96,18 @@ class LakeSource:
             if cursor is None:
                 return
 
-    def timeline(self, kind: str, name: str) -> Iterator[list[dict[str, Any]]]:
+    def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
         """See `Source`."""
         from api.view.shown import interval_members
-        from api.view.timeline import broker_timeline, topic_timeline
+        from api.view.timeline import Window, broker_timeline, topic_timeline
 
+        window = Window(asked.get("from"), asked.get("to"))
         ask, cursor = topic_timeline if kind == "topics" else broker_timeline, None
         while True:
-            found = ask(self._history, name, limit=_PAGE, cursor=cursor)
-            if not found.intervals:
-                raise RoutelakeError(f"there never was a {_KINDS[kind]} {name!r}")
+            found = ask(self._history, name, window, limit=_PAGE, cursor=cursor)
+            if not found.intervals and found.next_cursor is None and cursor is None:
+                when = "was at no moment asked for" if asked else "never was"
+                raise RoutelakeError(f"there {when} a {_KINDS[kind]} {name!r}")
             yield list(map(interval_members, found.intervals))
             cursor = found.next_cursor
             if cursor is None:
@@ -143,9 +148,9 @@ class HttpSource:
         for found in self._pages("/v1/diff", asked, page):
             yield DiffPage(found["from"], found["to"], found["differences"])
 
-    def timeline(self, kind: str, name: str) -> Iterator[list[dict[str, Any]]]:
+    def timeline(self, kind: str, name: str, asked: Asked) -> Iterator[list[dict[str, Any]]]:
         """See `Source`."""
-        for found in self._pages(f"/v1/{kind}/{quote(name, safe='')}/timeline", {}, _PAGE):
+        for found in self._pages(f"/v1/{kind}/{quote(name, safe='')}/timeline", asked, _PAGE):
             yield found["intervals"]
 
     def blame(self, topic: str, as_of: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.credentials import HttpToken
-from cli.history_options import Csv, Gateway, Json, Limit, Tables, Zone, form_of, limit_of, source_of
+from cli.history_options import Csv, Gateway, Json, Limit, Tables, Zone, form_of, limit_of, moments_of, source_of
 from schemas.errors import SetupError
 
 
@@ -17,6 +17,8 @@ def timeline(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="The topic.")] = "",
     broker: Annotated[str, typer.Option("--broker", metavar="BROKERNAME", help="A broker group in its place.")] = "",
+    from_: Annotated[str, typer.Option("--from", metavar="MOMENT", help="Only states that held then or later.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="MOMENT", help="Only states that began by then.")] = "",
     limit: Limit = None,
     as_json: Json = False,
     as_csv: Csv = False,
@@ -27,7 +29,8 @@ def timeline(
 ) -> None:
     """Show the states of a topic's route, or of a broker group, one after the other, newest first.
 
-    From when to when, what began and ended it, and what it was. JSON is an object a line.
+    From when to when, what began and ended it, and what it was. With --to, what had not ended by then has no end. JSON
+    is an object a line.
     """
     from cli.history_show_states import show_timeline
     from cli.history_times import time_zone as zone_of
@@ -36,9 +39,9 @@ def timeline(
         raise SetupError("name a topic, or a broker group with --broker, and not both")
     form, zone = form_of(as_json, as_csv), zone_of(time_zone)
     kind, name = ("topics", topic) if topic else ("brokers", broker)
-    show_timeline(
-        source_of(context, http, data_dir, http_token).timeline(kind, name), form, limit_of(limit, form), zone
-    )
+    asked = moments_of(from_, to, time_zone)
+    pages = source_of(context, http, data_dir, http_token).timeline(kind, name, asked)
+    show_timeline(pages, form, limit_of(limit, form), zone)
 
 
 def blame(

@@ -51,6 +51,7 @@ _NOT_FAST = (
     *("clients/test_addresses.py", "clients/broker/test_fleet.py", "clients/route/test_http.py"),
     *("deploy/test_script.py", "deploy/test_jars.py", "lake/test_arrow_types.py", "lake/test_staging.py"),
     *("pipelines/log/test_cost.py", "pipelines/log/test_sqlite.py", "pipelines/log/test_sqlite_start.py"),
+    "pipelines/reports/test_page_examples.py",
     *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py"),
     *("pipelines/tables/test_maintenance.py", "pipelines/tables/test_seed.py"),
     *(

@@ -19,11 +19,13 @@ from api.view.as_of import NOW
 from api.view.blame import topic_blame
 from api.view.changelog import MAX_LIMIT
 from api.view.shown import cut_members, field_members, interval_members
-from api.view.timeline import Timeline, broker_timeline, topic_timeline
+from api.view.timeline import Timeline, Window, broker_timeline, topic_timeline
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
 _encode = msgspec.json.Encoder().encode
+
+_MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
 
 _CAUSE: Final[dict[str, Any]] = {
     "command": "WIPE_WRITE_PERM_OF_BROKER",
@@ -44,10 +46,26 @@ _QUEUES: Final[dict[str, Any]] = {"readQueueNums": 8, "writeQueueNums": 8, "perm
 class TimelineQuery(ReadQuery):
     """Parameters of a timeline."""
 
-    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Intervals on a page.")
+    from_: str | None = Field(
+        None,
+        alias="from",
+        description=f"Only intervals that hold then or later: {_MOMENT}. Absent: from the beginning.",
+    )
+    to: str | None = Field(
+        None,
+        description=f"Only intervals that began by then, and what had not ended by then has no end: {_MOMENT}. "
+        "Absent: now.",
+    )
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(
+        100, description="Intervals on a page, which may have fewer and lead to others all the same."
+    )
     cursor: Annotated[str, Field(max_length=4096)] | None = Field(
         None, description="`nextCursor` of the page before this one."
     )
+
+    def window(self) -> Window:
+        """Which intervals."""
+        return Window(self.from_, self.to)
 
 
 class BlameQuery(ReadQuery):
@@ -79,6 +97,7 @@ class BlameQuery(ReadQuery):
             "nextCursor": "WyJhIl0",
         },
         TOPIC_NOT_EXIST,
+        *PAST_PROBLEMS,
     ),
 )
 async def get_topic_timeline(
@@ -87,16 +106,18 @@ async def get_topic_timeline(
     """From when to when a topic could be written and read, with which queues on which brokers; newest first.
 
     From its first appearance on, each moment is in exactly one interval, and shows what `as_of` that moment shows; when
-    it was gone, it had no brokers. Neighbours differ. A topic that never was is 404.
+    it was gone, it had no brokers. Neighbours differ. A topic that never was is 404. A page reads at most 20,000
+    changes: it may be short, or empty, for that, and `nextCursor` leads on.
     """
     reading = await begin(request, query)
     position = reading.position
     found = await reading.context.history.read(
-        lambda history: topic_timeline(history, topic, limit=query.limit, cursor=query.cursor),
+        lambda history: topic_timeline(history, topic, query.window(), limit=query.limit, cursor=query.cursor),
         (address(request), "timeline"),
     )
-    if not found.intervals:
-        raise Problem(TOPIC_NOT_EXIST, f"there never was a topic {topic!r}, up to epoch {position.epoch}")
+    if _is_nothing(found, query):
+        when = "never was" if query.window() == Window() else "was at no moment asked for"
+        raise Problem(TOPIC_NOT_EXIST, f"there {when} a topic {topic!r}, up to epoch {position.epoch}")
     return answer(request, _page(found), position)
 
 
@@ -119,6 +140,7 @@ async def get_topic_timeline(
             "nextCursor": "WyJhIl0",
         },
         NOT_FOUND,
+        *PAST_PROBLEMS,
     ),
 )
 async def get_broker_timeline(
@@ -134,11 +156,12 @@ async def get_broker_timeline(
     reading = await begin(request, query)
     position = reading.position
     found = await reading.context.history.read(
-        lambda history: broker_timeline(history, broker_name, limit=query.limit, cursor=query.cursor),
+        lambda history: broker_timeline(history, broker_name, query.window(), limit=query.limit, cursor=query.cursor),
         (address(request), "timeline"),
     )
-    if not found.intervals:
-        raise Problem(NOT_FOUND, f"there never was a broker group {broker_name!r}, up to epoch {position.epoch}")
+    if _is_nothing(found, query):
+        when = "never was" if query.window() == Window() else "was at no moment asked for"
+        raise Problem(NOT_FOUND, f"there {when} a broker group {broker_name!r}, up to epoch {position.epoch}")
     return answer(request, _page(found), position)
 
 
@@ -179,6 +202,10 @@ async def get_topic_blame(
         raise Problem(TOPIC_NOT_EXIST, f"topic {topic} had no route at epoch {cut.epoch}")
     body = {"asOf": cut_members(found.moment), "fields": list(map(field_members, found.fields))}
     return answer(request, _encode(body), position)
+
+
+def _is_nothing(found: Timeline, query: TimelineQuery) -> bool:
+    return not found.intervals and found.next_cursor is None and query.cursor is None
 
 
 def _page(found: Timeline) -> bytes:

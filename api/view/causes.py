@@ -65,6 +65,49 @@ def row_steps(history: History, table: DeltaTable, where: str) -> list[RowStep]:
     return [_step(row, history.event_time(row["epoch"] - 1)) for row in rows]
 
 
+def newest_steps(history: History, table: DeltaTable, where: str, most: int) -> tuple[list[RowStep], list[RowStep]]:
+    """The newest changed rows, and what they stand on, both oldest first.
+
+    Args:
+        history: Knows when epochs were.
+        table: routeChangeTable.
+        where: SQL on its columns.
+        most: How many rows to read; what shows from one moment on is not torn apart.
+
+    Returns:
+        The last change of each row from before the others, and the others. The former is empty where the latter are
+        all there are.
+    """
+    columns, newest = query.names(_COLUMNS), ", ".join(f"{name} DESC" for name in _ORDER.split(", "))
+    where = f'"tableName" IS NOT NULL AND ({where})'
+    while True:
+        rows = query.select(
+            table,
+            f"SELECT {columns} FROM t WHERE {where} ORDER BY {newest} LIMIT {most + 1}",  # noqa: S608
+        ).to_pylist()[::-1]
+        steps = [_step(row, history.event_time(row["epoch"] - 1)) for row in rows]
+        if len(steps) <= most:
+            return [], steps
+        torn = sum(step.shows_from == steps[0].shows_from for step in steps)
+        if torn < len(steps):
+            break
+        most *= 4
+    before = f"({where}) AND {up_to(steps[torn - 1].epoch, steps[torn - 1].event_time)}"
+    epochs = query.select(
+        table,
+        f'SELECT max("epoch") AS "epoch" FROM t WHERE {before} GROUP BY "tableName", "key"',  # noqa: S608
+    )["epoch"].to_pylist()
+    # Of the epochs in which a row changed last, all changes: of one row the last counts.
+    in_them = row_steps(history, table, f'{before} AND "epoch" IN ({", ".join(map(str, sorted(set(epochs))))})')
+    last = {(step.table_name, step.key): step for step in in_them}
+    return sorted(last.values(), key=lambda step: (step.epoch, step.event_time)), steps[torn:]
+
+
+def up_to(epoch: int, time: datetime) -> str:
+    """SQL: changes up to a time of an epoch."""
+    return f'("epoch" < {epoch} OR ("epoch" = {epoch} AND "eventTime" <= {query.time(time)}))'
+
+
 def of_tables(names: Iterable[str]) -> str:
     """SQL: changes of these tables."""
     return f'"tableName" IN {query.texts(names)}'

@@ -8,24 +8,34 @@ neighbours differ. A topic or broker that is gone has an interval, too: its stat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from itertools import groupby
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate, groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
+from deltalake import DeltaTable
 
-from api.view.causes import Cause, RowStep, of_tables, row_steps
+from api.view.all_changes import cuts
+from api.view.causes import Cause, RowStep, newest_steps, of_tables, up_to
 from api.view.cursors import cursor_of, place_of
+from api.view.filters import between
 from api.view.history import History, check_limit
+from api.view.moments import Moment
+from api.view.timeline_states import (
+    Part,
+    Rows,
+    apply_step,
+    broker_part,
+    broker_state,
+    copy_rows,
+    rows_shown,
+    topic_part,
+    topic_state,
+)
 from lake import query
-from schemas.broker import PERM_READ, PERM_WRITE
+from lake.commits import to_us
 from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE
-
-Rows = dict[tuple[str, str], dict[str, dict[str, Any]]]
-"""(table, brokerName) -> key -> value columns."""
-Part = dict[str, Any] | None
-"""What is shown of one broker group."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -47,119 +57,206 @@ class Timeline(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-def topic_timeline(history: History, topic: str, *, limit: int = 100, cursor: str | None = None) -> Timeline:
+class Window(msgspec.Struct, frozen=True):
+    """Which intervals: those that hold at some moment of it.
+
+    Attributes:
+        from_: A moment as `History.resolve` takes it; None: the beginning.
+        to: Likewise; what had not ended by then has no end. None: now.
+    """
+
+    from_: str | None = None
+    to: str | None = None
+
+
+MAX_STEPS: Final = 20_000
+"""Changed rows from which a page is made: about 30 MB. A page may be short for that, and has a cursor."""
+MAX_SHOWN: Final = 20_000
+"""Rows of broker groups and live addresses on a page: about 4 MB. A topic may be on a thousand groups."""
+_ALWAYS: Final = Window()
+_Cuts = tuple[Moment | None, Moment | None]
+
+
+def topic_timeline(
+    history: History,
+    topic: str,
+    window: Window = _ALWAYS,
+    *,
+    limit: int = 100,
+    cursor: str | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Timeline:
     """The states of a topic's route; empty for a topic that never was.
 
     Raises:
-        BadRequestError: The limit or the cursor is none.
-        UnavailableError: There is no lake, or it cannot be read now.
+        BadRequestError: The limit or the cursor is none, or ``from`` is after ``to``.
+        RoutelakeError: As `History.resolve`.
     """
+    asked = _Asked("topic", topic, window, limit, max_steps)
     if history.is_empty():
         return Timeline([], None)
+    of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
+    between_: _Cuts = (None, None) if window == _ALWAYS else cuts(history, window.from_, window.to)
     with history.reading_changes() as table:
-        of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
-        steps = row_steps(history, table, of_topic)
-        holders = sorted({step.broker_name for step in steps})
-        if holders:
-            of_groups = f'{of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(holders)}'
-            steps = row_steps(history, table, f"({of_topic}) OR ({of_groups})")
-    return _page(steps, _of_topic, _route, ("topic", topic), limit, cursor)
+        holders = query.select(table, f'SELECT DISTINCT "brokerName" FROM t WHERE {of_topic}')  # noqa: S608
+        where, names = of_topic, sorted(holders["brokerName"].to_pylist())
+        if names:
+            where += f' OR {of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(names)}'
+        return _page(asked, cursor, between_, _Reading(history, table, where), topic_part, topic_state)
 
 
-def broker_timeline(history: History, broker_name: str, *, limit: int = 100, cursor: str | None = None) -> Timeline:
+def broker_timeline(
+    history: History,
+    broker_name: str,
+    window: Window = _ALWAYS,
+    *,
+    limit: int = 100,
+    cursor: str | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Timeline:
     """The states of a broker group: its addresses, and which are alive. As `topic_timeline`."""
+    asked = _Asked("broker", broker_name, window, limit, max_steps)
     if history.is_empty():
         return Timeline([], None)
+    between_: _Cuts = (None, None) if window == _ALWAYS else cuts(history, window.from_, window.to)
+    tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
+    where = f'{tables} AND "brokerName" = {query.text(broker_name)}'
     with history.reading_changes() as table:
-        tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
-        steps = row_steps(history, table, f'{tables} AND "brokerName" = {query.text(broker_name)}')
-    return _page(steps, _of_broker, _broker, ("broker", broker_name), limit, cursor)
-
-
-# --- what is shown ---
-
-
-def _of_topic(rows: Rows, broker_name: str) -> Part:
-    queues = rows.get((TOPIC_QUEUE_TABLE.name, broker_name))
-    if not queues:
-        return None
-    addresses = _one(rows, BROKER_ADDR_TABLE.name, broker_name)
-    shown = {"brokerName": broker_name, **next(iter(queues.values()))}
-    return {**shown, "brokerAddrs": None if addresses is None else addresses["brokerAddrs"]}
-
-
-def _route(parts: dict[str, Part]) -> dict[str, Any]:
-    found = [part for _, part in sorted(parts.items()) if part is not None]
-    write = sum(part["writeQueueNums"] for part in found if part["perm"] & PERM_WRITE)
-    read = sum(part["readQueueNums"] for part in found if part["perm"] & PERM_READ)
-    return {
-        "writable": write > 0,
-        "readable": read > 0,
-        "writeQueueNums": write,
-        "readQueueNums": read,
-        "brokers": found,
-    }
-
-
-def _of_broker(rows: Rows, broker_name: str) -> Part:
-    addresses = _one(rows, BROKER_ADDR_TABLE.name, broker_name)
-    live = rows.get((BROKER_LIVE_TABLE.name, broker_name), {})
-    if addresses is None and not live:
-        return None
-    keys = [msgspec.json.decode(key) for key in sorted(live)]
-    return {
-        "cluster": None if addresses is None else addresses["cluster"],
-        "brokerAddrs": None if addresses is None else addresses["brokerAddrs"],
-        "live": [{"clusterName": key["clusterName"], "brokerAddr": key["brokerAddr"]} for key in keys],
-    }
-
-
-def _broker(parts: dict[str, Part]) -> dict[str, Any]:
-    found = next(iter(parts.values()), None)
-    return {"alive": bool(found and found["live"]), **(found or {"cluster": None, "brokerAddrs": None, "live": []})}
-
-
-def _one(rows: Rows, table_name: str, broker_name: str) -> dict[str, Any] | None:
-    return next(iter(rows.get((table_name, broker_name), {}).values()), None)
-
-
-# --- intervals ---
+        return _page(asked, cursor, between_, _Reading(history, table, where), broker_part, broker_state)
 
 
 class _Begin(NamedTuple):
-    """Where a state begins; ``steps`` of the whole list are done then."""
+    """Where a state begins; steps ``first`` to ``done`` (not included) of a list made it."""
 
     time: datetime
     epoch: int
     cause: Cause
-    steps: int
+    first: int
+    done: int
+
+
+_Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+_TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
+_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _End(msgspec.Struct, frozen=True, array_like=True):
+    """What ends the newest interval of a page. It stands in cursors, where anybody may write what they like."""
+
+    time_us: _TimeUs
+    epoch: _Number
+    command: str
+    actor: dict[str, str | None] | None
+    offset: _Number
+
+    @classmethod
+    def of(cls, begin: _Begin) -> _End:
+        """What begins the next interval."""
+        cause = begin.cause
+        return cls(to_us(begin.time), begin.epoch, cause.command, cause.actor, cause.offset)
+
+    @property
+    def time(self) -> datetime:
+        """When."""
+        return _time(self.time_us)
+
+    @property
+    def cause(self) -> Cause:
+        """What made it."""
+        return Cause(self.command, self.actor, self.offset)
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where an older page goes on: changes up to a time of an epoch, and what ended what they led to."""
+
+    epoch: _Number
+    time_us: _TimeUs
+    end: _End | None
+
+
+class _Asked(NamedTuple):
+    """A question."""
+
+    kind: str
+    name: str
+    window: Window
+    limit: int
+    max_steps: int
+
+    def query(self) -> tuple[object, ...]:
+        """What makes it the question that it is, for cursors."""
+        return self.kind, self.name, self.window
+
+
+class _Reading(NamedTuple):
+    """The changes that concern it."""
+
+    history: History
+    table: DeltaTable
+    where: str
 
 
 _PartOf = Callable[[Rows, str], Part]
+_Shown = Callable[[dict[str, Part]], dict[str, Any]]
 _SHOWS_FROM: Final = attrgetter("shows_from")
 
 
 def _page(
-    steps: list[RowStep],
-    part_of: _PartOf,
-    shown: Callable[[dict[str, Part]], dict[str, Any]],
-    asked: tuple[str, str],
-    limit: int,
+    asked: _Asked,
     cursor: str | None,
+    window: _Cuts,
+    reading: _Reading,
+    part_of: _PartOf,
+    shown: _Shown,
 ) -> Timeline:
-    check_limit(limit)
-    before = None if cursor is None else place_of(cursor, asked, int)
-    begins = list(_begins(steps, part_of))
-    last = len(begins) if before is None else min(before, len(begins))
-    first = max(0, last - limit)
-    wanted = begins[first:last]
-    states = _states(steps, part_of, shown, [begin.steps for begin in wanted])
-    ends: list[_Begin | None] = [*begins, None][first + 1 : last + 1]
-    intervals = [_interval(*each) for each in zip(wanted, ends, states, strict=True)]
-    return Timeline(intervals[::-1], cursor_of(asked, first) if first else None)
+    check_limit(asked.limit)
+    place = None if cursor is None else place_of(cursor, asked.query(), _Place)
+    from_, to = window
+    terms = [f"({reading.where})"]
+    if to is not None:
+        terms.append(f"({between(None, to)})")
+    if place is not None:
+        terms.append(up_to(place.epoch, _time(place.time_us)))
+    ground, steps = newest_steps(reading.history, reading.table, " AND ".join(terms), asked.max_steps)
+    rows: Rows = {}
+    for step in ground:
+        apply_step(rows, step)
+    begins = list(_begins(steps, part_of, copy_rows(rows)))
+    held = 0 if from_ is None else sum(_is_in(from_, steps[begin.done - 1]) for begin in begins)
+    begins = begins[max(0, held - 1) :]
+    wanted = begins[-asked.limit :]
+    states = _states(steps, part_of, shown, [begin.done for begin in wanted], rows)
+    last = None if place is None else place.end
+    ends = [*map(_End.of, wanted[1:]), last]
+    intervals = [_interval(*each) for each in zip(wanted, ends, states, strict=False)]
+    wanted, intervals = wanted[-_fits(intervals) :], intervals[-_fits(intervals) :]
+    older = len(begins) > len(wanted) or (bool(ground) and not held)
+    if not older:
+        return Timeline(intervals[::-1], None)
+    earlier = [*ground[-1:], *steps[: wanted[0].first if wanted else 0]][-1]
+    end = _End.of(wanted[0]) if wanted else last
+    return Timeline(intervals[::-1], cursor_of(asked.query(), _Place(earlier.epoch, to_us(earlier.event_time), end)))
 
 
-def _interval(begin: _Begin, end: _Begin | None, state: dict[str, Any]) -> Interval:
+def _fits(intervals: list[Interval]) -> int:
+    """How many of the last intervals a page has room for; at least one."""
+    totals = accumulate(rows_shown(interval.state) for interval in reversed(intervals))
+    return max(1, sum(total <= MAX_SHOWN for total in totals))
+
+
+def _time(time_us: int) -> datetime:
+    return _EPOCH_START + timedelta(microseconds=time_us)
+
+
+def _is_in(moment: Moment, step: RowStep) -> bool:
+    """Whether a moment shows a change."""
+    epoch = moment.commit.epoch
+    return step.epoch <= epoch or (
+        moment.until is not None and step.epoch == epoch + 1 and step.event_time <= moment.until
+    )
+
+
+def _interval(begin: _Begin, end: _End | None, state: dict[str, Any]) -> Interval:
     return Interval(
         from_=begin.time,
         to=None if end is None else end.time,
@@ -171,42 +268,33 @@ def _interval(begin: _Begin, end: _Begin | None, state: dict[str, Any]) -> Inter
     )
 
 
-def _begins(steps: list[RowStep], part_of: _PartOf) -> Iterator[_Begin]:
-    """Where what is shown becomes another; what happens at one moment counts as one."""
-    rows: Rows = {}
+def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Begin]:
+    """Where what is shown becomes another; what happens at one moment counts as one. ``rows`` are there before."""
     done = 0
     for time, at_once in groupby(steps, _SHOWS_FROM):
         was: dict[str, Part] = {}
         causes: list[RowStep] = []
+        first = done
         for step in at_once:
             done += 1
             before = part_of(rows, step.broker_name)
             was.setdefault(step.broker_name, before)
-            _apply(rows, step)
+            apply_step(rows, step)
             if part_of(rows, step.broker_name) != before:
                 causes.append(step)
         if any(part_of(rows, name) != part for name, part in was.items()):
-            yield _Begin(time, causes[-1].epoch, causes[-1].cause, done)
+            yield _Begin(time, causes[-1].epoch, causes[-1].cause, first, done)
 
 
 def _states(
-    steps: list[RowStep], part_of: _PartOf, shown: Callable[[dict[str, Part]], dict[str, Any]], places: list[int]
+    steps: list[RowStep], part_of: _PartOf, shown: _Shown, places: list[int], rows: Rows
 ) -> Iterator[dict[str, Any]]:
-    """What is shown after so many steps, for each number of them."""
-    rows: Rows = {}
-    parts: dict[str, Part] = {}
+    """What is shown after so many steps, for each number of them; ``rows`` are there before."""
+    parts: dict[str, Part] = {name: part_of(rows, name) for name in {name for _, name in rows}}
     done = 0
     for place in places:
         for step in steps[done:place]:
-            _apply(rows, step)
+            apply_step(rows, step)
             parts[step.broker_name] = part_of(rows, step.broker_name)
         done = place
         yield shown(parts)
-
-
-def _apply(rows: Rows, step: RowStep) -> None:
-    of_broker = rows.setdefault((step.table_name, step.broker_name), {})
-    if step.after is None:
-        of_broker.pop(step.key, None)
-    else:
-        of_broker[step.key] = step.after

@@ -132,6 +132,9 @@ def test_timeline_and_blame(past: Past, source: str) -> None:
     assert "REGISTER_BROKER" in made
     rows = [json.loads(line) for line in cli("timeline", "t3", "--json", *where(past, source)).stdout.splitlines()]
     assert [row["writable"] for row in rows] == [False, False, True]
+    then = ["--from", str(past.wiped), "--to", str(past.wiped)]
+    (row,) = cli("timeline", "t3", *then, "--json", *where(past, source)).stdout.splitlines()
+    assert (json.loads(row)["to"], json.loads(row)["writable"]) == (None, False)
     few = cli("timeline", "t3", "--limit", "1", *where(past, source)).stdout
     assert few.splitlines()[-1] == "there are older ones; --limit says how many to show (1)"
     lines = cli("timeline", "--broker", "broker-a", *where(past, source)).stdout.splitlines()

@@ -226,8 +226,12 @@ def test_timelines(past: HttpApi) -> None:
     assert (group.alive, group.to, group.broker_addrs) == (True, None, {"0": "10.0.0.2:10911"})
     problem(past.get("/v1/topics/nothing/timeline"), 404, "topic-not-exist")
     problem(past.get("/v1/brokers/nothing/timeline"), 404, "not-found")
-    for bad in ("limit=0", "cursor=x", "as_of=1"):
+    for bad in ("limit=0", "cursor=x", "as_of=1", "from=2&to=1", "from=yesterday", "to=2026-01-01T00:00:00"):
         problem(past.get(f"/v1/topics/payments/timeline?{bad}"), 400, "bad-parameter")
+    some = past.get(f"/v1/topics/payments/timeline?from={wiped}&to={wiped}").json()["intervals"]
+    assert [(each["fromEpoch"], each["to"], each["endedBy"]) for each in some] == [(wiped, None, None)]
+    problem(past.get("/v1/topics/payments/timeline?from=2100-01-01T00:00:00Z"), 404, "future-time")
+    problem(past.get("/v1/brokers/broker-b/timeline?to=999999"), 404, "future-epoch")
 
 
 def test_blame(past: HttpApi) -> None:

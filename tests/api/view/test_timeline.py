@@ -19,7 +19,7 @@ from api.view.filters import Filters
 from api.view.history import History
 from api.view.past import broker_at
 from api.view.past_rows import Condition
-from api.view.timeline import Interval, Timeline, broker_timeline, topic_timeline
+from api.view.timeline import Interval, Timeline, Window, broker_timeline, topic_timeline
 from schemas.errors import BadRequestError, NotFoundError
 from schemas.tables import TOPIC_QUEUE_TABLE
 from tests.support import events as make
@@ -117,6 +117,50 @@ def test_at_each_moment_it_is_what_as_of_says(
                 None if group is None else {str(key): value for key, value in view.broker_member_group(name).items()}
             )
             assert (state["brokerAddrs"] or None) == (found or None)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_pages_that_read_little_make_the_same(tmp_path: Path, seed: int) -> None:
+    history, moments, _ = lake_of(tmp_path, seed, (5,))
+    first = history.resolve("1").commit.event_time
+    moments = [moment for moment in moments if moment >= first]
+    for name, timeline in (("T", topic_timeline), ("b", broker_timeline)):
+        everything = whole(lambda name=name, ask=timeline, **more: ask(history, name, **more), 1000)
+        assert len(everything) > 3
+        for max_steps, limit in ((1, 1), (3, 2), (7, 1000)):
+            pages = in_pages(history, timeline, name, Window(), limit, max_steps)
+            assert pages == everything
+        for begin, end in itertools.pairwise(moments[::3]):
+            window = Window(begin.isoformat(), end.isoformat())
+            found = in_pages(history, timeline, name, window, 2, 4)
+            assert found == in_pages(history, timeline, name, window, 1000, 20_000)
+            wanted = [each for each in everything if each.from_ <= end and (each.to is None or each.to > begin)]
+            assert [(each.from_, each.state, each.begun_by) for each in found] == [
+                (each.from_, each.state, each.begun_by) for each in wanted
+            ]
+            assert [each.to for each in found] == [
+                None if each.to is None or each.to > end else each.to for each in wanted
+            ]
+
+
+def test_pages_that_show_little_make_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, _, _ = lake_of(tmp_path, 1, (9,))
+    everything = whole(lambda **more: topic_timeline(history, "T", **more), 1000)
+    monkeypatch.setattr("api.view.timeline.MAX_SHOWN", 3)
+    page = topic_timeline(history, "T", limit=1000)
+    assert 0 < len(page.intervals) < len(everything)
+    assert in_pages(history, topic_timeline, "T", Window(), 1000, 20_000) == everything
+
+
+def in_pages(history: History, timeline: Any, name: str, window: Window, limit: int, max_steps: int) -> list[Interval]:
+    """Oldest first; pages may be short."""
+    found, cursor = list[Interval](), None
+    while True:
+        page = timeline(history, name, window, limit=limit, cursor=cursor, max_steps=max_steps)
+        found += page.intervals
+        cursor = page.next_cursor
+        if cursor is None:
+            return found[::-1]
 
 
 def test_blame_names_an_epoch_in_which_the_field_changed(tmp_path: Path) -> None:

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,19 +15,7 @@ import pytest
 from api.view.history import History
 from cli import usage
 from cli.main import app
-from pipelines.reports.duck import DuckLake
-from tests.support.drive import drive
-from tests.support.generated_logs import batches
-from tests.support.two_hours import Scan, two_hours
-
-PAGE = (Path(__file__).parents[3] / "docs" / "history.md").read_text(encoding="utf-8")
-QUESTIONS = re.findall(
-    r"^### (.*?)\n(.*?)```sql\n(.*?)```", PAGE.partition("## Twelve questions")[2], re.DOTALL | re.MULTILINE
-)
-SQL = {question: query for question, _, query in QUESTIONS}
-COMMANDS = dict(
-    re.findall(r"^### (.*?)\n+(?:[^#`]*)`\./routelake (history .*?)`", PAGE.partition("## Twelve")[2], re.MULTILINE)
-)
+from tests.pipelines.reports.conftest import COMMANDS, SQL, Told
 
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 THEN = datetime(2023, 11, 14, 23, 14, 50, tzinfo=UTC)
@@ -44,27 +30,6 @@ def time_of(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-class Told:
-    """The lake, DuckDB on it, and the scan."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        records = two_hours()
-        self.scan = Scan(records)
-        drive(folder / "lake", list(batches(records, (160,))))
-        self.duck = DuckLake(folder / "lake")
-
-    def ask(self, question: str) -> list[tuple[Any, ...]]:
-        return self.duck.connection.execute(SQL[question]).fetchall()
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    told = Told(tmp_path_factory.mktemp("questions"))
-    with told.duck:
-        yield told
-
-
 def command(told: Told, question: str, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> list[Any]:
     """What the page's command says, as JSON, on the tables alone."""
     patch.setattr("api.view.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
@@ -76,7 +41,7 @@ def test_there_are_twelve_and_each_is_short() -> None:
     assert len(SQL) == 12
     for query in SQL.values():
         assert len(query.strip().splitlines()) <= 6
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 8
 
 
 def test_route(told: Told) -> None:
