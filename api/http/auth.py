@@ -30,12 +30,13 @@ from api.http.settings import HttpSettings
 from api.names import is_loopback
 from api.peer_names import peer_name
 from api.quotas import GatewayQuotas
+from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.events import Actor
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
 from security.policy import Claim, Verdict
-from security.roles import OPERATIONS, Role
+from security.roles import NEEDED, OPERATIONS, Role
 
 _HASHED: Final = "sha256:"
 _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -162,6 +163,14 @@ class Guard:
                 return
         if self._tokens_protect_reads:
             self._user(request)
+
+    def may_read_settings(self, request: Request) -> bool:
+        """Whether whoever was let in by `reader` could read the settings over remoting (GET_NAMESRV_CONFIG), too."""
+        if self._access is None:
+            return True
+        found = request.scope[_IDENTITY]
+        needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
+        return not self._access.judge(needed, found, is_tls=_is_tls(request)).is_refused
 
     def passes_fast(self, client: tuple[str, int] | None, authorization: bytes | None) -> bool:
         """Whether a plain read of a route passes whatever `reader` would look at besides; if not, ask that.

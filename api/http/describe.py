@@ -45,6 +45,22 @@ RECEIPT_EXAMPLE: Final[dict[str, Any]] = {
     "outcome": "applied",
 }
 
+CHANGE_EXAMPLE: Final[dict[str, Any]] = {
+    "epoch": 6,
+    "offset": 18,
+    "seq": 0,
+    "eventTime": "2026-01-01T00:00:00.000Z",
+    "command": "WIPE_WRITE_PERM_OF_BROKER",
+    "outcome": "applied",
+    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
+    "tableName": "topicQueueTable",
+    "brokerName": "broker-a",
+    "topic": "orders",
+    "key": {"brokerName": "broker-a", "topic": "orders"},
+    "before": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0},
+    "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
+}
+
 _NOT_MODIFIED: Final = {"description": "The client's copy (If-None-Match) is still good."}
 _READ_HEADERS: Final = {
     "ETag": {

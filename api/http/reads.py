@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -22,6 +22,7 @@ from api.view.answers import RouteAnswers, body_digest
 from api.view.as_of import NOW
 from api.view.history import History
 from api.view.moments import Moment
+from api.view.shown import without_settings
 from api.view.snapshot import RouteView
 from remoting.bounds import address_of
 from schemas.codes import MAX_LONG
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 MAX_WAIT_MS: Final = 30_000
 DEFAULT_WAIT_MS: Final = 5_000
+MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
+"""What a parameter of the past may be, in its description."""
 MAX_LONG_POLL_S: Final = 300.0
 
 
@@ -201,6 +204,20 @@ async def seen(
     if query.past is None:
         return reading.view, reading.position
     return await ask_past(request, reading.context, query.past, read)
+
+
+def visible(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Changes or differences as this asker may see them; after `begin`.
+
+    The values of settings (`schemas.kv.NAMESRV_CONFIG`) are for whoever may send GET_NAMESRV_CONFIG; others see which
+    of them changed, when and by whom.
+
+    Args:
+        request: Of a read that was let in.
+        rows: As `api.view.shown` has them.
+    """
+    sees_all = context_of(request).guard.may_read_settings(request)
+    return list(rows) if sees_all else list(map(without_settings, rows))
 
 
 def check_once(request: Request) -> None:

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from fastapi import APIRouter, Query, Request
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
-from api.http.describe import PAST_PROBLEMS, Responses, read
+from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.formats import Format, wanted_format
 from api.http.parameters import IfNoneMatch
-from api.http.reads import ReadQuery, address, answer, begin, number
+from api.http.reads import MOMENT, ReadQuery, address, answer, begin, number, visible
 from api.http.shapes import AllChangesShape, DiffShape
 from api.view.all_changes import ChangesAsked, all_changes
 from api.view.changelog import MAX_LIMIT
@@ -25,30 +25,13 @@ router = APIRouter(prefix="/v1", tags=["history"])
 
 _encode = msgspec.json.Encoder().encode
 
-_CHANGE: Final[dict[str, Any]] = {
-    "epoch": 6,
-    "offset": 18,
-    "seq": 0,
-    "eventTime": "2026-01-01T00:00:00.000Z",
-    "command": "WIPE_WRITE_PERM_OF_BROKER",
-    "outcome": "applied",
-    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
-    "tableName": "topicQueueTable",
-    "brokerName": "broker-a",
-    "topic": "orders",
-    "key": {"brokerName": "broker-a", "topic": "orders"},
-    "before": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0},
-    "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
-}
-_MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
-
 
 class _Between(ReadQuery):
     """Two moments, which rows, by whom, and which page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
-    to: str | None = Field(None, description=f"Up to and including what shows at this moment: {_MOMENT} (the default).")
+    to: str | None = Field(None, description=f"Up to and including what shows at this moment: {MOMENT} (the default).")
     topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
     broker_name: str | None = Field(None, alias="brokerName", description="Only of this broker group.")
     cluster: str | None = Field(
@@ -86,7 +69,7 @@ class AllChangesQuery(_Between):
     """Parameters of all changes."""
 
     from_: str | None = Field(
-        None, alias="from", description=f"Only what came after this moment: {_MOMENT}. Absent: from the beginning."
+        None, alias="from", description=f"Only what came after this moment: {MOMENT}. Absent: from the beginning."
     )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
 
@@ -94,15 +77,15 @@ class AllChangesQuery(_Between):
 class DiffQuery(_Between):
     """Parameters of a comparison."""
 
-    from_: str = Field(alias="from", description=f"The earlier moment: {_MOMENT}.")
+    from_: str = Field(alias="from", description=f"The earlier moment: {MOMENT}.")
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(MAX_LIMIT, description="Differences on a page.")
 
 
 def _in_formats(found: Responses) -> Responses:
     """An answer that comes as CSV and as lines of JSON, too."""
     media = found[200]["content"]
-    media["text/csv"] = {"schema": {"type": "string"}, "example": csv_text(CHANGE_COLUMNS, [_CHANGE])}
-    media["application/x-ndjson"] = {"schema": {"type": "string"}, "example": json_lines([_CHANGE]).decode()}
+    media["text/csv"] = {"schema": {"type": "string"}, "example": csv_text(CHANGE_COLUMNS, [CHANGE_EXAMPLE])}
+    media["application/x-ndjson"] = {"schema": {"type": "string"}, "example": json_lines([CHANGE_EXAMPLE]).decode()}
     return found
 
 
@@ -110,7 +93,9 @@ def _in_formats(found: Responses) -> Responses:
     "/changes",
     operation_id="listChanges",
     summary="Everything that changed, by whom, newest first",
-    responses=_in_formats(read(AllChangesShape, {"changes": [_CHANGE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+    responses=_in_formats(
+        read(AllChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)
+    ),
 )
 async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeChangeTable that lead from what `as_of` shows at `from` to what it shows at `to`.
@@ -125,7 +110,7 @@ async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query
         lambda history: all_changes(history, asked, limit=query.limit, cursor=query.cursor),
         (address(request), "changes"),
     )
-    rows = [change_members(change) for change in found.changes]
+    rows = visible(request, map(change_members, found.changes))
     media = wanted_format(request)
     if media is Format.CSV:
         body = csv_text(CHANGE_COLUMNS, rows).encode()
@@ -146,7 +131,7 @@ async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query
             "from": {"epoch": 5, "eventTime": "2026-01-01T00:00:00.000Z"},
             "to": {"epoch": 6, "eventTime": "2026-01-01T00:00:01.000Z"},
             "differences": [
-                {"op": "u", **{name: _CHANGE[name] for name in ("tableName", "key", "before", "after")}},
+                {"op": "u", **{name: CHANGE_EXAMPLE[name] for name in ("tableName", "key", "before", "after")}},
             ],
             "nextCursor": "WyJiIl0",
         },
@@ -169,7 +154,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     body = {
         "from": cut_members(found.before),
         "to": cut_members(found.after),
-        "differences": [difference_members(each) for each in found.differences],
+        "differences": visible(request, map(difference_members, found.differences)),
         "nextCursor": found.next_cursor,
     }
     return answer(request, _encode(body), position, headers=_next(request, found.next_cursor))

@@ -10,36 +10,20 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api.http.describe import read
+from api.http.describe import CHANGE_EXAMPLE, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import FUTURE_TIME, rfc3339
-from api.http.reads import ReadQuery, address, answer, begin, number
+from api.http.reads import ReadQuery, address, answer, begin, number, visible
 from api.http.shapes import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
+from api.view.shown import change_members
 from lake.commits import RouteCommit
 from schemas.codes import MAX_LONG
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
 _encode = msgspec.json.Encoder().encode
-_TIME: Final = "2026-01-01T00:00:00.000Z"
-
-CHANGE_EXAMPLE: Final[dict[str, Any]] = {
-    "epoch": 6,
-    "offset": 18,
-    "seq": 0,
-    "eventTime": _TIME,
-    "command": "WIPE_WRITE_PERM_OF_BROKER",
-    "outcome": "applied",
-    "actor": {"gateway": "gw-1", "via": "http", "peer": "10.0.0.9:51234", "user": "alice"},
-    "tableName": "topicQueueTable",
-    "brokerName": "broker-a",
-    "topic": "orders",
-    "key": {"brokerName": "broker-a", "topic": "orders"},
-    "before": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0},
-    "after": {"readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "topicSysFlag": 0},
-    "cursor": "WzYsMTc2NzIyNTYwMDAwMDAwMCwxOCwwLCJicm9rZXItYSIsInRvcGljUXVldWVUYWJsZSJd",
-}
+_CURSOR: Final = "WzYsMTc2NzIyNTYwMDAwMDAwMCwxOCwwLCJicm9rZXItYSIsInRvcGljUXVldWVUYWJsZSJd"
 
 
 class ChangesQuery(ReadQuery):
@@ -63,7 +47,7 @@ class EpochsQuery(ReadQuery):
     "/topics/{topic:path}/changes",
     operation_id="getTopicChanges",
     summary="Who changed a topic's route, when and how",
-    responses=read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "after": CHANGE_EXAMPLE["cursor"]}, FUTURE_TIME),
+    responses=read(ChangesShape, {"changes": [{**CHANGE_EXAMPLE, "cursor": _CURSOR}], "after": _CURSOR}, FUTURE_TIME),
 )
 async def get_changes(
     request: Request, topic: TopicPath, query: Annotated[ChangesQuery, Query()], _: IfNoneMatch = None
@@ -87,7 +71,7 @@ async def get_changes(
         ),
         (address(request), "changes"),
     )
-    return answer(request, _page(page), position)
+    return answer(request, _page(request, page), position)
 
 
 @router.get(
@@ -124,11 +108,10 @@ async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], 
     return answer(request, _encode(found), position)
 
 
-def _page(page: ChangePage) -> bytes:
-    changes = [
-        _present({**msgspec.to_builtins(change), "eventTime": rfc3339(change.event_time)}) for change in page.changes
-    ]
-    return _encode(_present({"changes": changes, "before": page.before, "after": page.after}))
+def _page(request: Request, page: ChangePage) -> bytes:
+    changes = [{**change_members(change), "cursor": change.cursor} for change in page.changes]
+    shown = visible(request, changes)
+    return _encode(_present({"changes": shown, "before": page.before, "after": page.after}))
 
 
 def _present(members: dict[str, Any]) -> dict[str, Any]:

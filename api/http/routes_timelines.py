@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Problem
-from api.http.reads import ReadQuery, address, answer, begin, number
+from api.http.reads import MOMENT, ReadQuery, address, answer, begin, number
 from api.http.shapes import BlameShape, BrokerTimelineShape, TopicTimelineShape
 from api.view.as_of import NOW
 from api.view.blame import topic_blame
@@ -24,8 +24,6 @@ from api.view.timeline import Timeline, Window, broker_timeline, topic_timeline
 router = APIRouter(prefix="/v1", tags=["history"])
 
 _encode = msgspec.json.Encoder().encode
-
-_MOMENT: Final = "an epoch number, an RFC 3339 time with its offset from UTC, or `now`"
 
 _CAUSE: Final[dict[str, Any]] = {
     "command": "WIPE_WRITE_PERM_OF_BROKER",
@@ -49,11 +47,11 @@ class TimelineQuery(ReadQuery):
     from_: str | None = Field(
         None,
         alias="from",
-        description=f"Only intervals that hold then or later: {_MOMENT}. Absent: from the beginning.",
+        description=f"Only intervals that hold then or later: {MOMENT}. Absent: from the beginning.",
     )
     to: str | None = Field(
         None,
-        description=f"Only intervals that began by then, and what had not ended by then has no end: {_MOMENT}. "
+        description=f"Only intervals that began by then, and what had not ended by then has no end: {MOMENT}. "
         "Absent: now.",
     )
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(
@@ -73,7 +71,7 @@ class BlameQuery(ReadQuery):
 
     as_of: str = Field(
         NOW,
-        description="The moment: an epoch number, an RFC 3339 time with its offset from UTC, or `now`.",
+        description=f"The moment: {MOMENT}.",
     )
 
 

@@ -16,6 +16,7 @@ from api.view.changelog import Change
 from api.view.diff import Difference
 from api.view.moments import Moment
 from api.view.timeline import Interval
+from schemas.kv import is_reserved
 
 CHANGE_COLUMNS: Final = (
     *("epoch", "offset", "seq", "eventTime", "command", "outcome", "reason"),
@@ -24,6 +25,9 @@ CHANGE_COLUMNS: Final = (
 )
 """Of a line of CSV: members of `change_members`, those of ``actor`` in its place."""
 DIFFERENCE_COLUMNS: Final = ("tableName", "op", "key", "before", "after")
+
+HIDDEN: Final = "***"
+"""Stands for a value that is not for everybody."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -64,6 +68,21 @@ def field_members(field: Field) -> dict[str, Any]:
     return {**msgspec.to_builtins(field), "eventTime": time_text(field.event_time)}
 
 
+def without_settings(row: dict[str, Any]) -> dict[str, Any]:
+    """A change or difference without the values of settings; of anything else, the row itself.
+
+    Args:
+        row: As `change_members` and `difference_members` give it.
+    """
+    key = row.get("key") or {}
+    if not is_reserved(key.get("namespace")):
+        return row
+    return {
+        **row,
+        **{name: _hidden(row[name]) for name in ("key", "before", "after") if row.get(name) is not None},
+    }
+
+
 def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """RFC 4180: a line of names, then a line for each row; objects as JSON text, null as nothing.
 
@@ -89,6 +108,10 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 def time_text(time: datetime) -> str:
     """RFC 3339 in UTC, to the millisecond, which is what event times have."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _hidden(members: dict[str, Any]) -> dict[str, Any]:
+    return members if members.get("value") is None else {**members, "value": HIDDEN}
 
 
 def _cell(value: Any) -> Any:  # noqa: ANN401 (JSON)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from api.http.settings import HttpSettings
-from schemas.events import AccessRefused, decode
+from schemas.events import AccessRefused, Actor, PutKvConfig, decode
+from schemas.kv import NAMESRV_CONFIG
 from security.policy import AuthMode
 from security.roles import OPERATIONS, Role
 from tests.api.http.wire import PATH, exchange, get, wires
@@ -177,3 +178,40 @@ def test_a_bad_file_is_told(make_api: Any, tmp_path: Path) -> None:
     assert found["checks"]["accounts"] == {"ok": False, "reason": "line 1: accounts has to be a list"}
     assert api.get("/v1/topics", headers=bearer(TOKENS["reader"])).is_success
     (tmp_path / "acl.yml").write_text(ACCOUNTS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sees"),
+    [
+        (AuthMode.ENFORCE_WRITES, {"nobody": False, "reader": False, "broker": False, "admin": True}),
+        (AuthMode.LOG, {"nobody": True, "reader": True}),
+    ],
+)
+def test_values_of_settings_are_for_admins(
+    make_api: Any, tmp_path: Path, mode: AuthMode, sees: dict[str, bool]
+) -> None:
+    """Who may not send GET_NAMESRV_CONFIG sees that a setting changed, not to what; KV values are everybody's."""
+    api: HttpApi = make_api(policy=policy(mode), accounts=accounts_file(tmp_path))
+    actor = Actor(gateway="gw", via="remoting", peer="10.0.0.9:1")
+    for namespace, value in ((NAMESRV_CONFIG, "true"), (NAMESRV_CONFIG, "false"), ("ns", "mine")):
+        event = PutKvConfig(actor=actor, namespace=namespace, key="orderMessageEnable", value=value)
+        assert api.loop.run(api.gateway.command(event)).visible
+        api.settled()  # an epoch each
+    for who, is_shown in sees.items():
+        headers = {} if who == "nobody" else bearer(TOKENS[who])
+        rows = api.get("/v1/changes?command=PUT_KV_CONFIG", headers=headers).json()["changes"]
+        settings = [each for each in rows if each["key"]["namespace"] == NAMESRV_CONFIG]
+        commands = [each["key"]["value"] for each in settings if "tableName" not in each]
+        after = [each["after"]["value"] for each in settings if "tableName" in each]
+        assert commands == after == (["false", "true"] if is_shown else ["***", "***"])
+        assert ["before" in each for each in settings if "tableName" in each] == [True, False]
+        assert {each["key"]["key"] for each in settings} == {"orderMessageEnable"}
+        assert [each["after"]["value"] for each in rows if each not in settings and "after" in each] == ["mine"]
+        answer = api.get("/v1/changes", headers={**headers, "accept": "text/csv"})
+        assert ("true" in answer.text) is is_shown
+        found = api.get(f"/v1/diff?from={rows[-1]['epoch']}", headers=headers).json()["differences"]
+        values = {each["key"]["namespace"]: (each["before"], each["after"]) for each in found}
+        assert values == {
+            NAMESRV_CONFIG: ({"value": "true"}, {"value": "false"}) if is_shown else ({"value": "***"},) * 2,
+            "ns": (None, {"value": "mine"}),
+        }
