@@ -52,6 +52,7 @@ class LakeMaker:
         self._maintenance = Maintenance(self.writer.tables, self._log, RETENTION_DAYS, 24.0)
         self._shard = OneShard(_RUN)
         self._batch_id = 0
+        self._next_offset = 0
 
     def __enter__(self) -> Self:
         """This maker."""
@@ -75,10 +76,21 @@ class LakeMaker:
         """One micro-batch; returns the seconds that its commit took."""
         entries = [(routing_key(event), encode(event)) for event in events]
         appended = self._log.append(entries)
-        batch = self._shard.batch(
-            Record(at.offset, at.event_time_ms, key, payload)
-            for (key, payload), at in zip(entries, appended, strict=True)
+        return self._fold(
+            [
+                Record(at.offset, at.event_time_ms, key, payload)
+                for (key, payload), at in zip(entries, appended, strict=True)
+            ]
         )
+
+    def follow(self) -> float:
+        """One micro-batch of what was appended since the last one, by gateways, too; as `batch`. There must be some."""
+        found = self._log.read(self._next_offset)
+        return self._fold([Record(each.offset, each.event_time_ms, each.key, each.payload) for each in found])
+
+    def _fold(self, records: Sequence[Record]) -> float:
+        batch = self._shard.batch(iter(records))
+        self._next_offset = records[-1].offset + 1
         began = time.perf_counter()
         self.writer.write(_RUN, self._batch_id, batch)
         took = time.perf_counter() - began

@@ -24,6 +24,7 @@ BENCHES: Final = (
     "one-frame",
     "cold-start",
     "idle",
+    "events",
     "time-travel",
     "growth",
 )
