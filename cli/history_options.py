@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cli.credentials import resolve
+from cli.credentials import HttpToken, resolve
+from cli.groups import Options, with_options
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -65,25 +66,38 @@ Csv = Annotated[bool, typer.Option("--csv", help="CSV.")]
 _TABLE_ROWS: Final = 100
 
 
-def source_of(context: typer.Context, http: str, data_dir: Path | None, token: str) -> Source:
-    """Where to ask: what the command line says before what variables say.
+class Asking(NamedTuple):
+    """What was said of where to ask."""
 
-    Raises:
-        SetupError: Both are said, there are no tables, or the token cannot be read.
-    """
-    from cli.history_source import HttpSource, LakeSource
+    context: typer.Context
+    http: str
+    data_dir: Path | None
+    token: str
 
-    if http and data_dir is not None:
-        by_hand = [name for name in ("http", "data_dir") if _is_on_command_line(context, name)]
-        if len(by_hand) != 1:
-            raise SetupError("--http and --data-dir are both said: ask a gateway, or read the tables")
-        data_dir = None if by_hand == ["http"] else data_dir
-    if data_dir is not None:
-        from api.view.no_pandas import keep_pandas_out
+    def source(self) -> Source:
+        """Where to ask: what the command line says before what variables say.
 
-        keep_pandas_out()
-        return LakeSource(data_dir)
-    return HttpSource(http or _DEFAULT_GATEWAY, resolve("--token", token))
+        Raises:
+            SetupError: Both are said, there are no tables, or the token cannot be read.
+        """
+        from cli.history_source import HttpSource, LakeSource
+
+        data_dir = self.data_dir
+        if self.http and data_dir is not None:
+            by_hand = [name for name in ("http", "data_dir") if _is_on_command_line(self.context, name)]
+            if len(by_hand) != 1:
+                raise SetupError("--http and --data-dir are both said: ask a gateway, or read the tables")
+            data_dir = None if by_hand == ["http"] else data_dir
+        if data_dir is not None:
+            from api.view.no_pandas import keep_pandas_out
+
+            keep_pandas_out()
+            return LakeSource(data_dir)
+        return HttpSource(self.http or _DEFAULT_GATEWAY, resolve("--token", self.token))
+
+
+def _asking(values: dict[str, Any]) -> Asking:
+    return Asking(values["context"], *(values.pop(name) for name, _, _ in _ASKING))
 
 
 def _is_on_command_line(context: typer.Context, name: str) -> bool:
@@ -91,27 +105,66 @@ def _is_on_command_line(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def moments_of(from_: str, to: str, time_zone: str) -> dict[str, str]:
-    """``from`` and ``to`` as HTTP has them, as far as they are said. Raises SetupError."""
-    from cli.history_times import moment_text
-    from cli.history_times import time_zone as zone_of
+class Shown(NamedTuple):
+    """How to print an answer.
 
-    now, zone = datetime.now(UTC), zone_of(time_zone)
-    given = (("from", from_), ("to", to))
-    return {name: moment_text(text, f"--{name}", now, zone) for name, text in given if text}
+    Attributes:
+        form: A table, JSON or CSV.
+        limit: How many rows; None: all.
+        time_zone: Of times, as it was said.
+    """
+
+    form: Form
+    limit: int | None
+    time_zone: str
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """Of times; None: this machine's. Raises SetupError."""
+        from cli.history_times import time_zone
+
+        return time_zone(self.time_zone)
+
+    def moments(self, from_: str, to: str) -> dict[str, str]:
+        """``from`` and ``to`` as HTTP has them, as far as they are said. Raises SetupError."""
+        from cli.history_times import moment_text
+
+        now, zone = datetime.now(UTC), self.zone
+        given = (("from", from_), ("to", to))
+        return {name: moment_text(text, f"--{name}", now, zone) for name, text in given if text}
 
 
-def form_of(as_json: bool, as_csv: bool) -> Form:
-    """How to print. Raises SetupError."""
+def _shown(values: dict[str, Any]) -> Shown:
+    """Raises SetupError."""
     from cli.history_show import Form
 
+    as_json, as_csv = values.pop("as_json"), values.pop("as_csv")
     if as_json and as_csv:
         raise SetupError("--json and --csv are both said: choose one")
-    return Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE
+    form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE
+    limit = values.pop("limit", None)
+    return Shown(form, _TABLE_ROWS if limit is None and form is Form.TABLE else limit, values.pop("time_zone"))
 
 
-def limit_of(limit: int | None, form: Form) -> int | None:
-    """How many rows; None: all."""
-    from cli.history_show import Form
+def _filters(values: dict[str, Any]) -> dict[str, str]:
+    """As HTTP has them, as far as they are said."""
+    said = {_HTTP_NAMES.get(name, name): values.pop(name) for name, _, _ in _FILTERS}
+    return {name: value for name, value in said.items() if value}
 
-    return _TABLE_ROWS if limit is None and form is Form.TABLE else limit
+
+_ASKING: Final[Options] = (("http", Gateway, ""), ("data_dir", Tables, None), ("http_token", HttpToken, ""))
+_SHOWN: Final[Options] = (("as_json", Json, False), ("as_csv", Csv, False), ("time_zone", Zone, ""))
+_FILTERS: Final[Options] = (
+    *(("topic", Topic, ""), ("broker", Broker, ""), ("cluster", Cluster, ""), ("table", TableName, "")),
+    *(("command", Command, ""), ("peer", Peer, ""), ("user", User, ""), ("outcome", Outcome, "")),
+)
+_HTTP_NAMES: Final = {"broker": "brokerName", "table": "tableName"}
+
+with_asking = with_options("asking", _ASKING, _asking)
+"""Gives a command ``asking``, an `Asking`; it has a ``context``."""
+with_shown = with_options("shown", (("limit", Limit, None), *_SHOWN), _shown)
+"""Gives a command ``shown``, a `Shown`."""
+with_shown_whole = with_options("shown", _SHOWN, _shown)
+"""The same without --limit."""
+with_filters = with_options("filters", _FILTERS, _filters)
+"""Gives a command ``filters``, parameters of `GET /v1/changes`."""

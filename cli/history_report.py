@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.history_options import Csv, From, Json, Limit, To, Zone, form_of, limit_of, moments_of
+from cli.history_options import From, Shown, To, with_shown
 from cli.options import DataDir, DriverMemory
 from schemas.errors import SetupError
 
@@ -41,6 +41,7 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
+@with_shown
 def report(
     name: Annotated[Name, typer.Argument(help="Which.")],
     from_: From = "",
@@ -48,16 +49,14 @@ def report(
     times: Annotated[
         int, typer.Option("--times", min=0, help="Of flapping: brokers that came back more often than that.")
     ] = 2,
-    limit: Limit = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
+    *,
+    shown: Shown,
     as_html: Annotated[bool, typer.Option("--html", help="One HTML page, with a chart; it fetches nothing.")] = False,
     engine: Annotated[
         Engine, typer.Option("--engine", help="DuckDB, in a second; or a Spark job. Both say the same.")
     ] = Engine.DUCKDB,
     data_dir: DataDir = Path("data"),
     driver_memory: DriverMemory = "1g",
-    time_zone: Zone = "",
 ) -> None:
     """Report on a window of time, from the tables; without --from and --to, on all there is.
 
@@ -65,12 +64,11 @@ def report(
     churn: topics made and deleted per hour. expiry: brokers that went without a word. refused: registrations and
     commands that were refused. peers: who changed most.
     """
-    from cli.history_times import time_zone as zone_of
+    from cli.history_show import Form
 
-    if as_html and (as_json or as_csv):
+    if as_html and shown.form is not Form.TABLE:
         raise SetupError("--html is said beside --json or --csv: choose one")
-    form, zone = form_of(as_json, as_csv), zone_of(time_zone)
-    limit = limit_of(limit, form)
+    zone = shown.zone
     lake_dir = (data_dir / "lake").resolve()
     if not lake_dir.is_dir():
         raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
@@ -78,7 +76,7 @@ def report(
         from api.view.no_pandas import keep_pandas_out
 
         keep_pandas_out()
-    since, until = _window(lake_dir, moments_of(from_, to, time_zone))
+    since, until = _window(lake_dir, shown.moments(from_, to))
 
     from pipelines.reports.reports import BY_NAME, query_of
 
@@ -88,7 +86,7 @@ def report(
     if as_html:
         print(_page(wanted, columns, rows, (since, until), query, zone), end="")
         return
-    _show(columns, rows, form, limit, (since, until), zone)
+    _show(columns, rows, shown.form, shown.limit, (since, until), zone)
 
 
 def _window(lake_dir: Path, moments: dict[str, str]) -> tuple[datetime, datetime]:
@@ -105,6 +103,8 @@ def _window(lake_dir: Path, moments: dict[str, str]) -> tuple[datetime, datetime
 
     since = time_of("from", moments["from"]) if "from" in moments else _BEGINNING
     until = time_of("to", moments.get("to", NOW))
+    if "to" not in moments:
+        return since, max(since, until)  # nothing may have happened for as long as --from says
     if since > until:
         raise SetupError("--from must not be after --to")
     return since, until

@@ -43,14 +43,13 @@ def show_changes(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int |
 
         write_rows(limited(pages, limit), form, CHANGE_COLUMNS)
         return
-    rows = list(chain.from_iterable(limited(pages, None if limit is None else limit + 1)))
-    if not rows:
+    shown, has_more = first_rows(pages, limit)
+    if not shown:
         print("nothing changed")
         return
-    shown = rows if limit is None else rows[:limit]
     write_table(_CHANGE_TITLES, [_change_row(list(alike), zone) for _, alike in groupby(shown, _likeness)])
-    print(f"times are of {zone_text(_time(shown[0]['eventTime']), zone)}")
-    if len(rows) > len(shown):
+    print(f"times are of {zone_text(time_of(shown[0]['eventTime']), zone)}")
+    if has_more:
         print(f"there are older ones; --limit says how many to show ({limit})")
 
 
@@ -68,8 +67,7 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
         rows = list(chain.from_iterable(limited(rest, limit)))
         print(json.dumps({"from": first.before, "to": first.after, "differences": rows}, ensure_ascii=False))
         return
-    rows = list(chain.from_iterable(limited(rest, None if limit is None else limit + 1)))
-    shown = rows if limit is None else rows[:limit]
+    shown, has_more = first_rows(rest, limit)
     if shown:
         marks = {"i": "+", "d": "-", "u": "~"}
         write_table(
@@ -79,10 +77,10 @@ def show_diff(pages: Iterable[DiffPage], form: Form, limit: int | None, zone: tz
     else:
         print("nothing is different")
     moments = [
-        f"epoch {cut['epoch']} of {local_text(_time(cut['eventTime']), zone)}" for cut in (first.before, first.after)
+        f"epoch {cut['epoch']} of {local_text(time_of(cut['eventTime']), zone)}" for cut in (first.before, first.after)
     ]
-    print(f"from {moments[0]} to {moments[1]}, {zone_text(_time(first.after['eventTime']), zone)}")
-    if len(rows) > len(shown):
+    print(f"from {moments[0]} to {moments[1]}, {zone_text(time_of(first.after['eventTime']), zone)}")
+    if has_more:
         print(f"there are more; --limit says how many to show ({limit})")
 
 
@@ -119,7 +117,7 @@ def _change_row(rows: list[dict[str, Any]], zone: tzinfo | None) -> tuple[object
         target = key_text(row.get("key") or {})
     reason = f" ({row['reason']})" if row.get("reason") else ""
     return (
-        local_text(_time(row["eventTime"]), zone),
+        local_text(time_of(row["eventTime"]), zone),
         row["epoch"],
         row["command"],
         f"{row['outcome']}{reason}",
@@ -159,6 +157,12 @@ def limited(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> Iterato
             return
 
 
+def first_rows(pages: Iterable[list[dict[str, Any]]], limit: int | None) -> tuple[list[dict[str, Any]], bool]:
+    """So many rows of a table, and whether there are more."""
+    rows = list(chain.from_iterable(limited(pages, None if limit is None else limit + 1)))
+    return (rows, False) if limit is None else (rows[:limit], len(rows) > limit)
+
+
 def write_rows(pages: Iterable[list[dict[str, Any]]], form: Form, columns: tuple[str, ...]) -> None:
     """Pages as CSV or as JSON, an object a line."""
     from api.view.shown import csv_text
@@ -181,5 +185,6 @@ def plain_text(text: str) -> str:
     return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 3] + "..."
 
 
-def _time(text: str) -> datetime:
+def time_of(text: str) -> datetime:
+    """A time of an answer."""
     return datetime.fromisoformat(text)

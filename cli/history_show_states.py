@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from itertools import chain
 from typing import Any, Final
 
 from cli.admin.report import write_table
-from cli.history_show import Form, limited, plain_text, who, write_rows
+from cli.history_show import Form, first_rows, limited, plain_text, time_of, who, write_rows
 from cli.history_times import local_text, zone_text
 
 _TIMELINE_COLUMNS: Final = ("from", "to", "fromEpoch", "toEpoch", "begunBy", "endedBy")
@@ -31,8 +31,7 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
         states = [name for name in next(chain.from_iterable(found), {}) if name not in _TIMELINE_COLUMNS]
         write_rows(found, form, (*_TIMELINE_COLUMNS, *states))
         return
-    rows = list(chain.from_iterable(limited(pages, None if limit is None else limit + 1)))
-    shown = rows if limit is None else rows[:limit]
+    shown, has_more = first_rows(pages, limit)
     if not shown:
         print("there is nothing")
         return
@@ -40,8 +39,8 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
         ("From", "To", "Epoch", "Command", "By", "State"),
         [
             (
-                local_text(_time(row["from"]), zone),
-                "still" if row["to"] is None else local_text(_time(row["to"]), zone),
+                local_text(time_of(row["from"]), zone),
+                "still" if row["to"] is None else local_text(time_of(row["to"]), zone),
                 row["fromEpoch"],
                 row["begunBy"]["command"],
                 who(row["begunBy"]["actor"] or {}),
@@ -50,8 +49,8 @@ def show_timeline(pages: Iterable[list[dict[str, Any]]], form: Form, limit: int 
             for row in shown
         ],
     )
-    print(f"times are of {zone_text(_time(shown[0]['from']), zone)}")
-    if len(rows) > len(shown):
+    print(f"times are of {zone_text(time_of(shown[0]['from']), zone)}")
+    if has_more:
         print(f"there are older ones; --limit says how many to show ({limit})")
 
 
@@ -70,7 +69,7 @@ def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> Non
                 row["brokerName"],
                 row["field"],
                 row["value"] if isinstance(row["value"], str) else json.dumps(row["value"]),
-                local_text(_time(row["eventTime"]), zone),
+                local_text(time_of(row["eventTime"]), zone),
                 row["epoch"],
                 row["setBy"]["command"],
                 who(row["setBy"]["actor"] or {}),
@@ -79,7 +78,7 @@ def show_blame(found: Mapping[str, Any], form: Form, zone: tzinfo | None) -> Non
         ],
     )
     cut = found["asOf"]
-    time = _time(cut["eventTime"])
+    time = time_of(cut["eventTime"])
     print(f"as of epoch {cut['epoch']} of {local_text(time, zone)}, {zone_text(time, zone)}")
 
 
@@ -94,7 +93,3 @@ def _state(row: Mapping[str, Any]) -> str:
     can = [name for name in ("writable", "readable") if row[name]] or ["neither writable nor readable"]
     brokers = ", ".join(each["brokerName"] for each in row["brokers"])
     return f"{' '.join(can)}, {row['writeQueueNums']} to write, {row['readQueueNums']} to read, on {brokers}"
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
-from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Problem
+from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import MOMENT, ReadQuery, address, answer, begin, number
 from api.http.shapes import BlameShape, BrokerTimelineShape, TopicTimelineShape
 from api.view.as_of import NOW
@@ -107,16 +108,7 @@ async def get_topic_timeline(
     it was gone, it had no brokers. Neighbours differ. A topic that never was is 404. A page reads at most 20,000
     changes: it may be short, or empty, for that, and `nextCursor` leads on.
     """
-    reading = await begin(request, query)
-    position = reading.position
-    found = await reading.context.history.read(
-        lambda history: topic_timeline(history, topic, query.window(), limit=query.limit, cursor=query.cursor),
-        (address(request), "timeline"),
-    )
-    if _is_nothing(found, query):
-        when = "never was" if query.window() == Window() else "was at no moment asked for"
-        raise Problem(TOPIC_NOT_EXIST, f"there {when} a topic {topic!r}, up to epoch {position.epoch}")
-    return answer(request, _page(found), position)
+    return await _timeline(request, query, topic_timeline, topic, "topic", TOPIC_NOT_EXIST)
 
 
 @router.get(
@@ -151,16 +143,7 @@ async def get_broker_timeline(
 
     As of a topic: without a hole, and when the group was gone it had no addresses. One that never was is 404.
     """
-    reading = await begin(request, query)
-    position = reading.position
-    found = await reading.context.history.read(
-        lambda history: broker_timeline(history, broker_name, query.window(), limit=query.limit, cursor=query.cursor),
-        (address(request), "timeline"),
-    )
-    if _is_nothing(found, query):
-        when = "never was" if query.window() == Window() else "was at no moment asked for"
-        raise Problem(NOT_FOUND, f"there {when} a broker group {broker_name!r}, up to epoch {position.epoch}")
-    return answer(request, _page(found), position)
+    return await _timeline(request, query, broker_timeline, broker_name, "broker group", NOT_FOUND)
 
 
 @router.get(
@@ -202,10 +185,25 @@ async def get_topic_blame(
     return answer(request, _encode(body), position)
 
 
-def _is_nothing(found: Timeline, query: TimelineQuery) -> bool:
-    return not found.intervals and found.next_cursor is None and query.cursor is None
-
-
-def _page(found: Timeline) -> bytes:
+async def _timeline(
+    request: Request,
+    query: TimelineQuery,
+    ask: Callable[..., Timeline],
+    name: str,
+    what: str,
+    problem: Kind,
+) -> Response:
+    """One page of the timeline of a topic or broker group; a problem where there is nothing at all."""
+    reading = await begin(request, query)
+    position, window = reading.position, query.window()
+    found = await reading.context.history.read(
+        lambda history: ask(history, name, window, limit=query.limit, cursor=query.cursor),
+        (address(request), "timeline"),
+    )
+    if not found.intervals and found.next_cursor is None and query.cursor is None:
+        when = "never was" if window == Window() else "was at no moment asked for"
+        raise Problem(problem, f"there {when} a {what} {name!r}, up to epoch {position.epoch}")
     body: dict[str, Any] = {"intervals": list(map(interval_members, found.intervals))}
-    return _encode(body if found.next_cursor is None else {**body, "nextCursor": found.next_cursor})
+    if found.next_cursor is not None:
+        body["nextCursor"] = found.next_cursor
+    return answer(request, _encode(body), position)

@@ -21,7 +21,7 @@ from schemas.errors import SetupError
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
-_CHAIN: Final = """
+CHAIN: Final = """
 WITH blocks AS (
   SELECT epoch, sha256(head || string_agg(rest, '' ORDER BY seq)) AS digest
     FROM (SELECT epoch, seq,
@@ -47,9 +47,9 @@ SELECT epoch, chain = sha256(
          || field(epoch_us(preserveTime)) || coalesce(digests, '')) AS holds
   FROM routeCommitTable LEFT JOIN epochs USING (epoch)
  WHERE chain IS NOT NULL"""
-"""As docs/tables.md has it ("The chain"): any tool can check it, and this one does."""
+"""Word for word what docs/tables.md has ("The chain"): any tool can check it, and this one does."""
 
-_SCALAR_MACROS: Final = (
+SCALAR_MACROS: Final = (
     "get_json_object(json, path) AS json_extract_string(json, path)",
     "unix_millis(time) AS epoch_ms(time)",
     "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
@@ -129,9 +129,9 @@ class DuckLake:
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
         self.refresh(first=True)
-        for macro in _SCALAR_MACROS:
+        for macro in SCALAR_MACROS:
             self.connection.execute(f"CREATE MACRO {macro}")
-        for name, query in (*((view.name, view.query) for view in VIEWS), ("chainProof", _CHAIN)):
+        for name, query in (*((view.name, view.query) for view in VIEWS), ("chainProof", CHAIN)):
             self.connection.execute(f"CREATE VIEW {name} AS {query}")
         for macro in _TABLE_MACROS:
             self.connection.execute(f"CREATE MACRO {macro}")

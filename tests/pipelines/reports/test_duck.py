@@ -18,7 +18,7 @@ from api.view.past import brokers_at
 from api.view.past_rows import Condition
 from lake.commits import last_commit
 from lake.query import text
-from pipelines.reports.duck import DuckLake
+from pipelines.reports.duck import CHAIN, SCALAR_MACROS, DuckLake
 from schemas.errors import NotFoundError, SetupError
 from schemas.tables import ALL_TABLES, TOPIC_QUEUE_TABLE
 from tests.support.drive import SHARDS, DeltaLake, drive, open_writer
@@ -169,6 +169,14 @@ def test_a_cut_and_the_next_one(tmp_path: Path) -> None:
         assert duck.connection.execute(count).fetchone() == (duck.commit.epoch,)
         for table in ALL_TABLES:
             duck.connection.execute(f"SELECT * FROM {table.name}")
+
+
+def test_the_chain_is_checked_as_the_page_says() -> None:
+    """Columns that count are named in both: one of them was once forgotten in one of the two."""
+    page = (Path(__file__).parents[3] / "docs" / "tables.md").read_text(encoding="utf-8")
+    assert f"{CHAIN}\n ORDER BY epoch\n```" in page
+    (field,) = [macro for macro in SCALAR_MACROS if macro.startswith("field(")]
+    assert f"MACRO {field};".lower() in page.lower()
 
 
 def test_no_lake(tmp_path: Path) -> None:
