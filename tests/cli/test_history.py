@@ -34,7 +34,8 @@ class Past:
         self.live = LiveRoutelake(folder)
         with httpx.Client(base_url=self.live.http_url, timeout=60) as client:
             self.client = client
-            self.post("/v1/brokers/register", json=broker(topics=[f"t{number}" for number in range(10)]))
+            topics = [f"t{number}" for number in range(10)]
+            self.post("/v1/brokers/register", json=broker(topics=topics, heartbeatTimeoutMillis=86_400_000))
             self.post("/v1/brokers/broker-a/wipe-write-perm")
             self.post("/v1/topics/t3", method="DELETE")
             url = "/v1/changes?command=WIPE_WRITE_PERM_OF_BROKER&limit=1"
