@@ -9,7 +9,7 @@ import binascii
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -46,6 +46,7 @@ from api.names import topic_problem
 from api.view.history import History
 from api.view.past import topics_at
 from api.view.snapshot import RouteView
+from api.view.topic_sums import page_at, topic_sums
 from schemas.errors import NotFoundError
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
@@ -77,6 +78,9 @@ class TopicsQuery(PastQuery):
 
     cluster: Cluster = Field(None, description="Only topics with a row for a broker of this cluster.")
     prefix: Annotated[str, Field(max_length=255)] = Field("", description="Only topics that begin with this.")
+    details: Literal["true", "false"] = Field(
+        "false", description="`true`: with clusters, queues and permissions of each topic."
+    )
     limit: Annotated[int, *number(least=1, most=MAX_PAGE)] = Field(1000, description="Names on a page.")
     cursor: Annotated[str, Field(max_length=1024)] | None = Field(
         None, description="`nextCursor` of the page before this one."
@@ -161,6 +165,13 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
         first = max(first, bisect_right(topics, after, first, last))
     page = topics[first : min(last, first + query.limit)]
     found: dict[str, Any] = {"topicList": page, "total": total}
+    if query.details == "true":
+        view = reading.view
+        if query.past is not None:
+            # By epoch or time as before: what was is the same whenever it is asked.
+            view, position = await ask_past(request, reading.context, query.past, partial(page_at, page=page))
+        # In a thread: a page of 10,000 topics, each with queues of its own on many brokers, takes a while.
+        found["topics"] = await asyncio.to_thread(topic_sums, view, page)
     if page and first + len(page) < last:
         found["nextCursor"] = base64.urlsafe_b64encode(page[-1].encode()).decode().rstrip("=")
     return answer(request, _encode(found), position)

@@ -125,10 +125,22 @@ class ClusterInfoShape(Shape):
     cluster_addr_table: dict[str, list[str]]
 
 
+class TopicSumsShape(Shape):
+    """A topic and its broker groups together. Sums count all queues, whatever may be done with them."""
+
+    topic_name: str
+    clusters: list[str]
+    brokers: int = Field(description="broker groups that hold it")
+    read_queue_nums: int
+    write_queue_nums: int
+    perms: list[int] = Field(description="the different permissions of its broker groups")
+
+
 class TopicListShape(Shape):
     """A page of topic names in order. `nextCursor` leads to the next page and is absent on the last."""
 
     topic_list: list[str]
+    topics: list[TopicSumsShape] | None = Field(None, description="with `details`: a row for each name")
     total: int = Field(description="topics that meet the filter, on all pages")
     next_cursor: str | None = None
 
