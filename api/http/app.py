@@ -27,6 +27,7 @@ from api.http import (
     routes_between,
     routes_brokers,
     routes_clusters,
+    routes_console,
     routes_docs,
     routes_events,
     routes_health,
@@ -53,6 +54,7 @@ from api.http.problems import (
     Problem,
     problem_of,
 )
+from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.sites import Sites
 from api.http.validation import parameter_problem
@@ -115,6 +117,7 @@ class HttpApp(FastAPI):
                 scope["routelake.problem"] = refusal.kind
                 await refusal.response()(scope, receive, counted)
                 return
+            self.context.sessions.admit(scope)
             if self.context.guard.has_issuer:
                 await self.context.guard.prepare(scope)
             await super().__call__(scope, receive, counted)
@@ -209,6 +212,7 @@ def create_app(
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
+        sessions=Sessions(),
         tls=tls,
     )
     for view in (gateway.at_head, gateway.committed):
@@ -248,6 +252,7 @@ def create_app(
         routes_kv,
         routes_preservation,
         routes_health,
+        routes_console,
         routes_docs,
     ):
         app.include_router(module.router)

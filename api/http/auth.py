@@ -13,9 +13,6 @@ What other sites' pages send was refused before (`api.http.sites`).
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -27,19 +24,18 @@ from starlette.types import Scope
 from api.access_control import AccessControl, Refused
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.settings import HttpSettings
+from api.http.standing import Standing
+from api.http.tokens import Tokens
 from api.names import is_loopback
 from api.peer_names import peer_name
 from api.quotas import GatewayQuotas
 from schemas.codes import RequestCode
-from schemas.errors import SetupError
 from schemas.events import Actor
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
 from security.policy import Claim, Verdict
 from security.roles import NEEDED, OPERATIONS, Role
 
-_HASHED: Final = "sha256:"
-_HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="routelake"'}
 _SEND: Final = "send Authorization: Bearer <token>"
 _NOT_KNOWN: Final = "that token is not known here"
@@ -78,7 +74,7 @@ class Guard:
         """
         self._settings = settings
         self._gateway_id = gateway_id
-        self._digests = {user: _digest(user, token) for user, token in settings.tokens.items()}
+        self._tokens = Tokens(settings.tokens)
         self._access = access if access is not None and access.is_on else None
         self._cluster_of = cluster_of
         self._quotas = quotas
@@ -90,7 +86,7 @@ class Guard:
 
     @property
     def _tokens_protect_reads(self) -> bool:
-        return self._settings.protect_reads and bool(self._digests)
+        return self._settings.protect_reads and bool(self._tokens)
 
     @property
     def file_problem(self) -> str | None:
@@ -129,8 +125,8 @@ class Guard:
         else:
             is_decided = False
         if not is_decided:
-            user = self._user(request) if self._digests else user
-            if not self._digests and not self._settings.anonymous_writes:
+            user = self._user(request) if self._tokens else user
+            if not self._tokens and not self._settings.anonymous_writes:
                 self._check_local(request)
         actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
         if self._quotas is not None:
@@ -172,6 +168,24 @@ class Guard:
         needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
         return not self._access.judge(needed, found, is_tls=_is_tls(request)).is_refused
 
+    def standing(self, request: Request) -> Standing:
+        """Who sends this, and what they may do. Nobody has asked for it yet, so nothing is counted or told."""
+        found = None if self._access is None else self._who(request, self._access)
+        user = found.user if isinstance(found, Identity) else self._tokens.user(_bearer(request))
+        without_account = {
+            Role.READER: not self._tokens_protect_reads or user is not None,
+            Role.ADMIN: user is not None if self._tokens else self._settings.anonymous_writes or _is_from_here(request),
+        }
+
+        def may(role: Role) -> bool:
+            if self._access is not None and found is not None:
+                verdict = self._access.judge(role, found, is_tls=_is_tls(request))
+                if verdict.is_refused or not verdict.reason:
+                    return not verdict.is_refused
+            return without_account[role]
+
+        return Standing(user, may(Role.READER), may(Role.ADMIN), self._access is not None or bool(self._tokens))
+
     def passes_fast(self, client: tuple[str, int] | None, authorization: bytes | None) -> bool:
         """Whether a plain read of a route passes whatever `reader` would look at besides; if not, ask that.
 
@@ -195,19 +209,22 @@ class Guard:
         self, request: Request, access: AccessControl, operation: str, needed: Role | None
     ) -> tuple[Identity | Unproven, bool]:
         """Who it is, and whether that decides; if not, tokens and the place it comes from do. Raises Problem."""
-        found = self._by_token(request.headers.get("authorization", ""), access)
-        if not isinstance(found, Identity) and found.reason not in _NOT_MADE_GOOD:
-            found = access.accounts.by_certificate(getattr(request.state, "certificate_names", ())) or found
-        request.scope[_IDENTITY] = found
+        found = request.scope[_IDENTITY] = self._who(request, access)
         verdict = access.judge(needed, found, is_tls=_is_tls(request))
         self._told(request, access, operation, needed, found, verdict)
         return found, not verdict.reason
+
+    def _who(self, request: Request, access: AccessControl) -> Identity | Unproven:
+        found = self._by_token(request.headers.get("authorization", ""), access)
+        if not isinstance(found, Identity) and found.reason not in _NOT_MADE_GOOD:
+            found = access.accounts.by_certificate(getattr(request.state, "certificate_names", ())) or found
+        return found
 
     def _by_token(self, authorization: str, access: AccessControl) -> Identity | Unproven:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return _ANONYMOUS
-        user = self._token_user(token)
+        user = self._tokens.user(token)
         if user is not None:
             return Identity(user, Role.ADMIN, by="token")
         found = access.accounts.by_token(token.encode("latin-1"), time.time())
@@ -239,25 +256,15 @@ class Guard:
             raise Problem(FORBIDDEN, verdict.remark)
         raise Problem(UNAUTHORIZED, verdict.remark, headers=_CHALLENGE)
 
-    def _token_user(self, token: str) -> str | None:
-        given = hashlib.sha256(token.strip().encode("latin-1")).digest()
-        found: str | None = None
-        for user, digest in self._digests.items():  # all of them, so that the time tells nothing
-            if hmac.compare_digest(digest, given):
-                found = user
-        return found
-
     def _user(self, request: Request) -> str:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise Problem(UNAUTHORIZED, _SEND, headers=_CHALLENGE)
-        found = self._token_user(token)
+        token = _bearer(request)
+        found = self._tokens.user(token)
         if found is None:
-            raise Problem(UNAUTHORIZED, _NOT_KNOWN, headers=_CHALLENGE)
+            raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=_CHALLENGE)
         return found
 
     def _check_local(self, request: Request) -> None:
-        if request.client is not None and not is_loopback(request.client.host):
+        if not _is_from_here(request):
             raise Problem(
                 FORBIDDEN,
                 "without tokens, writes are accepted from this machine only: "
@@ -275,20 +282,19 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _bearer(request: Request) -> str:
+    """The token that was sent; empty for none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
+
+
+def _is_from_here(request: Request) -> bool:
+    return request.client is None or is_loopback(request.client.host)
+
+
 def _operation(request: Request) -> str:
     return getattr(request.scope.get("route"), "operation_id", None) or "other"
 
 
 def _is_tls(request: Request) -> bool:
     return request.scope.get("scheme") == "https"
-
-
-def _digest(user: str, token: str) -> bytes:
-    if token.startswith(_HASHED):
-        text = token.removeprefix(_HASHED)
-        if not _HEX_DIGEST.fullmatch(text):
-            raise SetupError(f"the token of {user!r} is no SHA-256 digest: expected sha256: and 64 hexadecimal digits.")
-        return bytes.fromhex(text)
-    if not token.strip():
-        raise SetupError(f"the token of {user!r} is empty.")
-    return hashlib.sha256(token.strip().encode()).digest()

@@ -248,6 +248,12 @@ class SelfPreservationBody(Model):
     percent: Annotated[int, Field(ge=0, le=99)]
 
 
+class SessionBody(Model):
+    """What begins a session of the console."""
+
+    token: Annotated[str, Field(min_length=1, max_length=16_384, pattern=r"^[\x21-\x7e]+$")]
+
+
 class PutKvConfigBody(Model):
     """PUT_KV_CONFIG: the value; namespace and key are in the path."""
 

@@ -7,14 +7,17 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_PROTECT_READS     true: reads need a token as well
     ROUTELAKE_HTTP_ANONYMOUS_WRITES  true: without tokens, accept writes from anywhere
     ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
+    ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to (`api.console.sites`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from api.console.sites import Site, read_sites
 from schemas.errors import SetupError
 
 _PREFIX: Final = "ROUTELAKE_HTTP_"
@@ -33,6 +36,7 @@ class HttpSettings:
         anonymous_writes: Without tokens, accept writes from anywhere instead of this machine only.
         trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
             is looked at (`api.http.sites`).
+        console_sites: Other routelakes that the console offers to go to.
         max_body_bytes: Of a registration, also after decompression.
         max_small_body_bytes: Of every other body.
         max_bodies_bytes: Of all bodies being read or worked on at a time; beyond it, SYSTEM_BUSY for whoever has let
@@ -58,6 +62,7 @@ class HttpSettings:
     protect_reads: bool = False
     anonymous_writes: bool = False
     trusted_hosts: frozenset[str] = frozenset()
+    console_sites: tuple[Site, ...] = ()
     max_body_bytes: int = 64 * _MIB
     max_small_body_bytes: int = _MIB
     max_bodies_bytes: int = 128 * _MIB
@@ -81,7 +86,7 @@ def from_environment(environ: Mapping[str, str]) -> HttpSettings:
     """The settings that an environment holds; everything else is at its default.
 
     Raises:
-        SetupError: a variable cannot be understood. Tokens are not shown.
+        SetupError: a variable cannot be understood, or the file that it names. Tokens are not shown.
     """
     tokens: dict[str, str] = {}
     for number, entry in enumerate(environ.get(f"{_PREFIX}TOKENS", "").split(), start=1):
@@ -91,11 +96,13 @@ def from_environment(environ: Mapping[str, str]) -> HttpSettings:
         if user in tokens:
             raise SetupError(f"{_PREFIX}TOKENS: {user!r} is there twice.")
         tokens[user] = token
+    sites = environ.get(f"{_PREFIX}CONSOLE_SITES", "")
     return HttpSettings(
         tokens=tokens,
         protect_reads=_switch(environ, "PROTECT_READS"),
         anonymous_writes=_switch(environ, "ANONYMOUS_WRITES"),
         trusted_hosts=frozenset(environ.get(f"{_PREFIX}TRUSTED_HOSTS", "").lower().split()),
+        console_sites=read_sites(Path(sites)) if sites else (),
     )
 
 

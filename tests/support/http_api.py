@@ -69,7 +69,9 @@ class HttpApi:
     def send(
         self, method: str, url: str, *, peer: tuple[str, int] = ("127.0.0.1", 50000), **more: Any
     ) -> httpx.Response:
-        return self.loop.run(self.client(peer).request(method, url, timeout=60, **more))
+        client = self.client(peer)
+        client.cookies.clear()  # each request says all that it says
+        return self.loop.run(client.request(method, url, timeout=60, **more))
 
     def begin(self, method: str, url: str, **more: Any) -> Future[httpx.Response]:
         """Start a request; the result's ``result(timeout)`` is its answer."""

@@ -54,7 +54,16 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "setSelfPreservation": (A, "PUT", "/v1/self-preservation", {"percent": 0}),
     "endSelfPreservation": (A, "POST", "/v1/self-preservation/end", None),
 }
-UNNAMED = {"/openapi.json": R, "/docs": R, "/": None}
+UNNAMED = {
+    "/openapi.json": R,
+    "/docs": R,
+    "/": None,
+    "/console": None,  # files without data
+    "/console/": None,
+    "/console/sites.json": R,
+    "/console/session": None,
+    "/console/{file}": None,
+}
 
 
 def bearer(token: str) -> dict[str, str]:

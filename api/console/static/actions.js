@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the console can change. Each shows what will be different before, asks, does it once, and shows the receipt: the
+// write's offset, what the rules made of it, and which rows it changed, as the history has them.
+
+import { ProblemError, get, pathOf, write } from "./api.js";
+import { h, put, show } from "./dom.js";
+import { both } from "./times.js";
+import { arrow, brief, perm, withoutWrite } from "./words.js";
+
+const RECEIPT_MS = 10000;
+const MOST = 1000;
+
+/** Delete a topic in the NameServer. */
+export function deleteTopic(topic, at) {
+  const path = `v1/topics/${encodeURIComponent(topic)}`;
+  return act({
+    title: `Delete topic ${topic}`, verb: "Delete", at,
+    warning: "The brokers keep the topic: delete it there first, or their next registration brings it back.",
+    method: "DELETE", path, of: { topic },
+    plan: async () => {
+      const { body, status } = await get(`${path}/route`, {}, { fine: [404] });
+      if (status === 404) return [];
+      return body.queueDatas.map(({ brokerName, readQueueNums, writeQueueNums, perm: bits }) => ({
+        key: { topic, brokerName }, before: { readQueueNums, writeQueueNums, perm: bits }, after: null,
+      }));
+    },
+  });
+}
+
+/** Take a broker out of writing, or put it back. */
+export function writePerm(brokerName, isTaken, at) {
+  return act({
+    title: isTaken ? `Wipe write permission of ${brokerName}` : `Add write permission to ${brokerName}`,
+    verb: isTaken ? "Wipe" : "Add", at,
+    warning: isTaken ? "Until it registers with a new dataVersion, producers send nothing to it."
+      : `Every topic of the broker gets the permission ${perm(6)}, whatever it had.`,
+    method: "POST", path: `v1/brokers/${encodeURIComponent(brokerName)}/${isTaken ? "wipe" : "add"}-write-perm`,
+    of: { brokerName },
+    plan: async () => {
+      const { body } = await get(`v1/brokers/${encodeURIComponent(brokerName)}`);
+      return [{
+        key: { brokerName, topics: body.topicCount }, before: { perm: "as it is" },
+        after: { perm: isTaken ? `without W (${perm(6)} becomes ${perm(withoutWrite(6))})` : perm(6) },
+      }];
+    },
+  });
+}
+
+/** Put a value, or null to delete the key. Values are shown to whoever changes them, as the field beside it is. */
+export function putKv(namespace, key, value, at) {
+  const path = `v1/kv/${encodeURIComponent(namespace)}/${encodeURIComponent(key)}`;
+  return act({
+    title: `${value === null ? "Delete" : "Put"} ${namespace} ${key}`, verb: value === null ? "Delete" : "Put", at,
+    method: value === null ? "DELETE" : "PUT", path, body: value === null ? undefined : { value }, of: { tableName: "kvConfigTable" },
+    plan: async () => {
+      const { body, status } = await get(path, {}, { fine: [404] });
+      const before = status === 404 ? null : { value: body.value };
+      if (before === null && value === null) return [];
+      return [{ key: { namespace, key }, before, after: value === null ? null : { value } }];
+    },
+  });
+}
+
+async function act({ title, verb, warning = null, method, path, body, of, plan, at }) {
+  const rows = h("div", { class: "diff" });
+  const said = h("div", { role: "status" });
+  const yes = h("button", { type: "button", class: "danger", disabled: true, on: { click: apply } }, verb);
+  const no = h("button", { type: "button", on: { click: () => box.close() } }, "Cancel");
+  const box = h("dialog", { class: "act", "aria-label": title, on: { close: () => { box.remove(); at.reload(); } } },
+    h("h2", null, title), warning && h("p", null, warning), h("h3", null, "What will be different"), rows, said,
+    h("p", null, yes, " ", no));
+  let planned = "";
+  document.body.append(box);
+  box.showModal();
+  await look();
+
+  async function look() {
+    try {
+      const found = await plan();
+      planned = JSON.stringify(found);
+      put(rows, found.length ? table(found) : h("p", null, "Nothing."));
+      yes.disabled = false;
+      no.focus();
+    } catch (error) {
+      refused(error);
+    }
+  }
+
+  async function apply() {
+    yes.disabled = true;
+    try {
+      if (JSON.stringify(await plan()) !== planned) {
+        put(said, "Something has changed since. This is what will be different now:");
+        await look();
+        return;
+      }
+      const receipt = await write(method, path, body);
+      put(no, "Close");
+      show(yes, false);
+      await told(receipt);
+    } catch (error) {
+      refused(error);
+    }
+  }
+
+  async function told(receipt) {
+    const head = [h("h3", null, "Receipt"), h("p", { class: "receipt" },
+      `${receipt.outcome} at ${both(receipt.eventTime)}, log offset `, h("b", null, receipt.offset))];
+    put(said, head, h("p", null, "Waiting for the tables …"));
+    const asked = { ...of, limit: MOST, wait_for: receipt.offset, wait_timeout: RECEIPT_MS };
+    try {
+      const found = await get(pathOf("v1/changes", asked));
+      const own = found.body.changes.filter((row) => row.offset === receipt.offset && row.tableName);
+      put(said, head, own.length ? table(own) : h("p", null, "No row is different."));
+    } catch (error) {
+      put(said, head, h("p", null, `It is durable. The tables do not have it yet: ${error.message}`));
+    }
+  }
+
+  function refused(error) {
+    if (!(error instanceof ProblemError)) throw error;
+    put(said, h("p", { class: "bad" }, `${error.problem.title ?? "Refused"}: ${error.message}`));
+  }
+}
+
+function table(rows) {
+  return h("table", { class: "plain" }, h("thead", null, h("tr", null, ["Target", "Before → After"].map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", null, rows.map((row) => h("tr", null, h("td", null, brief(row.key)), h("td", null, arrow(row.before, row.after))))));
+}

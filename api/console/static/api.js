@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP API, asked as whoever sits here. Nothing is asked of anybody else.
+//
+// Who that is, the browser's cookie says, which no script can read (session.js).
+
+const BASE = new URL("../", document.baseURI);
+const TRIES = 4;
+
+/** A refusal: RFC 9457 problem details, or that nobody answered (status 0). */
+export class ProblemError extends Error {
+  constructor(status, problem) {
+    super(problem.detail ?? problem.title ?? `status ${status}`);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** Where the gateway is, without a slash at the end. */
+export const origin = BASE.href.replace(/\/$/, "");
+
+/** Its address as --http takes it. */
+export const host = BASE.host;
+
+/** Path and query of a request, parameters that are empty left out. */
+export function pathOf(path, params = {}) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(params)) {
+    if (value !== null && value !== undefined && value !== "") query.set(key, value);
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/**
+ * Ask; wait and ask again where the gateway says that it is busy.
+ * @returns {Promise<{body, epoch: ?number, offset: ?number, eventTime: ?string}>}
+ * @throws {ProblemError}
+ */
+export async function get(path, params = {}, { signal, accept = "application/json", fine = [] } = {}) {
+  for (let tries = 1; ; tries += 1) {
+    const answer = await send("GET", pathOf(path, params), { signal, accept });
+    if (answer.ok || fine.includes(answer.status)) return read(answer, accept);
+    const after_s = Number(answer.headers.get("retry-after"));
+    if (tries === TRIES || ![429, 503].includes(answer.status) || !(after_s <= 10)) throw await refusal(answer);
+    await pause(1000 * Math.max(after_s, 0.2) * tries, signal);
+  }
+}
+
+/** Write. Sent once: whether to send it again is for whoever pressed the button. */
+export async function write(method, path, body) {
+  const answer = await send(method, path, { body });
+  if (!answer.ok) throw await refusal(answer);
+  return answer.status === 204 ? null : (await read(answer, "application/json")).body;
+}
+
+/** Every page of a list, one after the other. `take` gets each body. */
+export async function pages(path, params, { signal, take, most = 1000 }) {
+  let cursor = null;
+  let found;
+  for (let page = 0; page < most; page += 1) {
+    found = await get(path, { ...params, cursor }, { signal });
+    cursor = found.body.nextCursor ?? null;
+    take(found.body, found);
+    if (cursor === null) break;
+  }
+  return found;
+}
+
+/** The answer as it comes, for streams. */
+export async function open(path, headers, signal) {
+  const answer = await send("GET", path, { signal, accept: "text/event-stream", headers });
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+async function send(method, path, { signal, accept = "application/json", body, headers = {} } = {}) {
+  const sent = { accept, ...headers };
+  if (body !== undefined) sent["content-type"] = "application/json";
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  try {
+    return await fetch(new URL(path.replace(/^\//, ""), BASE), {
+      method, signal, headers: sent, body: text, credentials: "same-origin", redirect: "error",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ProblemError(0, { title: "No answer", detail: `the gateway at ${host} does not answer` });
+  }
+}
+
+async function read(answer, accept) {
+  const number = (name) => (answer.headers.has(name) ? Number(answer.headers.get(name)) : null);
+  return {
+    body: accept === "application/json" ? await answer.json() : await answer.text(),
+    status: answer.status,
+    epoch: number("x-routelake-epoch"),
+    offset: number("x-routelake-offset"),
+    eventTime: answer.headers.get("x-routelake-event-time"),
+  };
+}
+
+async function refusal(answer) {
+  let problem;
+  try {
+    problem = await answer.json();
+  } catch {
+    problem = { title: answer.statusText };
+  }
+  return new ProblemError(answer.status, problem);
+}
+
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    }, { once: true });
+  });
+}

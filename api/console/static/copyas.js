@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The question that a table answers, elsewhere: SQL, curl, the command line. A token is never part of it.
+
+import { host, origin, pathOf } from "./api.js";
+import { h, put } from "./dom.js";
+import { standing } from "./session.js";
+
+/** A button that shows them. `make` gives {sql, path, params, cli} when it is pressed; cli is a list of words. */
+export function copyButton(make) {
+  return h("button", { type: "button", "aria-haspopup": "dialog", on: { click: () => dialog(make()) } }, "Copy as");
+}
+
+/** A word as a POSIX shell takes it. */
+export function shell(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** A string as SQL takes it. */
+export function quoted(text) {
+  return `'${String(text).replaceAll("'", "''")}'`;
+}
+
+/** A moment as the macros of ./routelake sql take it. */
+export function sqlMoment(asOf) {
+  return asOf === null ? "now()" : quoted(asOf);
+}
+
+/** Options of ./routelake history from parameters of HTTP: those that are there. */
+export function options(names) {
+  return Object.entries(names).filter(([, value]) => value).flatMap(([name, value]) => [`--${name}`, String(value)]);
+}
+
+/** SQL is for a session of ./routelake sql; as an argument of it, it would be quoted twice. */
+function texts({ sql, path, params, cli, accept }) {
+  const curl = ["curl", "-s", shell(`${origin}/${pathOf(path, params)}`)];
+  if (accept) curl.push("-H", shell(`accept: ${accept}`));
+  if (standing.user !== null) curl.push("-H", '"authorization: Bearer $TOKEN"');
+  return {
+    SQL: sql,
+    curl: curl.join(" "),
+    CLI: cli && ["./routelake", ...cli, "--http", host].map(shell).join(" "),
+  };
+}
+
+function dialog(found) {
+  const said = h("output", { role: "status" });
+  const box = h("dialog", { class: "copy", "aria-label": "Copy as", on: { close: () => box.remove() } },
+    h("h2", null, "The same question elsewhere"),
+    Object.entries(texts(found)).filter(([, text]) => text).map(([name, text]) => {
+      const area = h("textarea", { readonly: true, rows: 3, "aria-label": name, spellcheck: "false" }, text);
+      return h("div", { class: "way" }, h("b", null, name), area,
+        h("button", { type: "button", on: { click: () => copy(area, said, name) } }, `Copy ${name}`));
+    }),
+    said, h("button", { type: "button", on: { click: () => box.close() } }, "Close"));
+  document.body.append(box);
+  box.showModal();
+}
+
+/** Pages over plain HTTP from another machine have no clipboard: then the text is selected. */
+async function copy(area, said, name) {
+  area.select();
+  try {
+    await navigator.clipboard.writeText(area.value);
+    put(said, `${name} is copied`);
+  } catch {
+    put(said, "Selected: press Ctrl+C");
+  }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements from values. Text is always text: nothing here, or anywhere in the console, makes HTML from a string.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An element.
+ * @param {string} tag
+ * @param {Object} props attributes; `on` has listeners by event; true is an attribute without a value, false and null none
+ * @param {...(Node|string|number|null|Array)} children null is left out
+ */
+export function h(tag, props, ...children) {
+  return filled(document.createElement(tag), props, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, props, ...children) {
+  return filled(document.createElementNS(SVG, tag), props, children);
+}
+
+/** Put other children into an element. */
+export function put(element, ...children) {
+  element.replaceChildren(...nodes(children));
+  return element;
+}
+
+/** Elements that a condition shows. */
+export function show(element, isShown) {
+  element.hidden = !isShown;
+  return element;
+}
+
+function filled(element, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    } else if (value === true) {
+      element.setAttribute(name, "");
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, String(value));
+    }
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+function nodes(children) {
+  return children
+    .flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the keys do.
+
+import { h } from "./dom.js";
+
+const KEYS = [
+  [", .", "an epoch back, an epoch on (on the bar: arrows)"],
+  ["< >", "ten epochs (on the bar: Page Up, Page Down)"],
+  ["Shift + arrow", "on the bar: mark a range"],
+  ["m, Esc", "mark a range from here; let it go"],
+  ["p", "play, from the mark or from here; pause"],
+  ["n", "now"],
+  ["g", "go to an epoch or a time"],
+  ["/", "filter"],
+  ["r", "read again"],
+  ["d c t x a o", "Dashboard, Cluster, Topic, Compare, Audit Log, OPS"],
+];
+
+/** Show them. */
+export function help() {
+  const box = h("dialog", { "aria-label": "Keys", on: { close: () => box.remove() } }, h("h2", null, "Keys"),
+    h("dl", null, KEYS.map(([key, does]) => [h("dt", null, h("kbd", null, key)), h("dd", null, does)])),
+    h("button", { type: "button", on: { click: () => box.close() } }, "Close"));
+  document.body.append(box);
+  box.showModal();
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Audit Log: everything that changed, by whom; also what was refused.
+
+import { get, host } from "./api.js";
+import { ChangesTable } from "./changes.js";
+import { options, sqlMoment } from "./copyas.js";
+import { h, show } from "./dom.js";
+import { here, set } from "./place.js";
+import { saveAs } from "./table.js";
+
+const PAGE = 500;
+const FILTERS = {
+  topic: "Topic", brokerName: "Broker", cluster: "Cluster", command: "Operation Type", peer: "IP Address", user: "Operator",
+};
+const OF_CLI = { brokerName: "broker" };
+
+/** Parameters of a question between two moments, from the address. */
+export function between(at) {
+  const { params } = here();
+  const asked = { from: params.get("from"), to: at.asOf };
+  for (const name of [...Object.keys(FILTERS), "outcome", "tableName"]) asked[name] = params.get(name);
+  const isEpoch = (text) => /^\d+$/.test(text ?? "");
+  if (isEpoch(asked.from) && isEpoch(asked.to) && Number(asked.from) > Number(asked.to)) {
+    [asked.from, asked.to] = [asked.to, asked.from]; // the mark is after the moment: the range is the same
+  }
+  return asked;
+}
+
+/** The same as options of ./routelake history. */
+export function cliOptions(asked) {
+  return options(Object.fromEntries(Object.entries(asked).map(([name, value]) => [OF_CLI[name] ?? (name === "tableName" ? "table" : name), value])));
+}
+
+/** Fields that filter; what is typed there goes into the address. */
+export function filters() {
+  const { params } = here();
+  return h("form", { class: "filters", on: { submit: (event) => event.preventDefault() } },
+    Object.entries(FILTERS).map(([name, title]) => h("label", null, title, h("input", {
+      name, value: params.get(name) ?? "", on: { change: (event) => set({ [name]: event.target.value.trim() }) },
+    }))),
+    h("label", null, "Result", h("select", { on: { change: (event) => set({ outcome: event.target.value }) } },
+      ["", "applied", "unchanged", "rejected"].map((value) => h("option", { value, selected: value === (params.get("outcome") ?? "") }, value || "any")))));
+}
+
+/** The page. */
+export function auditPage() {
+  let at = null;
+  let rows = [];
+  let cursor = null;
+  const older = h("button", { type: "button", on: { click: more } }, "Older");
+  const whole = h("button", { type: "button", on: { click: csv } }, "CSV from the gateway");
+  const table = new ChangesTable({
+    caption: "Audit Log", isMain: true, tools: [older, whole],
+    copy: () => {
+      const asked = between(at);
+      return {
+        sql: `FROM changes_between(${asked.from === null ? "0" : sqlMoment(asked.from)}, ${sqlMoment(asked.to)}) ORDER BY epoch DESC, "offset" DESC`,
+        path: "v1/changes", params: { ...asked, limit: PAGE }, cli: ["history", "changes", ...cliOptions(asked)],
+      };
+    },
+  });
+
+  async function page(from) {
+    const found = await get("v1/changes", { ...between(at), limit: PAGE, cursor: from }, { signal: at.signal });
+    cursor = found.body.nextCursor ?? null;
+    show(older, cursor !== null);
+    return found.body.changes;
+  }
+
+  async function more() {
+    rows = [...rows, ...await page(cursor)];
+    table.setRows(rows);
+  }
+
+  /** With gateway, via, key, before and after in columns of their own. */
+  async function csv() {
+    const found = await get("v1/changes", { ...between(at), limit: 1000 }, { accept: "text/csv" });
+    saveAs(`changes-${host.replace(/\W/g, "-")}.csv`, "text/csv", found.body);
+  }
+
+  return {
+    element: h("div", null, filters(), table.element),
+    async load(now) {
+      at = now;
+      if (!now.isNow) now.cut(await get("v1/topics", { limit: 1, as_of: now.asOf }, { signal: now.signal }));
+      rows = await page(null);
+      table.setRows(rows);
+    },
+  };
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dashboard: is it well, how much is there, who is about to expire, what changed last.
+
+import { get } from "./api.js";
+import { ChangesTable } from "./changes.js";
+import { h, put, show } from "./dom.js";
+import { link } from "./place.js";
+import { Table } from "./table.js";
+import { fromNow, utc } from "./times.js";
+
+const LAST = 500;
+
+/** The page. */
+export function dashboardPage() {
+  let at = null;
+  const facts = h("dl", { class: "facts" });
+  const checks = h("ul", { class: "checks" });
+  const health = h("section", { "aria-label": "Readiness" }, h("h2", null, "Readiness"), checks);
+  const near = new Table({
+    caption: "Brokers near expiry", key: (row) => `${row.brokerName}/${row.brokerAddr}`,
+    columns: [
+      { name: "broker", title: "Broker", value: (row) => row.brokerName, cell: (row) => h("a", { href: link("history", row.brokerName, { of: "broker" }) }, row.brokerName) },
+      { name: "address", title: "Address", value: (row) => row.brokerAddr },
+      { name: "lastUpdateTimestamp", title: "lastUpdateTimestamp", value: (row) => row.lastUpdateTimestamp, cell: (row) => utc(row.lastUpdateTimestamp) },
+      { name: "expires", title: "expires", value: (row) => row.expireTimestamp, cell: (row) => fromNow(row.expireTimestamp) },
+    ],
+    copy: () => ({ sql: "FROM live_at(now())", path: "v1/brokers", params: {}, cli: null }),
+  });
+  const none = h("p", null, "None.");
+  const silent = h("section", { "aria-label": "Brokers near expiry" }, h("h2", null, "Silent for more than half of their timeout"), none, near.element);
+  const changes = new ChangesTable({
+    caption: "Last changes",
+    copy: () => ({
+      sql: `SELECT * FROM changes ORDER BY epoch DESC, "offset" DESC LIMIT ${LAST}`, path: "v1/changes", params: { to: at.asOf, limit: LAST },
+      cli: ["history", "changes", ...(at.isNow ? [] : ["--to", at.asOf])],
+    }),
+  });
+
+  return {
+    element: h("div", null, facts, health, silent, h("h2", null, "Last changes"), changes.element),
+    async load(now) {
+      at = now;
+      const asked = { as_of: now.asOf };
+      const { signal } = now;
+      const [topics, clusters, brokers] = await Promise.all([
+        get("v1/topics", { ...asked, limit: 1 }, { signal }), get("v1/clusters", asked, { signal }), get("v1/brokers", asked, { signal }),
+      ]);
+      now.cut(topics);
+      show(health, now.isNow);
+      show(silent, now.isNow);
+      const counts = {
+        topics: topics.body.total, clusters: Object.keys(clusters.body.clusterAddrTable).length,
+        "broker groups": Object.keys(clusters.body.brokerAddrTable).length, "live brokers": brokers.body.brokers.length, epoch: topics.epoch,
+      };
+      if (now.isNow) Object.assign(counts, await well(signal));
+      put(facts, Object.entries(counts).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+      const quiet = now.isNow ? brokers.body.brokers.filter(isNear) : [];
+      near.setRows(quiet);
+      show(near.element, quiet.length > 0);
+      show(none, quiet.length === 0);
+      changes.setRows((await get("v1/changes", { to: now.asOf, limit: LAST }, { signal })).body.changes);
+    },
+  };
+
+  /** Readiness as it is; the rest of the facts. */
+  async function well(signal) {
+    const found = (await get("readyz", {}, { signal, fine: [503] })).body;
+    put(checks, Object.entries(found.checks).map(([name, check]) =>
+      h("li", { class: check.ok ? "good" : "bad" }, `${name}: ${check.ok ? "ok" : check.reason}`)));
+    return { freshness: found.routesAgeSeconds === undefined ? "" : `${found.routesAgeSeconds.toFixed(1)} s` };
+  }
+}
+
+function isNear(row) {
+  return row.expireTimestamp - Date.now() < row.heartbeatTimeoutMillis / 2;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// History of a topic or a broker: its states, one after the other, and every change.
+
+import { get } from "./api.js";
+import { ChangesTable } from "./changes.js";
+import { strip, until } from "./charts.js";
+import { options, quoted } from "./copyas.js";
+import { h, put } from "./dom.js";
+import { here, link } from "./place.js";
+import { Table } from "./table.js";
+import { plainUtc, span } from "./times.js";
+import { brief, perm, who } from "./words.js";
+
+const MOST = 1000;
+const LEGEND = {
+  topic: { good: "may be written", half: "only read", none: "neither" },
+  broker: { good: "alive", none: "not alive" },
+};
+
+/** The page of a topic, or with of=broker of a broker group. */
+export function historyPage(name) {
+  const isBroker = here().params.get("of") === "broker";
+  const path = `v1/${isBroker ? "brokers" : "topics"}/${encodeURIComponent(name)}/timeline`;
+  const filter = isBroker ? { brokerName: name } : { topic: name };
+  let at = null;
+  let end_ms = Date.now(); // the moment that is shown
+  const chart = h("div", { class: "chart" });
+  const states = new Table({
+    caption: "States", key: (row) => `${row.fromEpoch}/${row.from}/${row.begunBy.offset}`,
+    columns: [
+      { name: "from", title: "from (UTC)", width: 26, value: (row) => row.from, cell: (row) => h("a", { href: link(isBroker ? "cluster" : "topic", isBroker ? "" : name, { as_of: row.from }) }, plainUtc(row.from)) },
+      { name: "to", title: "to (UTC)", width: 26, value: (row) => row.to ?? "", cell: (row) => (row.to === null ? "still" : plainUtc(row.to)) },
+      { name: "for", title: "for", width: 10, value: (row) => span(row.from, row.to, end_ms) },
+      { name: "state", title: "State", width: 44, value: (row) => state(row), cell: (row) => h("span", { class: kind(row), title: state(row) }, state(row)) },
+      { name: "begunBy", title: "begun by", width: 40, value: (row) => cause(row.begunBy) },
+      { name: "endedBy", title: "ended by", value: (row) => cause(row.endedBy) },
+    ],
+    copy: () => ({
+      sql: `SELECT * FROM spans WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)} ORDER BY validFrom DESC`,
+      path, params: { limit: MOST }, cli: ["history", "timeline", ...(isBroker ? ["--broker", name] : [name])],
+    }),
+  });
+  const changes = new ChangesTable({
+    caption: "Changes",
+    copy: () => ({
+      sql: `SELECT * FROM changes WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)} ORDER BY epoch DESC, "offset" DESC`,
+      path: "v1/changes", params: { ...filter, to: at.asOf, limit: MOST },
+      cli: ["history", "changes", ...options({ [isBroker ? "broker" : "topic"]: name, to: at.asOf })],
+    }),
+  });
+  const route = h("a", null, "Router of this topic");
+
+  function state(row) {
+    if (isBroker) return row.alive ? `alive ${brief(row.brokerAddrs)}` : row.brokerAddrs ? `silent ${brief(row.brokerAddrs)}` : "gone";
+    if (!row.brokers.length) return "gone";
+    return row.brokers.map((broker) => `${broker.brokerName} ${broker.readQueueNums}/${broker.writeQueueNums} ${perm(broker.perm)}`).join(", ");
+  }
+
+  function kind(row) {
+    if (isBroker) return row.alive ? "good" : "none";
+    return row.writable ? "good" : row.readable ? "half" : "none";
+  }
+
+  return {
+    title: `History: ${isBroker ? "broker " : ""}${name}`,
+    element: h("div", null, isBroker ? null : h("p", null, route), chart, h("h2", null, "States"), states.element, h("h2", null, "Changes"), changes.element),
+    async load(now) {
+      at = now;
+      route.href = link("topic", name);
+      const listed = await get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal: now.signal });
+      changes.setRows(listed.body.changes);
+      const found = await get(path, { limit: MOST }, { signal: now.signal, fine: [404] });
+      const cut = now.isNow ? null : await cutOf(now);
+      end_ms = cut ? Date.parse(/^\d+$/.test(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
+      const intervals = until(found.status === 404 ? [] : found.body.intervals, cut && cut.epoch);
+      states.setRows(intervals);
+      put(chart, strip(intervals.map((row) => ({ from: row.from, to: row.to, kind: kind(row), text: state(row) })), isBroker ? LEGEND.broker : LEGEND.topic, end_ms));
+    },
+  };
+}
+
+/** Which cut a moment of the past is in. */
+async function cutOf(now) {
+  const found = await get("v1/clusters", { as_of: now.asOf }, { signal: now.signal });
+  now.cut(found);
+  return found;
+}
+
+const cause = (found) => (found ? `${found.command} ${who(found.actor)}` : "");

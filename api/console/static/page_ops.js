@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// OPS: KV configuration (values hidden until asked for), self-preservation, and the epochs with SQL to copy.
+
+import { putKv } from "./actions.js";
+import { get } from "./api.js";
+import { copyButton, quoted, sqlMoment } from "./copyas.js";
+import { h, put, show } from "./dom.js";
+import { here, set } from "./place.js";
+import { actionButton } from "./session.js";
+import { Table } from "./table.js";
+import { both } from "./times.js";
+
+const NAMESPACE = "ORDER_TOPIC_CONFIG";
+const EPOCHS = 200;
+
+/** The page. */
+export function opsPage() {
+  let at = null;
+  const shown = new Set(); // keys whose values may be seen
+  const namespace = h("input", { "aria-label": "Namespace", value: here().params.get("namespace") ?? NAMESPACE, on: { change: (event) => { shown.clear(); set({ namespace: event.target.value.trim() }); } } });
+  const key = h("input", { "aria-label": "Key", placeholder: "key", required: true });
+  const value = h("input", { "aria-label": "Value", placeholder: "value" });
+  const form = h("form", { class: "filters", on: { submit: (event) => { event.preventDefault(); putKv(namespace.value.trim(), key.value.trim(), value.value, at); } } },
+    key, value, actionButton({ type: "submit" }, "Put…"));
+  const missing = h("p", { role: "status" });
+  const kv = new Table({
+    caption: "KV config", key: (row) => row.key,
+    columns: [
+      { name: "key", title: "Key", value: (row) => row.key },
+      { name: "value", title: "Value", width: 40, value: (row) => (shown.has(row.key) ? row.value : "hidden"), cell: valueCell },
+      { name: "actions", title: "Actions", width: 22, value: () => "", cell: (row) => (at?.isNow ? actionButton({ "aria-label": `Delete ${row.key}`, on: { click: () => putKv(namespace.value.trim(), row.key, null, at) } }, "Delete…") : null) },
+    ],
+    copy: () => ({
+      sql: `SELECT * FROM rows_at('kvConfigTable', ${sqlMoment(at.asOf)}) WHERE key->>'namespace' = ${quoted(namespace.value.trim())}`,
+      path: `v1/kv/${encodeURIComponent(namespace.value.trim())}`, params: { as_of: at.asOf }, cli: null,
+    }),
+  });
+  const preservation = h("p");
+  const epochs = new Table({
+    caption: "Epochs", key: (row) => row.epoch,
+    columns: [
+      { name: "epoch", title: "Epoch", numeric: true, width: 12, value: (row) => row.epoch, cell: (row) => h("button", { type: "button", "aria-label": `Go to epoch ${row.epoch}`, on: { click: () => set({ as_of: String(row.epoch) }) } }, row.epoch) },
+      { name: "eventTime", title: "Time", width: 52, value: (row) => row.eventTime, cell: (row) => both(row.eventTime) },
+      { name: "logOffset", title: "logOffset", numeric: true, width: 12, value: (row) => row.logOffset },
+      { name: "versions", title: "Versions", value: (row) => Object.entries(row.versions).map(([name, number]) => `${name} ${number}`).join(", ") },
+      { name: "sql", title: "SQL", width: 12, value: () => "", cell: (row) => copyButton(() => ({
+        sql: `FROM rows_at('topicQueueTable', ${row.epoch})`, path: "v1/topics", params: { as_of: row.epoch }, cli: ["history", "diff", "--from", String(Math.max(1, row.epoch - 1)), "--to", String(row.epoch)],
+      })) },
+    ],
+    copy: () => ({ sql: "FROM routeCommitTable ORDER BY epoch DESC", path: "v1/epochs", params: { limit: EPOCHS }, cli: null }),
+  });
+  const refused = copyButton(() => ({ sql: "FROM quarantineTable", path: "v1/epochs", params: { limit: 1 }, cli: null }));
+
+  function valueCell(row) {
+    if (shown.has(row.key)) return h("code", null, row.value);
+    return h("button", { type: "button", "aria-label": `Show the value of ${row.key}`, on: { click: () => { shown.add(row.key); kv.refresh(row); } } }, "Show");
+  }
+
+  return {
+    element: h("div", null, h("h2", null, "KV config"), h("p", null, h("label", null, "Namespace ", namespace)), form, missing, kv.element,
+      h("h2", null, "Self-preservation"), preservation, h("h2", null, "Quarantine"), h("p", null, "Records of the log that are no events, by SQL: ", refused),
+      h("h2", null, "Epochs"), epochs.element),
+    async load(now) {
+      at = now;
+      const { signal } = now;
+      const name = here().params.get("namespace") ?? NAMESPACE;
+      const found = await get(`v1/kv/${encodeURIComponent(name)}`, { as_of: now.asOf }, { signal, fine: [404] });
+      put(missing, found.status === 404 ? found.body.detail : "");
+      kv.setRows(Object.entries(found.body.table ?? {}).map(([each, text]) => ({ key: each, value: text })));
+      now.cut(found);
+      show(form, now.isNow);
+      const kept = (await get("v1/self-preservation", {}, { signal })).body;
+      put(preservation, kept.percent ? `Pauses expiry above ${kept.percent} % silent brokers; ` : "Off; ",
+        `${kept.live} live, ${kept.silent} silent now`, kept.isOn ? `; pausing since ${both(kept.since)}` : "", ".");
+      epochs.setRows((await get("v1/epochs", { limit: EPOCHS, before: beyond(now) }, { signal })).body.epochs);
+    },
+  };
+}
+
+function beyond(now) {
+  return now.isNow || !/^\d+$/.test(now.asOf) ? null : Number(now.asOf) + 1;
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table of any length. Only the rows that are in sight are in the document; to a screen reader it has all of them
+// (aria-rowcount, aria-rowindex). Filter, order, CSV of what is filtered, and the same question elsewhere.
+
+import { copyButton } from "./copyas.js";
+import { h, put } from "./dom.js";
+import { here, set } from "./place.js";
+
+const ROW_PX = 32; // as in style.css
+const SPARE_ROWS = 8;
+const REST_MS = 300;
+const MOST_CH = 32;
+const LETTER_CH = 0.9; // of what is not digits, on the average
+const SAMPLE = 500; // rows that a column's width is taken from
+const RISKY = /^[=+\-@\t\r]/; // what a spreadsheet may take for a formula
+
+export class Table {
+  /**
+   * @param {Object} told
+   * @param {string} told.caption what it is, for those who do not see it
+   * @param {Array<{name, title, value, cell, numeric, width, isExported}>} told.columns `value(row)` is what is sorted, filtered
+   *   and exported; `cell(row)` what is shown, where that is more; `width` is in characters, without it as wide as its values;
+   *   the last one has the rest; `isExported`: in the CSV alone
+   * @param {function} told.key what a row is about, across reloads
+   * @param {function} told.copy {sql, curl, cli} of the question that the table answers, when asked
+   * @param {function} told.accept beside the words of the filter
+   * @param {function} told.onVisible gets the rows in sight when scrolling has come to rest
+   * @param {Array} told.tools more controls
+   * @param {boolean} told.isMain its filter is in the address: one table of a page
+   */
+  constructor({ caption, columns, key, copy, accept = () => true, onVisible = null, tools = [], isMain = false }) {
+    Object.assign(this, { all: columns, columns: columns.filter((column) => !column.isExported), key, accept, onVisible, caption, isMain });
+    this.rows = [];
+    this.shown = [];
+    this.order = null; // {column, isDown}
+    this.filter = h("input", {
+      type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, value: isMain ? here().params.get("q") ?? "" : "",
+      on: { input: () => this.narrow() },
+    });
+    this.count = h("output", { class: "count" });
+    this.heads = this.columns.map((column) => h("th", { scope: "col", class: column.numeric ? "n" : null },
+      h("button", { type: "button", on: { click: () => this.sort(column) } }, column.title)));
+    this.widths = this.columns.map((column) => column.width ?? column.title.length + 2);
+    this.body = h("tbody");
+    this.table = h("table", null, h("caption", { class: "unseen" }, caption),
+      h("thead", null, h("tr", { "aria-rowindex": 1 }, this.heads)), this.body);
+    this.box = h("div", {
+      class: "scroll", tabindex: 0, role: "region", "aria-label": caption, on: { scroll: () => this.later() },
+    }, this.table);
+    this.element = h("div", { class: "table" },
+      h("div", { class: "tools" }, this.filter, tools, this.count,
+        h("button", { type: "button", on: { click: () => this.save() } }, "CSV"), copy ? copyButton(copy) : null),
+      this.box);
+    new ResizeObserver(() => this.later()).observe(this.box);
+    this.fit();
+  }
+
+  /** Show others; the place that is scrolled to, the filter and the focus stay. */
+  setRows(rows) {
+    this.rows = rows;
+    this.texts = new Map();
+    this.fit();
+    this.narrow();
+  }
+
+  /** Columns become as wide as what they hold, and no narrower again: a live update moves nothing. */
+  fit() {
+    const step = Math.max(1, Math.floor(this.rows.length / SAMPLE));
+    this.columns.forEach((column, index) => {
+      if (column.width) return;
+      for (let at = 0; at < this.rows.length; at += step) {
+        this.widths[index] = Math.max(this.widths[index], Math.min(MOST_CH, String(column.value(this.rows[at]) ?? "").length + 1));
+      }
+    });
+    const last = this.columns.length - 1;
+    this.heads.forEach((head, index) => { head.style.width = index === last ? "" : `calc(${LETTER_CH * this.widths[index]}ch + 1rem)`; });
+    this.table.style.minWidth = `calc(${LETTER_CH * this.widths.reduce((sum, width) => sum + width)}ch + ${this.columns.length}rem)`;
+  }
+
+  /** Values of some rows have come in: paint them again. */
+  refresh(row) {
+    this.texts?.delete(row);
+    this.paint(true, false);
+  }
+
+  narrow() {
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const q = this.filter.value.trim();
+    if (this.isMain && q !== (here().params.get("q") ?? "")) set({ q }, { replace: true });
+    this.shown = this.rows.filter((row) => this.accept(row) && words.every((word) => this.text(row).includes(word)));
+    if (this.order) {
+      const { column, isDown } = this.order;
+      const sign = isDown ? -1 : 1;
+      this.shown.sort((a, b) => sign * compare(column.value(a), column.value(b)));
+    }
+    put(this.count, this.shown.length === this.rows.length ? `${this.rows.length}` : `${this.shown.length} of ${this.rows.length}`);
+    this.table.setAttribute("aria-rowcount", this.shown.length + 1);
+    this.paint(true);
+  }
+
+  sort(column) {
+    const isDown = this.order?.column === column && !this.order.isDown;
+    this.order = { column, isDown };
+    this.heads.forEach((head, index) => {
+      if (this.columns[index] === column) head.setAttribute("aria-sort", isDown ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    this.narrow();
+  }
+
+  later() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.paint(false);
+    });
+  }
+
+  paint(isNew, isAsking = true) {
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_PX) - SPARE_ROWS);
+    const room = Math.ceil((this.box.clientHeight || 640) / ROW_PX) + 2 * SPARE_ROWS;
+    const last = Math.min(this.shown.length, first + room);
+    if (!isNew && first === this.first && last === this.last) return;
+    [this.first, this.last] = [first, last];
+    const focused = this.focused();
+    put(this.body, gap(first), this.shown.slice(first, last).map((row, index) => this.line(row, first + index)),
+      gap(this.shown.length - last));
+    if (focused) this.focus(focused);
+    if (this.onVisible && isAsking) {
+      clearTimeout(this.resting);
+      this.resting = setTimeout(() => this.onVisible(this.shown.slice(first, last)), REST_MS);
+    }
+  }
+
+  line(row, index) {
+    return h("tr", { "data-key": this.key(row), "aria-rowindex": index + 2, class: index % 2 ? "odd" : null },
+      this.columns.map((column) => h("td", { class: column.numeric ? "n" : null }, (column.cell ?? column.value)(row))));
+  }
+
+  focused() {
+    const at = document.activeElement?.closest?.("tr[data-key]");
+    if (!at || !this.body.contains(at)) return null;
+    const all = [...at.querySelectorAll("a, button")];
+    return { key: at.dataset.key, index: all.indexOf(document.activeElement) };
+  }
+
+  focus({ key, index }) {
+    for (const line of this.body.children) {
+      if (line.dataset.key === key) line.querySelectorAll("a, button")[index]?.focus({ preventScroll: true });
+    }
+  }
+
+  text(row) {
+    let found = this.texts.get(row);
+    if (found === undefined) {
+      found = this.columns.map((column) => column.value(row) ?? "").join("\u0001").toLowerCase();
+      this.texts.set(row, found);
+    }
+    return found;
+  }
+
+  /** The rows that a CSV has. */
+  exported() {
+    return this.shown;
+  }
+
+  save() {
+    const lines = [this.all.map((column) => column.name), ...this.exported().map((row) => this.all.map((column) => column.value(row)))];
+    saveAs(`${this.caption.replace(/\W+/g, "-")}.csv`, "text/csv", lines.map((line) => `${line.map(field).join(",")}\r\n`).join(""));
+  }
+}
+
+/** Hand a text over as a file. */
+export function saveAs(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+function gap(rows) {
+  if (!rows) return null;
+  const cell = h("td", { class: "gap" });
+  cell.style.height = `${rows * ROW_PX}px`;
+  return h("tr", { "aria-hidden": "true" }, cell);
+}
+
+function field(value) {
+  const text = String(value ?? "");
+  const safe = typeof value === "string" && RISKY.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+function compare(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  if (a === null || a === undefined) return b === null || b === undefined ? 0 : 1;
+  if (b === null || b === undefined) return -1;
+  return String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// One bar over epochs: where in time the console is, and which range is marked. It is as long as there are epochs, so
+// quiet times take no room. What it says is in the address (as_of, from); it keeps nothing itself.
+
+import { get } from "./api.js";
+import { h, put, show, svg } from "./dom.js";
+import { here, link, set } from "./place.js";
+import { both, moment, utc } from "./times.js";
+
+const REST_MS = 120;
+const PLAY_MS = 700;
+const PLAY_STEPS = 200;
+const KNOWN_AT_START = 200;
+
+export class TimeBar {
+  /** @param {Element} root @param {function} loaded a promise: what is shown now has been loaded */
+  constructor(root, loaded) {
+    this.loaded = loaded;
+    this.newest = 0;
+    this.times = new Map(); // epoch -> eventTime
+    this.cut = null; // what the page shows: {epoch, eventTime}
+    this.range = h("input", {
+      type: "range", min: 1, max: 1, step: 1, value: 1, id: "epoch", "aria-label": "Epoch",
+      on: { input: () => this.dragged(), keydown: (event) => this.keyed(event) },
+    });
+    this.band = h("span", { class: "band", hidden: true });
+    this.ticks = svg("svg", { class: "ticks", "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 8" });
+    this.text = h("output", { class: "when", for: "epoch" });
+    this.typed = h("input", { type: "text", "aria-label": "Go to: epoch, time, -2h", placeholder: "epoch, time, -2h", id: "goto" });
+    this.said = h("span", { class: "bad", role: "alert" });
+    this.playing = h("button", { type: "button", "aria-pressed": "false", on: { click: () => this.play() } }, "Play");
+    this.nowButton = h("button", { type: "button", on: { click: () => this.now() } }, "Now");
+    this.markButton = h("button", { type: "button", on: { click: () => this.mark() } }, "Mark");
+    this.marked = h("span", { class: "marked" });
+    put(root,
+      h("div", { class: "bar" },
+        h("button", { type: "button", "aria-label": "One epoch back", on: { click: () => this.step(-1) } }, "‹"),
+        h("div", { class: "track" }, this.range, this.band, this.ticks),
+        h("button", { type: "button", "aria-label": "One epoch on", on: { click: () => this.step(1) } }, "›"),
+        this.playing, this.nowButton),
+      h("div", { class: "under" }, this.text,
+        h("form", { on: { submit: (event) => this.goto(event) } }, this.typed, h("button", null, "Go"), this.said),
+        this.markButton, this.marked));
+  }
+
+  /** Learn of the epochs that there are. */
+  async begin() {
+    const { body } = await get("v1/epochs", { limit: KNOWN_AT_START });
+    for (const found of body.epochs) this.times.set(found.epoch, found.eventTime);
+    this.grown(body.epochs[0]?.epoch ?? 0, body.epochs[0]?.eventTime);
+  }
+
+  /** There is a newer epoch. */
+  grown(epoch, eventTime) {
+    if (eventTime) this.times.set(epoch, eventTime);
+    this.newest = epoch;
+    this.range.max = Math.max(1, epoch);
+    this.show();
+  }
+
+  /** The page shows this cut. */
+  at(cut) {
+    this.cut = cut;
+    if (cut.eventTime) this.times.set(cut.epoch, cut.eventTime);
+    this.show();
+  }
+
+  /** Say what the address says. */
+  show() {
+    const { params } = here();
+    const asOf = params.get("as_of");
+    const epoch = asOf === null ? this.newest : /^\d+$/.test(asOf) ? Number(asOf) : this.cut?.epoch ?? this.newest;
+    if (!this.isDragged) {
+      this.range.value = epoch;
+      this.say(epoch, asOf);
+    }
+    this.nowButton.disabled = asOf === null;
+    this.showMark(params.get("from"), epoch);
+    this.showTicks();
+  }
+
+  say(epoch, asOf) {
+    const time = asOf !== null && !/^\d+$/.test(asOf) ? asOf : this.times.get(epoch);
+    const when = time ? utc(time) : "";
+    this.range.setAttribute("aria-valuetext", `${asOf === null ? "now, " : ""}epoch ${epoch}${when && `, ${when}`}`);
+    put(this.text, asOf === null ? h("b", null, "now") : null, ` epoch ${epoch}${when ? ` · ${both(time)}` : ""}`);
+    if (!time && epoch > 0) this.ask(epoch);
+  }
+
+  /** When an epoch was that the bar was moved to. */
+  ask(epoch) {
+    clearTimeout(this.asking);
+    this.asking = setTimeout(async () => {
+      try {
+        const { body } = await get("v1/epochs", { before: epoch + 1, limit: 1 });
+        for (const found of body.epochs) this.times.set(found.epoch, found.eventTime);
+        if (this.times.has(epoch)) this.show();
+      } catch {
+        // The text goes without a time.
+      }
+    }, REST_MS);
+  }
+
+  dragged() {
+    const epoch = Number(this.range.value);
+    this.isDragged = true;
+    this.say(epoch, epoch >= this.newest ? null : String(epoch));
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => {
+      this.isDragged = false;
+      this.move(epoch);
+    }, REST_MS);
+  }
+
+  /** Arrows and pages are the slider's own; with Shift they mark a range, as they mark text. */
+  keyed(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 }[event.key];
+    if (by === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    if (event.shiftKey && !here().params.has("from")) this.mark();
+    this.step(by);
+  }
+
+  step(by) {
+    this.move(Number(this.range.value) + by);
+  }
+
+  move(epoch) {
+    const to = Math.min(Math.max(1, epoch), Math.max(1, this.newest));
+    this.range.value = to;
+    set({ as_of: to >= this.newest ? null : String(to) }, { replace: true });
+  }
+
+  now() {
+    this.stop();
+    set({ as_of: null });
+  }
+
+  goto(event) {
+    event.preventDefault();
+    const asOf = moment(this.typed.value);
+    put(this.said, asOf === null ? "an epoch, a time such as 2026-01-31 03:00, 02:55, or -2h" : "");
+    if (asOf !== null) set({ as_of: asOf === "now" ? null : asOf });
+  }
+
+  /** Begin a range here; press again to let it go. */
+  mark() {
+    set({ from: here().params.has("from") ? null : this.range.value });
+  }
+
+  showMark(from, epoch) {
+    const isMarked = from !== null && /^\d+$/.test(from);
+    show(this.band, isMarked);
+    put(this.markButton, from === null ? "Mark" : "Unmark");
+    put(this.marked, from === null ? null : [`from ${isMarked ? "epoch " : ""}${from} to here: `,
+      h("a", { href: link("audit") }, "changes"), " ", h("a", { href: link("compare") }, "compare")]);
+    if (!isMarked) return;
+    const [low, high] = [Number(from), epoch].sort((a, b) => a - b).map((at) => 100 * this.part(at));
+    this.band.style.left = `${low}%`;
+    this.band.style.width = `${Math.max(0.3, high - low)}%`;
+  }
+
+  part(epoch) {
+    return this.newest > 1 ? (epoch - 1) / (this.newest - 1) : 0;
+  }
+
+  /** A line where an hour of UTC begins, as far as times are known. */
+  showTicks() {
+    const known = [...this.times].sort(([a], [b]) => a - b);
+    const lines = known.filter(([, time], index) => index > 0 && known[index - 1][1].slice(0, 13) !== time.slice(0, 13));
+    put(this.ticks, lines.map(([epoch]) => {
+      const x = Math.round(1000 * this.part(epoch));
+      return svg("line", { x1: x, x2: x, y1: 0, y2: 8 });
+    }));
+  }
+
+  /** From the mark, or from here, up to now; or stop. */
+  play() {
+    if (this.timer) {
+      this.stop();
+      return;
+    }
+    const from = here().params.get("from");
+    if (Number(this.range.value) >= this.newest) this.move(/^\d+$/.test(from ?? "") ? Number(from) : 1);
+    const by = Math.max(1, Math.ceil((this.newest - Number(this.range.value)) / PLAY_STEPS));
+    this.playing.setAttribute("aria-pressed", "true");
+    put(this.playing, "Pause");
+    const next = async () => {
+      await this.loaded();
+      if (!this.timer) return;
+      this.step(by);
+      if (Number(this.range.value) >= this.newest) this.stop();
+      else this.timer = setTimeout(next, PLAY_MS);
+    };
+    this.timer = setTimeout(next, PLAY_MS);
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.playing.setAttribute("aria-pressed", "false");
+    put(this.playing, "Play");
+  }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// RocketMQ's words for what the tables hold.
+
+const READ = 4;
+const WRITE = 2;
+const INHERIT = 1;
+
+/** A permission: 6 as "6 (RW)". Source: PermName.perm2String. */
+export function perm(bits) {
+  const letters = (bits & READ ? "R" : "-") + (bits & WRITE ? "W" : "-") + (bits & INHERIT ? "X" : "");
+  return `${bits} (${letters})`;
+}
+
+export const canWrite = (bits) => (bits & WRITE) !== 0;
+export const withoutWrite = (bits) => bits & ~WRITE;
+
+/** What a topic's name says it is. Source: MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX, TopicValidator. */
+export function kindOf(topic) {
+  if (topic.startsWith("%RETRY%")) return "RETRY";
+  if (topic.startsWith("%DLQ%")) return "DLQ";
+  return SYSTEM.has(topic) || topic.startsWith("rmq_sys_") ? "SYSTEM" : "NORMAL";
+}
+
+const SYSTEM = new Set([
+  "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+  "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+]);
+
+/** 0 is a master. */
+export const brokerNo = (id) => (id === null || id === undefined ? "" : `${id}(${Number(id) === 0 ? "master" : "slave"})`);
+
+/** Who sent something: the user, where there are accounts; else the address. */
+export function who(actor) {
+  if (!actor) return "";
+  return actor.user ?? actor.peer ?? actor.gateway ?? "";
+}
+
+/** {a: 1, b: null} as "a=1"; what a row's key or values say in a line. */
+export function brief(values) {
+  if (values === null || values === undefined) return "";
+  return Object.entries(values).filter(([, value]) => value !== null).map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join(" ");
+}
+
+/** Only what differs of two states, "perm 6 → 4"; all of it where there is but one. */
+export function arrow(before, after) {
+  if (!before) return after ? `+ ${brief(after) || "added"}` : "";
+  if (!after) return `− ${brief(before) || "removed"}`;
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  const text = (value) => (value === null || value === undefined ? "none" : typeof value === "object" ? JSON.stringify(value) : value);
+  return names.filter((name) => text(before[name]) !== text(after[name]))
+    .map((name) => `${name} ${text(before[name])} → ${text(after[name])}`).join(", ");
+}

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/console: its files, which anybody may have, the list of routelakes, which is a read, and sessions.
+
+The files hold no data. What the console shows it asks of the HTTP API, as whoever sits before it: so what protects
+reads and writes there protects them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from api.console.files import HEADERS, INDEX, SITES, StaticFile, read_files
+from api.http.context import context_of
+from api.http.etag import JSON, if_none_match, matches
+from api.http.models import SessionBody
+from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
+from api.http.standing import Standing
+from api.http.writes import read_body
+
+router = APIRouter(include_in_schema=False)
+
+_SESSION: Final = "/console/session"
+_FILES: Final = read_files()
+
+
+@router.get("/console")
+async def console() -> Response:
+    """To the page; relative, so that a proxy may put a path before it."""
+    return Response(status_code=307, headers={"location": "console/", "cache-control": "no-store"})
+
+
+@router.get("/console/")
+async def console_page(request: Request) -> Response:
+    """The one page; which of its views is shown stands behind the address's #."""
+    return _answer(request, _FILES[INDEX])
+
+
+@router.get(f"/console/{SITES}")
+async def console_sites(request: Request) -> Response:
+    """Name and address of the routelakes that the console offers."""
+    context = context_of(request)
+    context.guard.reader(request)
+    sites = [{"name": site.name, "url": site.url} for site in context.settings.console_sites]
+    return Response(msgspec.json.encode({"sites": sites}), 200, {"cache-control": "no-cache"}, JSON)
+
+
+@router.get(_SESSION)
+async def session(request: Request) -> Response:
+    """Who asks, and what they may do."""
+    return _standing_answer(context_of(request).guard.standing(request))
+
+
+@router.post(_SESSION)
+async def begin_session(request: Request) -> Response:
+    """A session for whoever gives a token that is somebody's: ``{"token": ...}``."""
+    context = context_of(request)
+    token, _ = await read_body(request, context, SessionBody, lambda body: body.token)
+    scope = dict(request.scope)
+    headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
+    scope["headers"] = [*headers, (b"authorization", b"Bearer " + token.encode())]
+    await context.guard.prepare(scope)
+    as_if = Request(scope)
+    context.guard.reader(as_if)
+    standing = context.guard.standing(as_if)
+    if standing.user is None:
+        raise Problem(UNAUTHORIZED, "that token is not known here")
+    return _standing_answer(standing, {"set-cookie": context.sessions.begin(request.scope, token)})
+
+
+@router.delete(_SESSION)
+async def end_session(request: Request) -> Response:
+    """The end of it, if there is one."""
+    cookie = context_of(request).sessions.end(request.scope)
+    return Response(status_code=204, headers={"set-cookie": cookie, "cache-control": "no-store"})
+
+
+@router.get("/console/{file}")
+async def console_file(request: Request, file: Annotated[str, Path()]) -> Response:
+    """A module, a style sheet."""
+    found = _FILES.get(file)
+    if found is None:
+        raise Problem(NO_SUCH_ENDPOINT, f"the console has no file {file!r}")
+    return _answer(request, found)
+
+
+def _standing_answer(standing: Standing, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    found = {
+        "user": standing.user,
+        "mayRead": standing.may_read,
+        "mayWrite": standing.may_write,
+        "takesTokens": standing.takes_tokens,
+    }
+    return Response(msgspec.json.encode(found), 200, {"cache-control": "no-store", **headers}, JSON)
+
+
+def _answer(request: Request, file: StaticFile) -> Response:
+    headers = {**HEADERS, "etag": f'"console-{file.digest}"'}
+    if matches(if_none_match(request.headers.raw), file.digest):
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, 200, headers, file.media)

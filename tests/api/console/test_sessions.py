@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions of the console: a token that the browser gives once. No browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.http import sessions
+from security.policy import AuthMode
+from tests.support.accounts import accounts_file, policy
+from tests.support.http_api import HttpApi, broker, problem
+
+PATH = "/console/session"
+ANYBODY = {"user": None, "mayRead": True, "mayWrite": True, "takesTokens": False}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[HttpApi]:
+    found = HttpApi(
+        tmp_path, policy=policy(AuthMode.ENFORCE), accounts=accounts_file(tmp_path), fold=False, clock_interval_s=3600.0
+    )
+    yield found
+    found.close()
+
+
+def log_in(api: HttpApi, user: str, **headers: str) -> str:
+    """The cookie as a browser sends it."""
+    answer = api.send("POST", PATH, json={"token": f"token-{user}"}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    return answer.headers["set-cookie"].split(";")[0]
+
+
+def ask(api: HttpApi, method: str, path: str, cookie: str, **headers: str) -> httpx.Response:
+    return api.send(method, path, headers={"cookie": cookie, **headers})
+
+
+def standing(api: HttpApi, cookie: str = "", **headers: str) -> Any:
+    return ask(api, "GET", PATH, cookie, **headers).json()
+
+
+def test_a_session_may_what_its_token_may(api: HttpApi) -> None:
+    assert standing(api) == {"user": None, "mayRead": False, "mayWrite": False, "takesTokens": True}
+    reader, admin = log_in(api, "reader"), log_in(api, "admin")
+    assert standing(api, reader) == {"user": "reader", "mayRead": True, "mayWrite": False, "takesTokens": True}
+    assert standing(api, admin) == {"user": "admin", "mayRead": True, "mayWrite": True, "takesTokens": True}
+    problem(api.get("/v1/topics"), 401, "unauthorized")
+    assert ask(api, "GET", "/v1/topics", reader).is_success
+    problem(ask(api, "DELETE", "/v1/topics/orders", reader), 403, "forbidden")
+    assert api.register(broker(), headers={"cookie": admin}).is_success
+    assert ask(api, "DELETE", "/v1/topics/orders", admin).is_success
+    assert standing(api, admin, authorization="Bearer token-reader")["user"] == "reader", "what is sent counts"
+
+
+def test_the_cookie_is_no_scripts_and_no_other_sites(api: HttpApi) -> None:
+    answer = api.send("POST", PATH, json={"token": "token-reader"})
+    name, *attributes = answer.headers["set-cookie"].split("; ")
+    assert name.startswith("routelake-")
+    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict", f"Max-Age={sessions.SESSION_S}"}
+    assert "token-reader" not in answer.headers["set-cookie"]
+    cookie = name
+    for site in ("same-site", "cross-site"):  # another port of this host, too
+        problem(ask(api, "GET", "/v1/topics", cookie, **{"sec-fetch-site": site}), 401, "unauthorized")
+        found = ask(api, "DELETE", "/v1/topics/orders", cookie, **{"sec-fetch-site": site})
+        problem(found, 403, "cross-site")
+        problem(ask(api, "POST", PATH, cookie, **{"sec-fetch-site": site}), 403, "cross-site")
+    assert ask(api, "GET", "/v1/topics", cookie, **{"sec-fetch-site": "same-origin"}).is_success
+
+
+def test_over_tls_the_cookie_is_for_tls_and_this_host_alone() -> None:
+    kept = sessions.Sessions()
+    scope: dict[str, Any] = {"scheme": "https", "server": ("ns", 8443), "headers": []}
+    name, *attributes = kept.begin(scope, "x").split("; ")
+    assert name.startswith("__Host-routelake-8443=")
+    assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(attributes)
+    for found in ({"scheme": "http"}, {"server": ("ns", 8080)}):
+        other = {**scope, **found, "headers": [(b"cookie", name.encode())]}
+        kept.admit(other)
+        assert len(other["headers"]) == 1
+    own = {**scope, "headers": [(b"cookie", b"a=b; " + name.encode())]}
+    kept.admit(own)
+    assert own["headers"][-1] == (b"authorization", b"Bearer x")
+
+
+def test_a_token_that_is_nobodys_begins_nothing(api: HttpApi) -> None:
+    for token in ("nonsense", "token-late", "", "a b", "\u00fc", None):
+        answer = api.send("POST", PATH, json={"token": token})
+        assert answer.status_code in (401, 422), (token, answer.text)
+        assert "set-cookie" not in answer.headers
+    assert not api.app.context.sessions._sessions
+
+
+def test_it_ends_by_itself_by_the_user_and_with_the_account(
+    api: HttpApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = (log_in(api, "reader") for _ in range(3))
+    assert ask(api, "DELETE", PATH, one).status_code == 204
+    problem(ask(api, "GET", "/v1/topics", one), 401, "unauthorized")
+    assert ask(api, "GET", "/v1/topics", two).is_success
+    log_in(api, "admin", cookie=two)
+    problem(ask(api, "GET", "/v1/topics", two), 401, "unauthorized")
+    assert ask(api, "GET", "/v1/topics", three).is_success
+    four = log_in(api, "admin")
+    (tmp_path / "acl.yml").write_text("accounts: [{accessKey: other, token: x}]")
+    file = api.app.context.guard._access._file  # type: ignore[union-attr]
+    assert file is not None
+    file.check()
+    api.app.context.guard._access.accounts = file.current  # type: ignore[union-attr]
+    problem(ask(api, "GET", "/v1/topics", four), 401, "unauthorized")
+    monkeypatch.setattr(sessions, "SESSION_S", 0)
+    last = api.send("POST", PATH, json={"token": "x"}).headers["set-cookie"].split(";")[0]
+    problem(ask(api, "GET", "/v1/topics", last), 401, "unauthorized")
+
+
+def test_they_are_bounded(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST", 2)
+    found = [log_in(api, "reader") for _ in range(3)]
+    assert [ask(api, "GET", "/v1/topics", cookie).status_code for cookie in found] == [401, 200, 200]
+
+
+def test_where_nobody_is_asked_everybody_may(tmp_path: Path) -> None:
+    api = HttpApi(tmp_path, fold=False, clock_interval_s=3600.0)
+    try:
+        assert standing(api) == ANYBODY
+        far = api.send("GET", PATH, peer=("192.0.2.7", 4711)).json()
+        assert far == {**ANYBODY, "mayWrite": False}, "writes are taken from this machine only"
+    finally:
+        api.close()
