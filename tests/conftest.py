@@ -43,7 +43,7 @@ _NOT_FAST = (
     *("benchmarks", "differential", "e2e", "namesrv_checklist", "pipelines/backup", "pipelines/doctor"),
     *("pipelines/spark", "robustness/test_sample.py"),
     *("api/http/test_fast_path.py", "api/http/test_fast_path_connections.py", "api/http/test_limits.py"),
-    *("api/http/test_self_preservation.py",),
+    *("api/http/test_self_preservation.py", "api/console/test_browser.py"),
     *("api/test_large_registrations.py", "api/test_log_worker.py", "api/test_offset_tokens.py"),
     *("api/settings/test_process.py", "api/test_several_gateways.py", "api/test_visible.py"),
     *("api/view/test_follower.py", "api/view/test_history.py"),

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console in a real Chromium: every page, the past by keyboard, live, an action with its receipt, ten thousand topics."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from schemas.broker import QueueRow
+from schemas.events import AnyEvent, encode, routing_key
+from schemas.tls import TlsMode
+from security.policy import AuthMode
+from security.tls_config import TlsSettings
+from security.tls_rotation import Tls
+from tests.support import events as make
+from tests.support.accounts import accounts_file, policy
+from tests.support.browser import Watched, chromium, picture
+from tests.support.certificates import Authority
+from tests.support.http_api import broker
+from tests.support.local import LocalGateway, LocalLake
+
+PAGES = (
+    "dashboard", "cluster", "topics", "topic/orders", "history/orders", "history/broker-a?of=broker", "compare?from=1",
+    "audit", "ops",
+)  # fmt: skip
+PAST = "2"
+PICTURES = os.environ.get("ROUTELAKE_TEST_PICTURES")
+"""A folder; with it the screenshots of docs/console.md are made there."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+class Console:
+    """A gateway with a console, and a short history in it."""
+
+    def __init__(
+        self, folder: Path, headers: dict[str, str] | None = None, scheme: str = "http", **settings: Any
+    ) -> None:
+        self.lake = LocalLake(folder)
+        self.lake.start()
+        self.gateway: LocalGateway = self.lake.gateway(remoting_port=None, http_port=0, **settings)
+        self.gateway.start()
+        self.url = f"{scheme}://127.0.0.1:{self.gateway.http_port}"
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False)
+
+    def send(self, method: str, path: str, body: Any = None) -> int:
+        """A write, and that the tables have it; its offset."""
+        answer = self.client.request(method, path, **({} if body is None else {"json": body}))
+        assert answer.status_code == 200, answer.text
+        offset: int = answer.json()["offset"]
+        found = self.client.get("/v1/epochs", params={"limit": 1, "wait_for": offset, "wait_timeout": 30_000})
+        assert found.status_code == 200, found.text
+        return offset
+
+    def close(self) -> None:
+        self.client.close()
+        self.gateway.stop()
+        self.lake.close()
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    found = Console(tmp_path_factory.mktemp("console"))
+    found.send("POST", "/v1/brokers/register", broker("broker-a", topics=("orders", "payments", "%RETRY%g")))
+    found.send("POST", "/v1/brokers/register", broker("broker-b", topics=("orders", "refunds"), host=2))
+    found.send("POST", "/v1/brokers/broker-b/wipe-write-perm")
+    found.send("PUT", "/v1/kv/ORDER_TOPIC_CONFIG/orders", {"value": "broker-a:8"})
+    found.send("DELETE", "/v1/topics/payments")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def tab(browser: Browser, console: Console) -> Iterator[Watched]:
+    found = Watched(browser, console.url)
+    yield found
+    found.close()
+
+
+def ready(page: Page) -> None:
+    """The bar knows the epochs."""
+    expect(page.locator(".when b")).to_have_text("now")
+    expect(page.locator(".when")).to_contain_text("UTC")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_now_and_then(browser: Browser, console: Console, scheme: str) -> None:
+    tab = Watched(browser, console.url, color_scheme=scheme)
+    for place in PAGES:
+        for moment in ("", f"as_of={PAST}"):
+            page = tab.go(f"{place}{'&' if '?' in place else '?'}{moment}" if moment else place)
+            expect(page.locator("#notice")).to_be_empty()
+            expect(page.locator("main h1")).to_be_visible()
+            if moment and not place.startswith(("history", "compare", "audit")):
+                expect(page.locator("#banner")).to_contain_text(f"epoch {PAST}")
+                expect(page.locator("main .danger:visible")).to_have_count(0)
+        if PICTURES:
+            picture(page, Path(PICTURES) / f"{place.split('?')[0].replace('/', '-')}-{scheme}.png")
+    tab.close()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, console: Console, scheme: str) -> None:
+    tab = Watched(browser, console.url, color_scheme=scheme, bypass_csp=True)  # axe is evaluated
+    axe = Axe()
+    for place in PAGES:
+        page = tab.go(place)
+        found = axe.run(page).response["violations"]
+        serious = [
+            (each["id"], [node["html"] for node in each["nodes"][:3]])
+            for each in found
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert not serious, (place, serious)
+    tab.close()
+
+
+def test_the_past_by_keyboard(tab: Watched, console: Console) -> None:
+    page = tab.go("topics")
+    ready(page)
+    expect(page.locator("tr[data-key=orders]")).to_be_visible()
+    expect(page.locator("tr[data-key=payments]")).to_have_count(0)
+    deleted = console.client.get("/v1/changes", params={"topic": "payments", "limit": 1}).json()["changes"][0]["epoch"]
+    newest = console.client.get("/v1/epochs", params={"limit": 1}).json()["epochs"][0]["epoch"]
+    for _ in range(newest - deleted + 1):  # back to the epoch before that
+        page.keyboard.press(",")
+    expect(page.locator("tr[data-key=payments]")).to_be_visible()
+    assert "as_of=" in page.url
+    expect(page.locator("#banner")).to_contain_text("This is how it was at")
+    slider = page.locator("#epoch")
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    expect(slider).to_have_value("1")
+    assert (slider.get_attribute("aria-valuetext") or "").startswith("epoch 1")
+    page.keyboard.press("Shift+ArrowRight")
+    assert "from=1" in page.url
+    expect(page.locator(".band")).to_be_visible()
+    shared = page.url
+    page.keyboard.press("n")
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator("tr[data-key=refunds]")).to_be_visible()
+    page.goto("about:blank")
+    page.goto(shared)  # as a colleague would
+    expect(page.locator("#banner")).to_contain_text("epoch 2")
+
+
+@pytest.mark.deep
+def test_a_moment_that_is_typed_and_one_that_is_not_there(tab: Watched) -> None:
+    page = tab.go("topics")
+    page.keyboard.press("g")
+    page.keyboard.type("nonsense")
+    page.keyboard.press("Enter")
+    expect(page.locator(".under .bad")).to_contain_text("an epoch")
+    page.locator("#goto").fill("2")
+    page.keyboard.press("Enter")
+    expect(page.locator("#banner")).to_contain_text("epoch 2")
+    page = tab.go("topics?as_of=999999")
+    expect(page.locator("#notice")).to_contain_text("999999")
+
+
+def test_it_shows_what_changes_as_it_changes(tab: Watched, console: Console) -> None:
+    page = tab.go("topics")
+    expect(page.locator(".live")).to_have_text("live")
+    console.send("POST", "/v1/brokers/register", broker("broker-l", topics=("live-1", "live-2"), host=3))
+    expect(page.locator("tr[data-key=live-1]")).to_be_visible()
+
+
+@pytest.mark.deep
+def test_the_differences_of_two_moments(tab: Watched) -> None:
+    page = tab.go("compare?from=1&as_of=2")
+    expect(page.locator("main")).to_contain_text("Before is epoch 1")
+    expect(page.locator("main table")).to_contain_text("only later")
+
+
+def test_an_action_shows_the_difference_before_and_the_receipt_after(tab: Watched, console: Console) -> None:
+    console.send("POST", "/v1/brokers/register", broker("broker-d", topics=("doomed", "other"), host=4))
+    page = tab.go("topic/doomed")
+    page.get_by_role("button", name="Delete topic…").click()
+    box = page.get_by_role("dialog", name="Delete topic doomed")
+    expect(box).to_contain_text("readQueueNums=8")
+    box.get_by_role("button", name="Delete", exact=True).click()
+    expect(box.locator(".receipt")).to_contain_text("applied at")
+    expect(box).to_contain_text("log offset")
+    expect(box.locator("table")).to_have_count(2)  # what was to be different, and what is
+    box.get_by_role("button", name="Close").click()
+    expect(page.locator("main")).to_contain_text("No topic route info for doomed")
+    page = tab.go("topic/doomed?as_of=2")
+    expect(page.get_by_role("button", name="Delete topic…")).to_be_hidden()
+
+
+@pytest.mark.deep
+def test_kv_values_are_hidden_until_somebody_asks(tab: Watched) -> None:
+    page = tab.go("ops")
+    row = page.locator("tr[data-key=orders]").first
+    expect(row).not_to_contain_text("broker-a:8")
+    row.get_by_role("button", name="Show the value of orders").click()
+    expect(row).to_contain_text("broker-a:8")
+
+
+@pytest.mark.deep
+def test_the_question_elsewhere_and_csv(tab: Watched) -> None:
+    page = tab.go("topics?as_of=2")
+    page.get_by_role("button", name="Copy as").click()
+    assert "as_of=2" in page.get_by_label("curl").input_value()
+    assert "rows_at('topicQueueTable', '2')" in page.get_by_label("SQL", exact=True).input_value()
+    page.get_by_role("button", name="Close").click()
+    page.get_by_label("Filter Topics").fill("order")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["topicName", "orders"]
+
+
+@pytest.mark.deep
+def test_a_session_may_what_its_account_may(browser: Browser, tmp_path: Path) -> None:
+    pair = Authority(tmp_path / "ca").issue()
+    tls = Tls(TlsSettings(TlsMode.ENFORCING, pair.cert, pair.key))
+    admin = {"authorization": "Bearer token-admin"}
+    more = {"policy": policy(AuthMode.ENFORCE), "accounts": accounts_file(tmp_path), "tls": tls}
+    console = Console(tmp_path, headers=admin, scheme="https", **more)
+    tab = Watched(browser, console.url, ignore_https_errors=True)
+    try:
+        console.send("POST", "/v1/brokers/register", broker(topics=("orders", "payments")))
+        page = tab.go("topics")
+        expect(page.locator("#notice")).to_contain_text("shows nothing to whom it does not know")
+        page.locator("#top").get_by_role("button", name="Log in").click()
+        log_in = page.get_by_role("dialog", name="Log in")
+        log_in.get_by_label("Token").fill("nonsense")
+        page.keyboard.press("Enter")
+        expect(log_in.get_by_role("alert")).to_contain_text("not known")
+        log_in.get_by_label("Token").fill("token-reader")
+        page.keyboard.press("Enter")
+        expect(page.locator("tr[data-key=orders]")).to_be_visible()
+        expect(page.locator(".live")).to_have_text("live")
+        [cookie] = page.context.cookies()
+        assert cookie["name"].startswith("__Host-routelake-")
+        assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Strict")
+        page.get_by_role("button", name="Copy as").click()
+        assert "$TOKEN" in page.get_by_label("curl", exact=True).input_value()
+        page.get_by_role("button", name="Close").click()
+        assert "token-reader" not in page.content() + page.url + str(page.context.storage_state())
+        page = tab.go("topic/orders")  # a reload: the session goes on
+        expect(page.get_by_role("button", name="Delete topic…")).to_be_disabled()
+        expect(page.get_by_role("button", name="Delete topic…")).to_have_attribute("title", re.compile("role admin"))
+        page.get_by_role("button", name="Log out reader").click()
+        expect(page.locator("#notice")).to_contain_text("shows nothing to whom it does not know")
+        page.locator("#notice").get_by_role("button", name="Log in").click()
+        log_in.get_by_label("Token").fill("token-admin")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Delete topic…").click()
+        box = page.get_by_role("dialog", name="Delete topic orders")
+        box.get_by_role("button", name="Delete", exact=True).click()
+        expect(box.locator(".receipt")).to_contain_text("applied at")
+        box.get_by_role("button", name="Close").click()
+        done = console.client.get("/v1/changes", params={"command": "DELETE_TOPIC_IN_NAMESRV", "limit": 1}).json()
+        assert done["changes"][0]["actor"]["user"] == "admin"
+        tab.close()
+    finally:
+        console.close()
+
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "\u202egnp.exe",
+    "a" * 255,
+    "'\"><script>alert(1)</script>",
+    "%2e%2e/?#&=",
+    "__proto__",
+)
+
+
+@pytest.mark.deep
+def test_hostile_names_are_text(tab: Watched, console: Console) -> None:
+    rows = {name: QueueRow(4, 4, 6, 0) for name in HOSTILE}
+    hostile = make.register("10.9.9.9:1", name=HOSTILE[0], cluster=HOSTILE[1], table=rows)
+    events: list[AnyEvent] = [hostile, *(make.put("ORDER_TOPIC_CONFIG", name, name) for name in HOSTILE)]
+    appended = console.lake.log.append([(routing_key(event), encode(event)) for event in events])
+    console.lake.fold.wait_for(appended[-1].offset)
+    page = tab.go("topics")
+    expect(page.get_by_role("link", name=HOSTILE[0], exact=True)).to_be_visible()
+    for name in HOSTILE:
+        page = tab.go(f"topics?q={quote(name)}")
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.locator("main h1")).to_have_text(f"Router: {name}")  # the API itself refuses most of them
+        page.get_by_role("link", name="History of this topic").click()
+        expect(page.locator("main h1")).to_have_text(f"History: {name}")
+        expect(page.locator("main tbody tr[data-key]").first).to_be_visible()
+        expect(page.locator("#notice")).to_be_empty()
+    for place in ("cluster", "audit", "compare?from=1", "ops"):
+        page = tab.go(place)
+        expect(page.locator("main tbody tr[data-key]").first).to_be_visible()
+    expect(page.get_by_role("button", name=f"Show the value of {HOSTILE[0]}")).to_be_visible()
+    assert page.locator("main img, main script").count() == 0
+
+
+@pytest.mark.deep
+def test_ten_thousand_topics_and_a_thousand_brokers_are_painted_at_once(browser: Browser, tmp_path: Path) -> None:
+    console = Console(tmp_path)
+    try:
+        many = {f"topic-{number:05}": 8 for number in range(10_000)}
+        console.send("POST", "/v1/brokers/register", broker("broker-a", topics=many))
+        tab = Watched(browser, console.url, bypass_csp=True)  # page.evaluate
+        page = tab.go("dashboard")
+        ready(page)
+        page.evaluate("performance.mark('asked')")
+        page.keyboard.press("t")
+        page.locator("tr[data-key=topic-00000]").wait_for()
+        painted_ms = page.evaluate("performance.measure('painted', 'asked').duration")
+        expect(page.locator(".count")).to_have_text("10000")
+        assert page.locator("main tbody tr").count() < 100
+        began = time.monotonic()
+        page.locator(".scroll").evaluate("box => { box.scrollTop = box.scrollHeight; }")
+        page.locator("tr[data-key=topic-09999]").wait_for()
+        scrolled_s = time.monotonic() - began
+        page.get_by_label("Filter Topics").fill("04711")
+        expect(page.locator(".count")).to_have_text("1 of 10000")
+        print(f"10,000 topics: painted after {painted_ms:.0f} ms, the end of the list after {scrolled_s:.2f} s")
+        assert painted_ms < 5_000  # 1 s on a quiet machine
+        tab.close()
+    finally:
+        console.close()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hours in the life of 30 brokers and 500 topics, in the console: what each page shows of it; pictures for the docs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pipelines.log.base import now_ms
+from tests.support.browser import Watched, chromium, picture
+from tests.support.local import LocalGateway, LocalLake
+from tests.support.two_hours import two_hours
+
+pytestmark = pytest.mark.deep
+
+PICTURES = os.environ.get("ROUTELAKE_TEST_PICTURES")
+"""A folder; with it pictures of every page are made there, of which docs/console.md shows some."""
+IN_AN_EPOCH: Final = 20
+PLACES: Final = {
+    "dashboard": ("dashboard", "broker-"),
+    "cluster": ("cluster", "0(master)"),
+    "topic": ("topics", "topic-100"),
+    "router": ("topic/topic-100", "broker-05"),
+    "router-then": ("topic/topic-100?as_of=60", "broker-05"),
+    "history": ("history/topic-100", "WIPE_WRITE_PERM_OF_BROKER"),
+    "history-of-broker": ("history/broker-29?of=broker", "BROKER_EXPIRED"),
+    "compare": ("compare?from=60", "only later"),
+    "audit-log": ("audit?user=alice", "alice"),
+    "ops": ("ops", "24 live"),
+}
+SIZES: Final = {"wide": (1120, 640), "small": (390, 800)}
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
+    """A gateway with the two hours behind it; they end now."""
+    records = two_hours()
+    shift_ms = now_ms() - records[-1].event_time_ms
+    passed_ms = [0]
+    with LocalLake(tmp_path_factory.mktemp("lived"), clock=lambda: passed_ms[0] or now_ms()) as lake:
+        for number, record in enumerate(records):
+            passed_ms[0] = record.event_time_ms + shift_ms
+            [appended] = lake.log.append([(record.key, record.payload)])
+            if number % IN_AN_EPOCH == 0:
+                lake.fold.wait_for(appended.offset)
+        lake.fold.wait_for(appended.offset)
+        passed_ms[0] = 0
+        with lake.gateway(remoting_port=None, http_port=0) as gateway:
+            yield gateway
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_of_a_life(browser: Browser, lived: LocalGateway, scheme: str, size: str) -> None:
+    width, height = SIZES[size]
+    tab = Watched(
+        browser, lived.http_url, color_scheme=scheme, viewport={"width": width, "height": height}, bypass_csp=True
+    )
+    for name, (place, text) in PLACES.items():
+        page = tab.go(place)
+        expect(page.locator("main")).to_contain_text(text)
+        expect(page.locator("#notice")).to_be_empty()
+        beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert beyond <= 0, f"{name} is {beyond} pixels wider than the window"
+        if PICTURES:
+            expect(page.locator(".when")).to_contain_text("UTC")
+            picture(page, Path(PICTURES) / f"{name}-{size}-{scheme}.png")
+    tab.close()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Chromium, Debian's, driven by playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = os.environ.get("ROUTELAKE_TEST_CHROMIUM") or shutil.which("chromium")
+"""apt-get install chromium; playwright's own download is not used."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser without a window. Where there is none, tests that need it are left out and say so."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watched:
+    """A page, and all that it did which it should not: errors, refusals of its policy, requests to others."""
+
+    def __init__(self, browser: Browser, url: str, **context: Any) -> None:
+        self.url = url
+        self._context = browser.new_context(timezone_id="Europe/Berlin", locale="en-GB", **context)
+        self.page: Page = self._context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.wrong: list[str] = []
+        self._loads = 0
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("console", self._said)
+        self.page.on("request", self._asked)
+
+    def _said(self, message: Any) -> None:
+        # The browser itself reports answers such as 404, which a page may have asked for.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.wrong.append(f"console: {message.text}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.url, "blob:" + self.url, "data:")):
+            self.wrong.append(f"asked {request.url}")
+
+    def go(self, place: str) -> Page:
+        """Open the console at an address behind its #."""
+        self._loads += 1  # in the address, so that the page is loaded anew
+        self.page.goto(f"{self.url}/console/?{self._loads}#/{place}")
+        self.page.wait_for_selector("main:not([aria-busy]) h1")
+        return self.page
+
+    def close(self) -> None:
+        self._context.close()
+        assert not self.wrong, self.wrong
+
+
+def picture(page: Page, path: Path) -> None:
+    """A screenshot, for docs and for whoever wants to see what a test saw."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=path)
