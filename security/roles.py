@@ -83,6 +83,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "health": None,
     "ready": None,
     "foldHealth": None,
+    "nameServers": None,
     "metrics": Role.READER,
     "getClusters": Role.READER,
     "listBrokers": Role.READER,

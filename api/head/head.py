@@ -61,6 +61,9 @@ _PAUSE_S: Final = 0.5
 
 _SAY_S: Final = 5.0
 
+_MOST_GATEWAYS: Final = 10_000
+"""Ids that are remembered."""
+
 OnView = Callable[[RouteView, list[CommandOutcome]], None]
 OnOutcomes = Callable[[int, list[CommandOutcome]], None]
 
@@ -122,10 +125,15 @@ class Head:
         self._said_s = 0.0
         self._last_ms = 0
         """The greatest event time that was read."""
+        self._heard_ms: dict[str, int] = {}
         self.aside: str | None = None
         self.failing = False
         self.errors = 0
         self.checks = Checks(evidence)
+
+    def heard_ms(self) -> dict[str, int]:
+        """By gateway id, the time of the last event that was read of it. From any thread."""
+        return self._heard_ms.copy()
 
     # --- life ---
 
@@ -326,11 +334,14 @@ class Head:
         return len(records)
 
     def _take(self, fold: HeadFold, records: Sequence[LogRecord]) -> None:
+        if len(self._heard_ms) > _MOST_GATEWAYS:  # ids of starts long ago
+            self._heard_ms = {}
         for record in records:
             outcome = fold.take(record)
             if fold.gateway_id != self._gateway_id:
                 self._others_s = time.monotonic()
             self._last_ms = max(self._last_ms, record.event_time_ms)
+            self._heard_ms[fold.gateway_id] = record.event_time_ms
             if outcome is not None:
                 self._outcomes.append(outcome)
 

@@ -33,6 +33,7 @@ from api.http import (
     routes_health,
     routes_history,
     routes_kv,
+    routes_nsaddr,
     routes_preservation,
     routes_timelines,
     routes_topics,
@@ -253,6 +254,7 @@ def create_app(
         routes_preservation,
         routes_health,
         routes_console,
+        routes_nsaddr,
         routes_docs,
     ):
         app.include_router(module.router)

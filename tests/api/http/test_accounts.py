@@ -26,6 +26,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "health": (None, "GET", "/healthz", None),
     "ready": (None, "GET", "/readyz", None),
     "foldHealth": (None, "GET", "/healthz/fold", None),
+    "nameServers": (None, "GET", "/rocketmq/nsaddr", None),
     "metrics": (R, "GET", "/metrics", None),
     "getClusters": (R, "GET", "/v1/clusters", None),
     "listBrokers": (R, "GET", "/v1/brokers", None),
@@ -63,6 +64,7 @@ UNNAMED = {
     "/console/sites.json": R,
     "/console/session": None,
     "/console/{file}": None,
+    "/rocketmq/nsaddr-{unit_name}": None,
 }
 
 

@@ -31,7 +31,7 @@ OPERATIONS = {
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
     *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation"),
     *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "listenEvents"),
-    *("health", "ready", "foldHealth", "metrics"),
+    *("health", "ready", "foldHealth", "metrics", "nameServers"),
 }
 
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RocketMQ's address server: which NameServers there are, as one line.
+
+Clients without addresses, and brokers with fetchNamesrvAddrByAddressServer, ask
+``http://DOMAIN:8080/rocketmq/nsaddr`` every two minutes, or ``nsaddr-UNIT?nofix=1`` where they have a unitName.
+Source: org.apache.rocketmq.common.namesrv.DefaultTopAddressing, MixAll.getWSAddr.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.http.context import context_of
+from api.live_gateways import live_addresses
+
+router = APIRouter(tags=["health"])
+
+_HEADERS: Final = {"cache-control": "no-store", "content-type": "text/plain; charset=utf-8"}
+_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "`HOST:PORT;HOST:PORT`, sorted. Nothing where no gateway's id is an address.",
+        "content": {"text/plain": {"schema": {"type": "string"}, "example": "10.0.0.1:9876;10.0.0.2:9876\n"}},
+    }
+}
+
+
+@router.get(
+    "/rocketmq/nsaddr",
+    operation_id="nameServers",
+    summary="Which NameServers are there?",
+    response_class=Response,
+    responses=_ANSWER,
+)
+async def name_servers(request: Request) -> Response:
+    """For stock clients that know no NameServer but a domain: all gateways of this log that wrote within 15 s.
+
+    A gateway's address is its id (`--gateway-id`), where that reads HOST:PORT.
+    """
+    gateway = context_of(request).gateway
+    settings = gateway.settings
+    found = live_addresses(gateway.head.heard_ms(), settings.gateway_id, settings.clock_interval_s)
+    return Response(";".join(found) + "\n", 200, _HEADERS)
+
+
+@router.get("/rocketmq/nsaddr-{unit_name}", include_in_schema=False)
+async def name_servers_of_unit(request: Request, unit_name: str) -> Response:
+    """The same for every unitName: units of clients share NameServers."""
+    return await name_servers(request)
