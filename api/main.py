@@ -22,6 +22,7 @@ from runtime.deaths import essential, on_death, watch_threads
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
+from runtime.service_manager import tell_ready
 from security.accounts_file import AccountsFile
 from security.policy import Policy
 from security.quotas import Quotas
@@ -100,6 +101,7 @@ async def _run(
             essential(server.ticker, "who looks at deadlines of connections")
 
             def bound(_port: int) -> None:
+                tell_ready()
                 log.info("serving", remoting=_text(remoting), http=_text(http), epoch=gateway.view.epoch)
 
             http_task = asyncio.create_task(

@@ -27,6 +27,7 @@ from pipelines.log.open import open_log
 from runtime.children import give_way, on_parent_exit
 from runtime.machine import raise_file_limit
 from runtime.process import EXIT_FAILED, StopSignal, refusal
+from runtime.service_manager import tell_ready
 from schemas.errors import RoutelakeError, SetupError, one_line
 from schemas.tables import FOLD_FAILURE_FILE
 
@@ -145,6 +146,7 @@ def _query(spark: SparkSession, settings: FoldSettings, stop: StopSignal, progre
         query = FoldQuery(spark, settings, None)
     except (PySparkException, Py4JError) as error:
         return f"{type(error).__name__}: {error}"
+    tell_ready()
     log.info("folding", log=settings.log_url, lake=str(settings.lake_dir), epoch=query.writer.epoch)
     next_look_s = 0.0
     while query.query.isActive:

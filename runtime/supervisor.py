@@ -22,6 +22,7 @@ from runtime.children import SUPERVISED
 from runtime.process import EXIT_SETUP, StopSignal
 from runtime.progress import Startup
 from runtime.secrets import without_secrets
+from runtime.service_manager import tell_ready
 
 log = structlog.get_logger("routelake.serve")
 
@@ -85,6 +86,7 @@ class Supervisor:
                 next_probe_s = now + 0.2
                 if startup.look():
                     announced = True
+                    tell_ready()
                     print(self._ready_line, flush=True)
         log.info("stopping")
         self._stop_all()
