@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from functools import partial
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -15,6 +16,7 @@ from api.http.server import serve_http
 from api.http.settings import HttpSettings
 from api.log_worker import LogWorker
 from api.wiring import GatewayParts
+from api.worker_metrics import WorkerMetrics
 from pipelines.log.open import open_reader
 from remoting.settings import RemotingSettings
 from runtime.children import on_parent_exit
@@ -49,6 +51,7 @@ def run_gateway(
     accounts: AccountsFile | None,
     tls_settings: TlsSettings | None = None,
     quotas: Quotas | None = None,
+    worker_socket: Path | None = None,
 ) -> int:
     """Run a gateway until SIGTERM, SIGINT or the parent's end.
 
@@ -68,6 +71,8 @@ def run_gateway(
     tls = None if tls_settings is None else Tls(tls_settings)
     reader = partial(open_reader, log_url)
     parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls, quotas)
+    if worker_socket is not None:
+        parts.metrics.workers = WorkerMetrics(worker_socket, parts.metrics.text)
     return uvloop.run(_run(stop, parts, worker, http, remoting))
 
 
@@ -95,6 +100,9 @@ async def _run(
         giving_back = essential(asyncio.create_task(give_back_free_pages()), "who gives memory back")
         if parts.tls is not None:
             parts.tls.start()
+        workers = parts.metrics.workers
+        if workers is not None:
+            await workers.start()
         try:
             await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
             assert server.ticker is not None
@@ -125,6 +133,8 @@ async def _run(
             parts.access.stop()
             if parts.tls is not None:
                 parts.tls.stop()
+            if workers is not None:
+                await workers.stop()
             await gateway.stop()
     finally:
         forget()

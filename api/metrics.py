@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from api.gateway import Gateway
 from api.quotas import GatewayQuotas
 from api.self_preservation import preserved_ms_of
+from api.worker_metrics import WorkerMetrics
 from pipelines.fold.version import RULES_VERSION
 from schemas.tables import STATE_TABLES
 from security.quotas import CHANGE_BYTES, FIELDS, HEARTBEAT_BYTES, Rate
@@ -71,11 +72,13 @@ class Metrics:
         kv_latency: Time until a KV command was durable and folded.
         security: Refusals for reasons of security or protection, by reason.
         connections: Open connections by listener; the listeners set it.
+        workers: Asks the other worker processes, where there are any.
     """
 
     def __init__(self) -> None:
         """Nothing counted yet; gauges come with `observe`."""
         self.registry = CollectorRegistry()
+        self.workers: WorkerMetrics | None = None
         self._bring: list[Callable[[], None]] = []
         self.route_latency = RouteMeter()
         self.registry.register(self.route_latency)

@@ -26,6 +26,7 @@ def gateway(
     *,
     options: GatewayOptions,
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
+    worker_socket: Annotated[Path | None, typer.Option("--worker-socket", hidden=True)] = None,
 ) -> None:
     """Run gateways alone: they answer from the tables and write to the event log."""
     is_supervisor = options.workers > 1
@@ -73,6 +74,7 @@ def gateway(
             accounts=options.who.accounts(),
             tls_settings=options.tls.settings(),
             quotas=options.quotas(),
+            worker_socket=worker_socket,
         )
     )
 

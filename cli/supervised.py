@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from api.settings.gateway import Reads
@@ -23,14 +26,15 @@ def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], common: lis
     arguments, gateway_id = [*common, *options.arguments(listen)], options.id(listen)
     if options.workers == 1:
         return [Child("gateway", again("gateway", *arguments, "--gateway-id", gateway_id), has_secrets=True)]
-    return [
-        Child(
-            f"gateway-{number}",
-            again("gateway", *arguments, "--workers", "1", "--reuse-port", "--gateway-id", f"{gateway_id}/{number}"),
-            has_secrets=True,
-        )
-        for number in range(1, options.workers + 1)
-    ]
+    sockets = Path(tempfile.mkdtemp(prefix="routelake-"))  # for this user alone; a short path, unix(7)
+    atexit.register(shutil.rmtree, sockets, ignore_errors=True)
+
+    def worker(number: int) -> Child:
+        own = ["--gateway-id", f"{gateway_id}/{number}", "--worker-socket", str(sockets / str(number))]
+        command = again("gateway", *arguments, "--workers", "1", "--reuse-port", *own)
+        return Child(f"gateway-{number}", command, has_secrets=True)
+
+    return [worker(number) for number in range(1, options.workers + 1)]
 
 
 def supervise(

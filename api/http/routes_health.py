@@ -177,10 +177,15 @@ async def fold_health(request: Request) -> Response:
     },
 )
 async def metrics(request: Request) -> Response:
-    """Counters, latencies and gauges. No label holds a topic."""
+    """Counters, latencies and gauges. No label holds a topic.
+
+    Of all worker processes where there are several (`--workers`): `worker` says which one.
+    """
     context = context_of(request)
     context.guard.reader(request)
-    return Response(context.metrics.text(), 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
+    workers = context.metrics.workers
+    text = context.metrics.text() if workers is None else await workers.text()
+    return Response(text, 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
 
 
 def _check(reason: str | None) -> dict[str, Any]:
