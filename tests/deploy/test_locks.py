@@ -13,6 +13,7 @@ from deploy.jars_lock import ON_SPARK, ROOTS
 from peers.routelake import ROOT
 
 RUNTIME = (ROOT / "requirements.lock").read_text()
+GATEWAY = (ROOT / "requirements-gateway.lock").read_text()
 DEV = (ROOT / "requirements-dev.lock").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -24,10 +25,10 @@ def requirements(lock: str) -> set[str]:
 
 
 def test_the_dev_lock_holds_the_runtime_lock() -> None:
-    assert requirements(RUNTIME) < requirements(DEV)
+    assert requirements(GATEWAY) < requirements(RUNTIME) < requirements(DEV)
 
 
-@pytest.mark.parametrize("lock", [RUNTIME, DEV], ids=["runtime", "dev"])
+@pytest.mark.parametrize("lock", [GATEWAY, RUNTIME, DEV], ids=["gateway", "runtime", "dev"])
 def test_every_requirement_is_exact_and_hashed_and_names_no_registry(lock: str) -> None:
     assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in requirements(lock))
     assert "://" not in lock
@@ -35,7 +36,9 @@ def test_every_requirement_is_exact_and_hashed_and_names_no_registry(lock: str) 
 
 def test_the_locks_are_of_this_pyproject() -> None:
     extras = PROJECT["optional-dependencies"]
-    wanted = {*PROJECT["dependencies"], *extras["setup"]}
+    base = {*PROJECT["dependencies"], *extras["gateway"]}
+    assert base <= {line.split()[0] for line in requirements(GATEWAY)}
+    wanted = {*base, *extras["fold"], *extras["clients"], *extras["setup"]}
     assert wanted <= {line.split()[0] for line in requirements(RUNTIME)}
     assert {*wanted, *extras["dev"]} <= {line.split()[0] for line in requirements(DEV)}
 
