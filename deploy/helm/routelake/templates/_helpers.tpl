@@ -1,0 +1,50 @@
+{{- define "routelake.name" -}}
+{{- if contains "routelake" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-routelake" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "routelake.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{ include "routelake.selector" . }}
+{{- end }}
+
+{{- define "routelake.selector" -}}
+app.kubernetes.io/name: routelake
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "routelake.claim" -}}
+{{- .Values.nameserver.persistence.existingClaim | default (printf "%s-lake" (include "routelake.name" .)) }}
+{{- end }}
+
+{{- define "routelake.volumes" -}}
+- name: data
+{{- if .Values.nameserver.persistence.enabled }}
+  persistentVolumeClaim:
+    claimName: {{ include "routelake.claim" . }}
+{{- else }}
+  emptyDir: {}
+{{- end }}
+- name: tmp
+  emptyDir: {}
+{{- end }}
+
+{{- define "routelake.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 9876
+runAsGroup: 9876
+fsGroup: 9876
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "routelake.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "routelake.log" -}}
+{{- required "log: name the event log, kafka://HOST:PORT/TOPIC: pods share no SQLite file" .Values.log }}
+{{- end }}
