@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container files, compose file and units name what is there: files, commands, options, ports."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from cli.main import app
+from peers.routelake import ROOT
+
+DEPLOY = ROOT / "deploy"
+FILES = sorted(DEPLOY.glob("*.Containerfile"))
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+ROOMS = set(re.findall(r'"(\w+)"', re.search(r"^ROOMS = \((.*)\)$", (ROOT / "setup.py").read_text(), re.MULTILINE)[1]))  # type: ignore[index]
+
+
+def variables_of(command: str) -> set[str]:
+    """Environment variables of a command's options."""
+    click = typer.main.get_command(app)
+    parameters = click.commands[command].params  # type: ignore[attr-defined]
+    found: set[str] = set()
+    for parameter in parameters:
+        names = parameter.envvar or ()
+        found |= {names} if isinstance(names, str) else set(names)
+    return found
+
+
+BESIDE = {"ROUTELAKE_CACHE", "ROUTELAKE_LOG_FORMAT", "ROUTELAKE_LOG_LEVEL"}
+
+
+def ours(names: Any) -> set[str]:
+    return {name for name in names if name.startswith("ROUTELAKE_")} - BESIDE
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_what_is_copied_is_there_and_is_let_into_the_build(file: Path) -> None:
+    let_in = {line[1:] for line in (ROOT / ".containerignore").read_text().split() if line.startswith("!")}
+    copied: set[str] = set()
+    for line in re.findall(r"^COPY (?!--from)(.+)$", file.read_text(), re.MULTILINE):
+        copied |= set(line.split()[:-1])
+    assert copied >= ROOMS | {"pyproject.toml", "setup.py", "README.md"}
+    for name in copied:
+        assert (ROOT / name).exists(), name
+        assert name in let_in or re.fullmatch(r"requirements.*\.lock", name), name
+
+
+def test_docker_and_podman_leave_out_the_same() -> None:
+    assert (ROOT / ".containerignore").read_text() == (ROOT / ".dockerignore").read_text()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_an_image_runs_one_command_as_nobody_special(file: Path) -> None:
+    text = file.read_text()
+    command = file.stem.split(".")[0]
+    assert re.findall(r"^(?:USER|ENTRYPOINT|CMD) (.+)$", text, re.MULTILINE) == [
+        "9876",
+        '["routelake"]',
+        f'["{command}"]',
+    ]
+    assert ours(re.findall(r"\b(ROUTELAKE_\w+)=", text)) <= variables_of(command)
+    assert not re.search(r"^ADD |curl|wget", text, re.MULTILINE), "nothing is fetched but by lock files"
+
+
+def test_no_java_and_no_spark_in_the_gateway() -> None:
+    packages = re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements-gateway.lock").read_text(), re.MULTILINE)
+    assert not {"pyspark", "py4j", "delta-spark", "pandas", "numpy", "duckdb"} & set(packages)
+    assert "jre" not in (DEPLOY / "gateway.Containerfile").read_text()
+
+
+def test_compose_names_files_that_are_there_and_options_that_we_have() -> None:
+    for name, service in COMPOSE["services"].items():
+        if "build" in service:
+            assert (DEPLOY / "compose" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / "compose" / source).exists(), source
+            else:
+                assert source in COMPOSE["volumes"], source
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), (name, port)
+        command = "fold" if name == "fold" else "gateway"
+        assert ours(service.get("environment", {})) <= variables_of(command), name
+        assert service["logging"]["options"] == {"max-size": "50m", "max-file": "5"}, "or logs grow for ever"
+
+
+def test_two_gateways_are_scraped_under_their_own_ids() -> None:
+    gateways = {name for name in COMPOSE["services"] if name.startswith("gateway")}
+    assert len(gateways) == 2
+    for name in gateways:
+        assert COMPOSE["services"][name]["environment"]["ROUTELAKE_GATEWAY_ID"] == f"{name}:9876"
+    scraped = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())["scrape_configs"]
+    (config,) = scraped[0]["static_configs"]
+    assert set(config["targets"]) == {f"{name}:8080" for name in gateways}
+
+
+def unit(path: Path) -> configparser.ConfigParser:
+    found = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes=("#",))
+    found.optionxform = str  # type: ignore[assignment,method-assign]
+    found.read(path)
+    return found
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit(path: Path) -> None:
+    service = unit(path)["Service"]
+    command = path.stem.removeprefix("routelake-")
+    assert service["ExecStart"].split()[-1] == command
+    assert service["Type"] == "notify" and service["Restart"] == "always"
+    assert service["RestartPreventExitStatus"] == "2", "who cannot start as things are would only say it again"
+    assert ("MemoryDenyWriteExecute" in service) == (command == "gateway"), "a JVM compiles"
+    settings = (path.parent / f"{command}.env").read_text()
+    assert ours(re.findall(r"^(?:# )?(ROUTELAKE_\w+)=", settings, re.MULTILINE)) <= variables_of(command)
+
+
+ANALYZE = shutil.which("systemd-analyze")
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not here")
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_systemd_takes_a_unit_and_finds_little_exposed(path: Path, tmp_path: Path) -> None:
+    here = tmp_path / path.name
+    here.write_text(path.read_text().replace("/opt/routelake/bin/routelake", "/bin/true"))
+    taken = subprocess.run([str(ANALYZE), "verify", str(here)], capture_output=True, text=True)
+    assert taken.returncode == 0 and path.name not in taken.stderr, taken.stderr
+    command = [str(ANALYZE), "security", "--offline=true", "--threshold=20", str(here)]
+    exposed = subprocess.run(command, capture_output=True, text=True)
+    if "unrecognized option" in exposed.stderr:
+        pytest.skip("systemd before 250")
+    assert exposed.returncode == 0, exposed.stdout[-300:]
