@@ -13,6 +13,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from peers.java import wait_until
 from peers.routelake import Routelake
@@ -61,6 +62,43 @@ def _ask(routelake: Routelake, code: int, **ext: str) -> tuple[int, bytes]:
     with RemotingClient("127.0.0.1", routelake.remoting_port) as client:
         answer = client.call(Request(code, ext))
         return answer.code, answer.body
+
+
+def _scrape(routelake: Routelake) -> dict[str, float]:
+    """{worker: what it says of routelake_epoch}, from one scrape."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{routelake.http_port}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return {
+            sample.labels["worker"]: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "routelake_epoch"
+        }
+
+
+def test_one_scrape_is_of_all_of_them(routelake: Routelake) -> None:
+    everybody = {str(number) for number in range(1, WORKERS + 1)}
+    for _ in range(2 * WORKERS):
+        wait_until(lambda: set(_scrape(routelake)) == everybody, 60, "a scrape of all workers", 0.05)
+    with urllib.request.urlopen(f"http://127.0.0.1:{routelake.http_port}/rocketmq/nsaddr", timeout=30) as answer:
+        assert answer.read().decode() == f"{socket.gethostname()}:{routelake.remoting_port}\n"
+    assert routelake.process is not None
+    first = next(iter(commands_of_children(routelake.process.pid)))
+    os.kill(first, signal.SIGSTOP)  # hangs, and the others wait two seconds for it
+    try:
+        wait_until(lambda: _others(routelake) == WORKERS - 1, 90, "a scrape without the one that hangs", 0.1)
+    finally:
+        os.kill(first, signal.SIGCONT)
+    wait_until(lambda: _others(routelake) == WORKERS, 90, "all of them again", 0.1)
+
+
+def _others(routelake: Routelake) -> int:
+    """Workers in a scrape; 0 if the kernel chose one that hangs."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{routelake.http_port}/metrics", timeout=5) as answer:
+            return answer.read().count(b"\nrocketmq_nameserver_up{")
+    except (OSError, HTTPException):
+        return 0
 
 
 def test_all_of_them_answer_alike(routelake: Routelake) -> None:

@@ -26,7 +26,7 @@ def test_a_gateway_without_an_address(make_api: Any) -> None:
 
 
 def test_a_gateway_joins_and_leaves(tmp_path: Path) -> None:
-    clock = {"clock_interval_s": 0.05, "remoting_port": None, "http_port": 0}
+    clock: dict[str, Any] = {"clock_interval_s": 0.05, "remoting_port": None}
     with LocalLake(tmp_path, folds=False) as lake, lake.gateway(gateway_id="one:9876", **clock) as one:
 
         def heard() -> set[str]:
