@@ -32,4 +32,4 @@ def live_addresses(heard_ms: Mapping[str, int], own_id: str, clock_interval_s: f
     """
     since_ms = max(heard_ms.values(), default=0) - _CLOCKS * clock_interval_s * 1000
     live = {own_id, *(gateway for gateway, time_ms in heard_ms.items() if time_ms >= since_ms)}
-    return sorted(address for address in map(address_of_id, live) if address is not None)
+    return sorted({address for address in map(address_of_id, live) if address is not None})

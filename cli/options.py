@@ -166,7 +166,12 @@ FrameLimitMib = Annotated[
     ),
 ]
 GatewayId = Annotated[
-    str, typer.Option("--gateway-id", envvar="ROUTELAKE_GATEWAY_ID", help="Name of this gateway in the history.")
+    str,
+    typer.Option(
+        "--gateway-id",
+        envvar="ROUTELAKE_GATEWAY_ID",
+        help="Name of this gateway in the history; HOST:PORT tells /rocketmq/nsaddr where it is.",
+    ),
 ]
 Workers = Annotated[
     int,
