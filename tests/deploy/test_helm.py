@@ -20,7 +20,7 @@ CHART = ROOT / "deploy" / "helm" / "routelake"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
-TYPES: dict[str, type] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
+TYPES: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
 
 
 def both(schema: dict[str, Any], value: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any], Any]]:

@@ -153,7 +153,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     large = LargeLoad(server)
     for load in (*loads, large):
         load.start()
-    for _ in range(20 if deep else 1):
+    for _ in range(20 if deep else 2):
         # From the middle of its start to well into its work.
         wait_until(lambda: server.children("fold"), 120, "a fold, should the machine have been too busy for one")
         pid = server.child("fold")

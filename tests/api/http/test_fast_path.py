@@ -170,7 +170,7 @@ def conversations(draw: st.DrawFn, *, without: frozenset[str] = frozenset()) -> 
     return [segment for segment in segments if segment]
 
 
-@settings(deadline=None, max_examples=max(10, settings().max_examples * 6 // 10))
+@settings(deadline=None, max_examples=min(150, 3 * settings().max_examples // 2))
 @given(talk=st.lists(conversations(), min_size=1, max_size=3))
 def test_any_conversation(quiet: HttpApi, talk: list[list[bytes]]) -> None:
     fast, plain = wires(quiet)
@@ -178,7 +178,7 @@ def test_any_conversation(quiet: HttpApi, talk: list[list[bytes]]) -> None:
         assert exchange(quiet, fast, said) == exchange(quiet, plain, said)
 
 
-@settings(deadline=None, max_examples=max(10, settings().max_examples * 6 // 10))
+@settings(deadline=None, max_examples=min(150, 3 * settings().max_examples // 2))
 @given(talk=st.lists(conversations(without=frozenset(REFUSED)), min_size=1, max_size=3))
 def test_any_conversation_that_does_not_wait_for_answers(quiet: HttpApi, talk: list[list[bytes]]) -> None:
     fast, plain = wires(quiet)

@@ -121,7 +121,7 @@ def test_at_each_moment_it_is_what_as_of_says(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_pages_that_read_little_make_the_same(tmp_path: Path, seed: int) -> None:
-    history, moments, _ = lake_of(tmp_path, seed, (5,))
+    history, moments = lake_of(tmp_path, seed, (5,), 12)
     first = history.resolve("1").commit.event_time
     moments = [moment for moment in moments if moment >= first]
     for name, timeline in (("T", topic_timeline), ("b", broker_timeline)):
@@ -144,7 +144,7 @@ def test_pages_that_read_little_make_the_same(tmp_path: Path, seed: int) -> None
 
 
 def test_pages_that_show_little_make_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history, _, _ = lake_of(tmp_path, 1, (9,))
+    history, _ = lake_of(tmp_path, 1, (9,), 12)
     everything = whole(lambda **more: topic_timeline(history, "T", **more), 1000)
     monkeypatch.setattr("api.view.timeline.MAX_SHOWN", 3)
     page = topic_timeline(history, "T", limit=1000)
