@@ -24,7 +24,7 @@ IN_AN_EPOCH: Final = 20
 PLACES: Final = {
     "dashboard": ("dashboard", "broker-"),
     "cluster": ("cluster", "0(master)"),
-    "topic": ("topics", "topic-100"),
+    "topic": ("topics", "topic-00"),
     "router": ("topic/topic-100", "broker-05"),
     "router-then": ("topic/topic-100?as_of=60", "broker-05"),
     "history": ("history/topic-100", "WIPE_WRITE_PERM_OF_BROKER"),
