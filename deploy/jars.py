@@ -8,6 +8,7 @@ SHA-256 and size, grouped into sets:
 local-fs       the fold: Hadoop's local file system without a process for every chmod
 delta          Spark SQL over Delta tables, without the jars that PySpark ships
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
+rocketmq-test  tests: RocketMQ's own integration tests and what they need
 rocketmq-4     tests: a RocketMQ 4.9 broker and mqadmin
 kafka          tests: Apache Kafka in KRaft mode
 =============  =======================================================================================

@@ -23,6 +23,12 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
         "org.apache.rocketmq:rocketmq-broker:5.5.0",
         "org.apache.rocketmq:rocketmq-tools:5.5.0",
     ),
+    "rocketmq-test": (
+        "org.apache.rocketmq:rocketmq-test:5.5.0",
+        "org.apache.rocketmq:rocketmq-test:5.5.0:tests",
+        "junit:junit:4.13.2",
+        "org.assertj:assertj-core:2.6.0",
+    ),
     "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"),
     "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
 }
@@ -35,7 +41,10 @@ _POM: Final = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>routelake</groupId><artifactId>jars</artifactId><version>1</version>
 <dependencies>{roots}</dependencies></project>
 """
-_DEPENDENCY: Final = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>\n"
+_DEPENDENCY: Final = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+    "<classifier>{}</classifier></dependency>\n"
+)
 
 
 def lock() -> str:
@@ -56,13 +65,14 @@ def _resolve(roots: tuple[str, ...]) -> dict[str, Path]:
     """Ask Maven for the runtime classpath of some artifacts: ``{coordinates: file}``."""
     with tempfile.TemporaryDirectory() as folder:
         listing = Path(folder, "list.txt")
-        pom = _POM.format(roots="".join(_DEPENDENCY.format(*jar.split(":")) for jar in roots))
+        pom = _POM.format(roots="".join(_DEPENDENCY.format(*[*jar.split(":"), ""][:4]) for jar in roots))
         Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
         arguments = ["-DincludeScope=runtime", "-DoutputAbsoluteArtifactFilename=true", f"-DoutputFile={listing}"]
         subprocess.run(["mvn", "-B", "-q", "dependency:list", *arguments], cwd=folder, check=True)
         text = listing.read_text(encoding="utf-8")
     resolved: dict[str, Path] = {}
-    for match in re.finditer(r"^\s+([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):\w+:(/[^\s]+)", text, re.MULTILINE):
+    listed = re.compile(r"^\s+([\w.-]+):([\w.-]+):(?:test-)?jar:(?:([\w.-]+):)?([\w.-]+):\w+:(/[^\s]+)", re.MULTILINE)
+    for match in listed.finditer(text):
         group, artifact, classifier, version, path = match.groups()
         if classifier and FOREIGN.search(classifier):
             continue
