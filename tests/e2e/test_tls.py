@@ -175,8 +175,9 @@ def test_a_certificate_changes_under_open_connections(
         assert (status, found["ready"]) == (200, True)
         assert f"the key {in_use.key} does not fit" in found["checks"]["tls"]["reason"]
         metrics = get(enforcing, "/metrics", own)[1]
-        assert "routelake_tls_reload_failures_total 1.0" in metrics
-        assert "routelake_tls_reloads_total 1.0" in metrics
+        for worker in (1, 2):
+            assert f'routelake_tls_reload_failures_total{{worker="{worker}"}} 1.0' in metrics
+            assert f'routelake_tls_reloads_total{{worker="{worker}"}} 1.0' in metrics
         assert "routelake_tls_certificate_not_after_seconds" in metrics
         assert subject(enforcing, authority, client) == "second"
         assert route(open_before, "none") == codes.TOPIC_NOT_EXIST

@@ -27,7 +27,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def command(*words: object, stdin: str = "", **variables: str) -> CompletedProcess[str]:
     """In this process; every ending is an exit code."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     argv = ["routelake", *map(str, words)]
     with (
         mock.patch.object(sys, "argv", argv),
@@ -42,7 +42,14 @@ def command(*words: object, stdin: str = "", **variables: str) -> CompletedProce
         except SystemExit as end:
             code = end.code or 0
     assert isinstance(code, int), code
-    return CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+    return CompletedProcess(argv, code, _printed(out), _printed(err))
+
+
+def _printed(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    printed = stream.buffer
+    assert isinstance(printed, io.BytesIO)
+    return printed.getvalue().decode()
 
 
 def told(*words: object, **variables: str) -> tuple[int, str]:

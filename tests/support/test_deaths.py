@@ -13,6 +13,12 @@ from tests.model.wire import Request
 from tests.support.local import LocalLake
 
 
+@pytest.fixture(autouse=True)
+def _told_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways that other tests of this process keep are not to hear of these deaths."""
+    monkeypatch.setattr("runtime.deaths._listeners", [])
+
+
 def test_whoever_waits_for_a_part_that_died_learns_why_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalLake(tmp_path) as lake:
         gateway = lake.gateway()
