@@ -31,7 +31,7 @@ PLACES: Final = {
     "history-of-broker": ("history/broker-29?of=broker", "BROKER_EXPIRED"),
     "compare": ("compare?from=60", "only later"),
     "audit-log": ("audit?user=alice", "alice"),
-    "ops": ("ops", "24 live"),
+    "ops": ("ops", "Self-preservation"),
 }
 SIZES: Final = {"wide": (1120, 640), "small": (390, 800)}
 
