@@ -38,7 +38,7 @@ SIZES: Final = {"wide": (1120, 640), "small": (390, 800)}
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
-    """A gateway with the two hours behind it; they end now."""
+    """A gateway with the two hours behind it."""
     records = two_hours()
     shift_ms = now_ms() - records[-1].event_time_ms
     passed_ms = [0]
@@ -49,7 +49,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
             if number % IN_AN_EPOCH == 0:
                 lake.fold.wait_for(appended.offset)
         lake.fold.wait_for(appended.offset)
-        passed_ms[0] = 0
+        # The log's time stands still from here on: nobody expires, however long the pages take.
         with lake.gateway(remoting_port=None, http_port=0) as gateway:
             yield gateway
 
