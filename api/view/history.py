@@ -95,9 +95,8 @@ class History:
 
     def __init__(self, lake_dir: str | Path) -> None:
         """Nothing is opened before the first question."""
-        self._lake_dir = str(lake_dir)
-        self._epochs = Epochs(self._lake_dir)
-        self._tables = PastTables(self._lake_dir)
+        self._epochs = Epochs(str(lake_dir))
+        self._tables = PastTables(str(lake_dir))
         self._moments = Moments(self._epochs, self._tables)
         self._rows = PastRows(self._epochs, self._tables)
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
