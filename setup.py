@@ -12,6 +12,7 @@ setup(
     packages=["routelake", *(f"routelake.rooms.{package}" for package in packages)],
     package_dir={"routelake": "deploy/launcher", "routelake.rooms": "."},
     package_data={
+        "routelake.rooms.api.console": ["static/*"],
         "routelake.rooms.deploy": ["jars.lock"],
         "routelake.rooms.pipelines": ["log4j2.properties", "spark_python"],
     },
