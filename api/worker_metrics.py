@@ -24,6 +24,7 @@ class WorkerMetrics:
 
     Args:
         socket: Where the others ask this worker. They have theirs beside it; each one's name is its worker's number.
+            What is no socket there is not theirs.
         own: This worker's metrics, in the exposition format.
     """
 
@@ -47,7 +48,7 @@ class WorkerMetrics:
         """What all workers count that can be asked now."""
         others: list[Path] = []
         with suppress(OSError):  # somebody has tidied up: this worker alone is better than nothing
-            others = sorted(path for path in self._socket.parent.iterdir() if path != self._socket)
+            others = sorted(path for path in self._socket.parent.iterdir() if path.is_socket() and path != self._socket)
         found = await asyncio.gather(*map(_asked, others))
         by_worker = {self._socket.name: self._own()}
         by_worker |= {path.name: text for path, text in zip(others, found, strict=True) if text is not None}

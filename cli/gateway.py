@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -53,6 +54,7 @@ def gateway(
     for warning in properties.warnings:
         structlog.get_logger("routelake.gateway").warning(warning)
     bounds = remoting_settings(properties, options.frame_limit_mib, reuse_port=reuse_port)
+    sessions_dir = None if worker_socket is None else worker_socket.parent / "sessions"  # of all workers
     make(data_dir, data_mode)
     settings = GatewaySettings(
         gateway_id=options.id(listen),
@@ -69,7 +71,7 @@ def gateway(
             http=listen[0],
             remoting=listen[1],
             remoting_settings=bounds,
-            http_settings=from_environment(os.environ),
+            http_settings=replace(from_environment(os.environ), sessions_dir=sessions_dir),
             policy=options.who.policy(),
             accounts=options.who.accounts(),
             tls_settings=options.tls.settings(),

@@ -213,7 +213,7 @@ def create_app(
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
-        sessions=Sessions(),
+        sessions=Sessions(settings.sessions_dir),
         tls=tls,
     )
     for view in (gateway.at_head, gateway.committed):

@@ -7,39 +7,34 @@ host makes a browser ask (Sec-Fetch-Site: same-site) is answered as if there wer
 refused anyway (`api.http.sites`). A session is no right of its own: each request is judged by its token as if that had
 come with it, so it ends when the token expires or the account goes.
 
-Sessions live in this process. A restart ends them.
+Sessions are of one gateway, with all its worker processes (`api.http.kept_tokens`). A restart ends them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-import time
-from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
 from starlette.types import Scope
 
-SESSION_S: Final = 12 * 3600
-"""A session lasts that long, whatever is done in it."""
-MOST: Final = 1000
-"""So many are kept; a new one ends the oldest."""
+from api.http.kept_tokens import SESSION_S, KeptTokens
+
 _ID_BYTES: Final = 32
 _OWN_DOING: Final = frozenset({b"same-origin", b"none"})
-
-
-class _Session(NamedTuple):
-    token: bytes
-    ends_s: float
 
 
 class Sessions:
     """Of one gateway. Lives on its event loop."""
 
-    def __init__(self) -> None:
-        """None yet."""
-        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+    def __init__(self, folder: Path | None = None) -> None:
+        """None yet, or those that other workers have begun.
+
+        Args:
+            folder: Where they are kept together; None: in this process.
+        """
+        self._tokens = KeptTokens(folder)
 
     def begin(self, scope: Scope, token: str) -> str:
         """A new session of whoever sent this request, in place of the one it has; the Set-Cookie header.
@@ -47,32 +42,33 @@ class Sessions:
         Args:
             scope: The request's.
             token: Which has been judged: it is somebody's.
+
+        Raises:
+            UnavailableError: It cannot be kept.
         """
         self.end(scope)
-        name = secrets.token_urlsafe(_ID_BYTES)
-        self._sessions[_digest(name)] = _Session(token.encode("latin-1"), time.monotonic() + SESSION_S)
-        while len(self._sessions) > MOST:
-            self._sessions.popitem(last=False)
-        return f"{_cookie_name(scope)}={name}; Max-Age={SESSION_S}; {_attributes(scope)}"
+        session = secrets.token_urlsafe(_ID_BYTES)
+        self._tokens.keep(session, token)
+        return f"{_cookie_name(scope)}={session}; Max-Age={SESSION_S}; {_attributes(scope)}"
 
     def end(self, scope: Scope) -> str:
         """No session any more; the Set-Cookie header that lets the browser forget its cookie."""
-        found = _cookie(scope)
-        if found is not None:
-            self._sessions.pop(_digest(found), None)
+        session = _cookie(scope)
+        if session is not None:
+            self._tokens.forget(session)
         return f"{_cookie_name(scope)}=; Max-Age=0; {_attributes(scope)}"
 
     def admit(self, scope: Scope) -> None:
         """Give a request that came with a session's cookie, and without Authorization, the session's token."""
-        if not self._sessions:
+        session = _cookie(scope)
+        if session is None:
             return
         sent = [value for name, value in scope["headers"] if name == b"sec-fetch-site"]
         if not _OWN_DOING.issuperset(sent) or any(name == b"authorization" for name, _ in scope["headers"]):
             return
-        found = _cookie(scope)
-        session = None if found is None else self._sessions.get(_digest(found))
-        if session is not None and time.monotonic() < session.ends_s:
-            scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer " + session.token)]
+        token = self._tokens.token(session)
+        if token is not None:
+            scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer " + token)]
 
 
 def _cookie_name(scope: Scope) -> str:
@@ -99,8 +95,3 @@ def _cookie(scope: Scope) -> str | None:
             if found is not None:
                 return found.value
     return None
-
-
-def _digest(name: str) -> bytes:
-    """What is looked up, so that the time of it tells nothing of the ids that there are."""
-    return hashlib.sha256(name.encode("latin-1", "replace")).digest()

@@ -37,6 +37,7 @@ class HttpSettings:
         trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
             is looked at (`api.http.sites`).
         console_sites: Other routelakes that the console offers to go to.
+        sessions_dir: Where several worker processes keep the console's sessions together; None: this one has its own.
         max_body_bytes: Of a registration, also after decompression.
         max_small_body_bytes: Of every other body.
         max_bodies_bytes: Of all bodies being read or worked on at a time; beyond it, SYSTEM_BUSY for whoever has let
@@ -63,6 +64,7 @@ class HttpSettings:
     anonymous_writes: bool = False
     trusted_hosts: frozenset[str] = frozenset()
     console_sites: tuple[Site, ...] = ()
+    sessions_dir: Path | None = None
     max_body_bytes: int = 64 * _MIB
     max_small_body_bytes: int = _MIB
     max_bodies_bytes: int = 128 * _MIB

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,13 +29,14 @@ from tests.support.minifold import MiniFold
 WORKERS = 3
 
 
-@pytest.fixture
-def routelake(tmp_path: Path) -> Iterator[Routelake]:
+@pytest.fixture(scope="module")
+def routelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
     """Three gateway processes, and a fold in this one."""
-    data_dir = tmp_path / "data"
+    data_dir = tmp_path_factory.mktemp("workers") / "data"
     data_dir.mkdir()
     log = open_log(f"sqlite://{data_dir / 'events.db'}")
-    running = Routelake(data_dir, "gateway", ("--workers", str(WORKERS)))
+    tokens = {"ROUTELAKE_HTTP_TOKENS": "alice=of-alice"}
+    running = Routelake(data_dir, "gateway", ("--workers", str(WORKERS)), environment=tokens)
     with MiniFold(log, data_dir / "lake"):
         running.start(wait_ready_s=None)
         try:
@@ -99,6 +101,24 @@ def _others(routelake: Routelake) -> int:
             return answer.read().count(b"\nrocketmq_nameserver_up{")
     except (OSError, HTTPException):
         return 0
+
+
+def test_a_console_session_is_of_all_of_them_and_ends_in_all_of_them(routelake: Routelake) -> None:
+    url = f"http://127.0.0.1:{routelake.http_port}/console/session"
+
+    def users(cookie: str) -> set[str | None]:
+        """Who one is to those that answer; each try is a connection of its own."""
+        headers = {"cookie": cookie, "connection": "close"}
+        with httpx.Client(headers=headers, timeout=30) as client:
+            return {client.get(url).json()["user"] for _ in range(12 * WORKERS)}
+
+    began = httpx.post(url, json={"token": "of-alice"}, timeout=30)
+    assert began.status_code == 200, began.text
+    cookie = began.headers["set-cookie"].split(";")[0]
+    assert users(cookie) == {"alice"}
+    assert users("") == {None}
+    assert httpx.delete(url, headers={"cookie": cookie}, timeout=30).status_code == 204
+    assert users(cookie) == {None}
 
 
 def test_all_of_them_answer_alike(routelake: Routelake) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http import sessions
+from api.http import kept_tokens, sessions
+from schemas.errors import UnavailableError
 from security.policy import AuthMode
 from tests.support.accounts import accounts_file, policy
 from tests.support.http_api import HttpApi, broker, problem
@@ -61,7 +64,7 @@ def test_the_cookie_is_no_scripts_and_no_other_sites(api: HttpApi) -> None:
     answer = api.send("POST", PATH, json={"token": "token-reader"})
     name, *attributes = answer.headers["set-cookie"].split("; ")
     assert name.startswith("routelake-")
-    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict", f"Max-Age={sessions.SESSION_S}"}
+    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict", f"Max-Age={kept_tokens.SESSION_S}"}
     assert "token-reader" not in answer.headers["set-cookie"]
     cookie = name
     for site in ("same-site", "cross-site"):  # another port of this host, too
@@ -92,7 +95,60 @@ def test_a_token_that_is_nobodys_begins_nothing(api: HttpApi) -> None:
         answer = api.send("POST", PATH, json={"token": token})
         assert answer.status_code in (401, 422), (token, answer.text)
         assert "set-cookie" not in answer.headers
-    assert not api.app.context.sessions._sessions
+
+
+SCOPE: dict[str, Any] = {"scheme": "http", "server": ("ns", 8080), "headers": []}
+
+
+def token_of(kept: sessions.Sessions, cookie: str) -> bytes | None:
+    """The token that a request with this cookie is given."""
+    scope = {**SCOPE, "headers": [(b"cookie", cookie.split(";")[0].encode())]}
+    kept.admit(scope)
+    return dict(scope["headers"]).get(b"authorization")
+
+
+def test_workers_have_sessions_together(tmp_path: Path) -> None:
+    one, other = (sessions.Sessions(tmp_path / "sessions") for _ in range(2))
+    cookie, second = one.begin(SCOPE, "secret-1"), other.begin(SCOPE, "secret-2")
+    for worker in (one, other, sessions.Sessions(tmp_path / "sessions")):  # the last one was started again
+        assert token_of(worker, cookie) == b"Bearer secret-1"
+        assert token_of(worker, second) == b"Bearer secret-2"
+    other.end({**SCOPE, "headers": [(b"cookie", cookie.encode())]})
+    assert (token_of(one, cookie), token_of(other, cookie)) == (None, None)
+    assert token_of(one, second) == b"Bearer secret-2"
+
+
+def test_who_has_the_folder_has_no_token_and_no_session(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    kept = sessions.Sessions(folder)
+    cookie = kept.begin(SCOPE, "secret-1")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    [file] = folder.iterdir()
+    assert b"secret" not in file.read_bytes()
+    assert file.name not in cookie
+    name = cookie.split("=")[0]
+    for forged in (file.name, "", "../../x", "\u00fc", "x" * 5000):
+        assert token_of(kept, f"{name}={forged}") is None
+    sealed = file.read_bytes()
+    for damaged in (b"", sealed[:-1], bytes([sealed[0] ^ 1]) + sealed[1:]):
+        file.write_bytes(damaged)
+        assert token_of(kept, cookie) is None
+
+
+def test_a_folder_is_bounded_and_may_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_tokens, "MOST", 2)
+    folder = tmp_path / "sessions"
+    kept = sessions.Sessions(folder)
+    cookies = []
+    for number in range(3):
+        cookies.append(kept.begin(SCOPE, str(number)))
+        for file in folder.iterdir():  # two may have been written in one tick of the clock
+            os.utime(file, ns=(0, file.stat().st_mtime_ns - 1_000_000_000))
+    assert [token_of(kept, cookie) for cookie in cookies] == [None, b"Bearer 1", b"Bearer 2"]
+    shutil.rmtree(folder)
+    assert token_of(kept, cookies[2]) is None
+    with pytest.raises(UnavailableError, match="cannot keep sessions"):
+        kept.begin(SCOPE, "x")
 
 
 def test_it_ends_by_itself_by_the_user_and_with_the_account(
@@ -112,13 +168,13 @@ def test_it_ends_by_itself_by_the_user_and_with_the_account(
     file.check()
     api.app.context.guard._access.accounts = file.current  # type: ignore[union-attr]
     problem(ask(api, "GET", "/v1/topics", four), 401, "unauthorized")
-    monkeypatch.setattr(sessions, "SESSION_S", 0)
+    monkeypatch.setattr(kept_tokens, "SESSION_S", 0)
     last = api.send("POST", PATH, json={"token": "x"}).headers["set-cookie"].split(";")[0]
     problem(ask(api, "GET", "/v1/topics", last), 401, "unauthorized")
 
 
 def test_they_are_bounded(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST", 2)
+    monkeypatch.setattr(kept_tokens, "MOST", 2)
     found = [log_in(api, "reader") for _ in range(3)]
     assert [ask(api, "GET", "/v1/topics", cookie).status_code for cookie in found] == [401, 200, 200]
 
