@@ -111,5 +111,6 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "deleteKv": Role.ADMIN,
     "setSelfPreservation": Role.ADMIN,
     "endSelfPreservation": Role.ADMIN,
+    "getConfig": Role.ADMIN,
 }
 """HTTP operationId -> the least role; None: anybody. One that is not listed is denied to everybody."""

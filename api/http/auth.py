@@ -154,8 +154,8 @@ class Guard:
             Problem: it needs a token, or another.
         """
         if self._access is not None:
-            _, is_decided = self._judged(request, self._access, _operation(request), Role.READER)
-            if is_decided:
+            operation = _operation(request)
+            if self._judged(request, self._access, operation, OPERATIONS.get(operation, Role.READER))[1]:
                 return
         if self._tokens_protect_reads:
             self._user(request)

@@ -385,6 +385,12 @@ class ReadyShape(Shape):
     checks: dict[str, CheckShape]
 
 
+class ConfigShape(Shape):
+    """What GET_NAMESRV_CONFIG shows."""
+
+    config: dict[str, str] = Field(description="values as Java writes them, by RocketMQ's names")
+
+
 class SelfPreservationShape(Shape):
     """Whether expiry pauses, and what would make it."""
 

@@ -23,16 +23,12 @@ Sources (5.5.0): DefaultRequestProcessor.updateConfig, getConfig, org.apache.roc
 
 from __future__ import annotations
 
-from typing import Final
-
 from api.settings.gateway import GatewaySettings
-from api.settings.keys import KEYS, OWN_KEYS, SWITCHES, Use, parse_boolean, parse_percent
+from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, parse_boolean, parse_percent
 from api.settings.properties import PropertiesError, parse_body
+from api.settings.shown import shown_settings
 from remoting.commands import RefusedError
 from schemas.codes import ResponseCode
-
-BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-"""DefaultRequestProcessor.initConfigBlackList; NamesrvConfig.configBlackList adds to it."""
 
 
 def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:
@@ -63,18 +59,8 @@ def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]
 
 
 def encode_config(settings: GatewaySettings) -> bytes:
-    """The body of a 319: the keys that mean something here, sorted, as ``key=value`` lines.
-
-    Neither paths nor black lists are shown, nor what belongs to a JVM.
-    """
-    shown = dict(settings.shown_properties)
-    for key in KEYS.values():
-        if key.use in (Use.LIVE, Use.START) and key.name not in BLACK_LIST and hasattr(settings, key.field):
-            shown[key.name] = to_text(getattr(settings, key.field))
-    for key in OWN_KEYS.values():
-        if value := getattr(settings, key.field):  # off, it is as if there were none, as in RocketMQ
-            shown[key.name] = to_text(value)
-    return "".join(f"{name}={value}\n" for name, value in sorted(shown.items())).encode()
+    """The body of a 319: ``key=value`` lines."""
+    return "".join(f"{name}={value}\n" for name, value in shown_settings(settings).items()).encode()
 
 
 def _value(name: str, text: str) -> bool | int:
@@ -84,8 +70,3 @@ def _value(name: str, text: str) -> bool | int:
     if percent is None:
         raise RefusedError(f"{name}={text!r}: expected a share of the live brokers, 1 to 99, or 0 for off")
     return percent
-
-
-def to_text(value: object) -> str:
-    """As Java writes it: true and false in lower case."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

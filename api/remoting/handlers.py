@@ -30,6 +30,7 @@ from api.remoting.notifier import Notifier
 from api.remoting.route_requests import RouteRequest, RouteRequests
 from api.remoting.unknown_topics import UnknownTopics
 from api.repeats import Heartbeats
+from api.settings.keys import to_text
 from api.view.answers import RouteAnswers
 from api.view.snapshot import RouteView
 from pipelines.fold.preservation import CLOSED_GRACE_MS
@@ -387,7 +388,7 @@ class NameServerHandler:
             raise
         actor = self._actor(connection)
         for name, value in switches.items():
-            text = config_commands.to_text(value)
+            text = to_text(value)
             log.warning("the configuration is changed", key=name, value=text, peer=connection.peer)
             put = PutKvConfig(actor=actor, namespace=NAMESRV_CONFIG, key=name, value=text)
             effective(await self._gateway.command(put))

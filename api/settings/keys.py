@@ -134,6 +134,17 @@ _PERCENT = re.compile(r"([0-9]{1,2})%?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
+BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+"""What nobody may change while it runs. NamesrvConfig.configBlackList adds to it.
+
+Source: DefaultRequestProcessor.initConfigBlackList."""
+
+
+def to_text(value: object) -> str:
+    """As Java writes it: true and false in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def parse_boolean(text: str) -> bool:
     """Boolean.parseBoolean: "true" in any letter case, and nothing else; ``TRUE`` with a blank after it is false."""
     return text.lower() == "true"

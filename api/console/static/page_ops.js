@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// OPS: KV configuration (values hidden until asked for), self-preservation, and the epochs with SQL to copy.
+// OPS: KV configuration (values hidden until asked for), the NameServer's own, self-preservation, and the epochs with SQL to copy.
 
 import { putKv } from "./actions.js";
 import { get } from "./api.js";
 import { copyButton, quoted, sqlMoment } from "./copyas.js";
 import { h, put, show } from "./dom.js";
 import { here, set } from "./place.js";
-import { actionButton } from "./session.js";
+import { actionButton, standing } from "./session.js";
 import { Table } from "./table.js";
 import { both } from "./times.js";
 
@@ -35,6 +35,12 @@ export function opsPage() {
       path: `v1/kv/${encodeURIComponent(namespace.value.trim())}`, params: { as_of: at.asOf }, cli: null,
     }),
   });
+  const config = new Table({
+    caption: "NameServer config", key: (row) => row[0],
+    columns: [{ name: "key", title: "Key", value: (row) => row[0] }, { name: "value", title: "Value", value: (row) => row[1] }],
+    copy: () => ({ sql: null, path: "v1/config", params: {}, cli: null }),
+  });
+  const withheld = h("p", { role: "status" });
   const preservation = h("p");
   const epochs = new Table({
     caption: "Epochs", key: (row) => row.epoch,
@@ -56,8 +62,17 @@ export function opsPage() {
     return h("button", { type: "button", "aria-label": `Show the value of ${row.key}`, on: { click: () => { shown.add(row.key); kv.refresh(row); } } }, "Show");
   }
 
+  /** What is refused would be told of, in the history, too: so it is not asked for. */
+  async function showConfig({ isNow, signal }) {
+    const isAdmins = standing.takesTokens && !standing.mayWrite;
+    put(withheld, isNow ? isAdmins ? "This needs the role admin." : null : "It is shown as it is now alone; Audit Log has what was set, when and by whom.");
+    show(config.element, isNow && !isAdmins);
+    if (isNow && !isAdmins) config.setRows(Object.entries((await get("v1/config", {}, { signal })).body.config));
+  }
+
   return {
     element: h("div", null, h("h2", null, "KV config"), h("p", null, h("label", null, "Namespace ", namespace)), form, missing, kv.element,
+      h("h2", null, "NameServer config"), withheld, config.element,
       h("h2", null, "Self-preservation"), preservation, h("h2", null, "Quarantine"), h("p", null, "Records of the log that are no events, by SQL: ", refused),
       h("h2", null, "Epochs"), epochs.element),
     async load(now) {
@@ -69,6 +84,7 @@ export function opsPage() {
       kv.setRows(Object.entries(found.body.table ?? {}).map(([each, text]) => ({ key: each, value: text })));
       now.cut(found);
       show(form, now.isNow);
+      await showConfig(now);
       const kept = (await get("v1/self-preservation", {}, { signal })).body;
       put(preservation, kept.percent ? `Pauses expiry above ${kept.percent} % silent brokers; ` : "Off; ",
         `${kept.live} live, ${kept.silent} silent now`, kept.isOn ? `; pausing since ${both(kept.since)}` : "", ".");

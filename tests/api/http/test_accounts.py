@@ -53,6 +53,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "putKv": (A, "PUT", "/v1/kv/ns/k", {"value": "v"}),
     "deleteKv": (A, "DELETE", "/v1/kv/ns/k", None),
     "setSelfPreservation": (A, "PUT", "/v1/self-preservation", {"percent": 0}),
+    "getConfig": (A, "GET", "/v1/config", None),
     "endSelfPreservation": (A, "POST", "/v1/self-preservation/end", None),
 }
 UNNAMED = {

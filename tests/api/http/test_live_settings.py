@@ -26,7 +26,11 @@ def test_switches_take_effect(make_api: Any) -> None:
     assert api.get("/v1/topics/orders/route").json()["orderTopicConf"] == "broker-a:8"
     switch(api, "orderMessageEnable", "false")
     assert "orderTopicConf" not in api.get("/v1/topics/orders/route").json()
+    shown = api.get("/v1/config").json()["config"]
+    assert shown["enableAllTopicList"] == "true"
+    assert not {"configStorePath", "rocketmqHome", "configBlackList"} & shown.keys(), "as over remoting"
     switch(api, "enableAllTopicList", "false")
+    assert api.get("/v1/config").json() == {"config": shown | {"enableAllTopicList": "false"}}
     problem(api.get("/v1/topics"), 403, "listing-disabled")
     assert api.get("/v1/topics?cluster=c1").status_code == 200
     switch(api, "enableTopicList", "false")

@@ -29,7 +29,7 @@ OPERATIONS = {
         "getBroker",
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
-    *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation"),
+    *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation", "getConfig"),
     *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "listenEvents"),
     *("health", "ready", "foldHealth", "metrics", "nameServers"),
 }
