@@ -7,12 +7,12 @@ work is what it is without listeners, too. Reads with and without listeners take
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from benchmarks.harness.background import every
 from benchmarks.harness.bench import Bench
 from benchmarks.harness.comparison import Sample, describe, sample
 from benchmarks.harness.frames import http_get
@@ -138,22 +138,14 @@ def _late(listeners: Listeners, count: int, committed: dict[int, float], first: 
 @contextmanager
 def _epochs(maker: LakeMaker, group: Group) -> Iterator[dict[int, float]]:
     """A topic changes every second; epoch -> when it was committed."""
-    stop, committed = threading.Event(), {maker.writer.epoch: time.monotonic()}
+    committed = {maker.writer.epoch: time.monotonic()}
 
-    def work() -> None:
-        number = 0
-        while not stop.wait(EVERY_S):
-            group.change(topic_name(number % TOPICS))
-            event = group.event()
-            maker.append([(routing_key(event), encode(event))])
-            maker.follow()
-            committed[maker.writer.epoch] = time.monotonic()
-            number += 1
+    def change(number: int) -> None:
+        group.change(topic_name(number % TOPICS))
+        event = group.event()
+        maker.append([(routing_key(event), encode(event))])
+        maker.follow()
+        committed[maker.writer.epoch] = time.monotonic()
 
-    thread = threading.Thread(target=work, name="epochs")
-    thread.start()
-    try:
+    with every(EVERY_S, change):
         yield committed
-    finally:
-        stop.set()
-        thread.join()

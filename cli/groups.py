@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,20 +32,26 @@ def with_options(
             values[name] = build(values)
             return command(*args, **values)
 
-        parameters: list[inspect.Parameter] = []
+        shown: list[tuple[str, Any, object]] = []
         for one in inspect.signature(command).parameters.values():
             if one.name == name:
-                parameters += [
-                    inspect.Parameter(option, one.KEYWORD_ONLY, default=default, annotation=annotation)
-                    for option, annotation, default in options
-                ]
+                shown += options
                 continue
             annotation = one.annotation
             if isinstance(annotation, str):  # one by one: the group's own type may be there for type checkers alone
                 annotation = eval(annotation, command.__globals__)  # noqa: S307
-            parameters.append(one.replace(kind=one.KEYWORD_ONLY, annotation=annotation))
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+            shown.append((one.name, annotation, one.default))
+        show_options(run, shown)
         return run
 
     return decorate
+
+
+def show_options(run: Callable[..., object], options: Iterable[tuple[str, Any, object]]) -> None:
+    """Let typer see these as the parameters of a function, whatever it was written with."""
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, annotation, default in options
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}

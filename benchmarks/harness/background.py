@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,21 +50,33 @@ def heartbeats(folder: Path, port: int, fleet: Sequence[FleetBroker], per_second
 @contextmanager
 def changing_topics(link: Link, broker: FleetBroker, topics: int, every_s: float) -> Iterator[list[RemotingCommand]]:
     """One topic after the other changes its queue number; gives the answers so far."""
-    stop, answers = threading.Event(), list[RemotingCommand]()
+    answers = list[RemotingCommand]()
+
+    def change(number: int) -> None:
+        broker.change(number % topics, round(time.time() * 1000))
+        answers.append(link.call(registration(broker)))
+
+    with every(every_s, change):
+        yield answers
+
+
+@contextmanager
+def every(seconds: float, act: Callable[[int], None]) -> Iterator[None]:
+    """On a thread of its own: ``act(0)``, ``act(1)``, ... at such distances, until the block is left."""
+    stop = threading.Event()
 
     def work() -> None:
-        number = 0
         due = time.monotonic()
-        while not stop.wait(max(0.0, due - time.monotonic())):
-            due += every_s
-            broker.change(number % topics, round(time.time() * 1000))
-            answers.append(link.call(registration(broker)))
-            number += 1
+        for number in itertools.count():
+            if stop.wait(max(0.0, due - time.monotonic())):
+                return
+            due += seconds
+            act(number)
 
-    thread = threading.Thread(target=work, name="changing-topics")
+    thread = threading.Thread(target=work, name="background")
     thread.start()
     try:
-        yield answers
+        yield
     finally:
         stop.set()
         thread.join()

@@ -18,6 +18,7 @@ from cli.admin.session import Admin
 from cli.client_tls import OPTIONS as TLS_OPTIONS
 from cli.client_tls import client_tls
 from cli.credentials import AccessKey, SecretKey, credentials
+from cli.groups import Options, show_options
 from cli.options import Namesrv
 from clients.tls import ClientTls
 from remoting.client import RemotingClient
@@ -45,7 +46,7 @@ TimeoutS = Annotated[
     float, typer.Option("--timeout-s", min=0.001, help="How long each request may take, connecting included.")
 ]
 
-_COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
+_COMMON: Final[Options] = (
     ("namesrv_addr", Namesrv, ""),
     ("output", OutputFormat, Output.TABLE),
     ("dry_run", DryRun, False),
@@ -73,15 +74,11 @@ def command(app: typer.Typer, name: str, *, output_letter: bool = True) -> Calla
 
         own = list(inspect.signature(work).parameters.values())[1:]
         hints = get_type_hints(work, include_extras=True)
-        parameters = [
-            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
-            for one in own
-        ]
-        for key, annotation, default in _COMMON:
-            kind = LongOutputFormat if key == "output" and not output_letter else annotation
-            parameters.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        shown = {one.name: (one.name, hints[one.name], one.default) for one in own}
+        shown |= {option[0]: option for option in _COMMON}
+        if not output_letter:
+            shown["output"] = ("output", LongOutputFormat, Output.TABLE)
+        show_options(run, shown.values())
         run.__doc__ = work.__doc__
         app.command(name)(run)
         return work
