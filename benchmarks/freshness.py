@@ -96,23 +96,23 @@ def _figures(bench: Bench, log: str, place: str, seen: list[float], note: str) -
 class Scene:
     """Brokers that are registered at a server and heartbeat, one of which gets one new topic after the other."""
 
-    def __init__(self, link: Link, broker: FleetBroker) -> None:
+    def __init__(self, link: Link, broker: FleetBroker, first_topic: int) -> None:
         """Of a broker that is registered over the link."""
         self._link = link
         self._broker = broker
         self._version = broker.data_version
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(first_topic)
 
     @staticmethod
     @contextmanager
-    def of(bench: Bench, server: Server) -> Iterator[Scene]:
-        """At a server."""
+    def of(bench: Bench, server: Server, first_topic: int = 0) -> Iterator[Scene]:
+        """At a server that has no topic of that number or a higher one."""
         with ExitStack() as stack:
             links = [stack.enter_context(Link(server.port)) for _ in range(BROKERS)]
             fleet = brokers(BROKERS, TOPICS)
             register_all(links, fleet)
             stack.enter_context(heartbeats(bench.folder, server.port, fleet[1:], BROKERS - 1))
-            scene = Scene(links[0], fleet[0])
+            scene = Scene(links[0], fleet[0], first_topic)
             scene.samples(server, min(WARM_UP, bench.size(WARM_UP, 2)))
             yield scene
 

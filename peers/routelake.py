@@ -29,6 +29,7 @@ class Routelake:
         command: serve, gateway or fold.
         options: more command-line options.
         environment: variables on top of this process's own.
+        root: where its code is.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Routelake:
         command: str = "serve",
         options: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
+        root: Path = ROOT,
     ) -> None:
         self.data_dir = data_dir
         self.http_port, self.remoting_port = free_port(), free_port()
         self._command = command
         self._options = options
         self._environment = environment or {}
+        self._root = root
         self.log_path = data_dir.parent / f"{data_dir.name}-{command}-{self.remoting_port}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -69,8 +72,8 @@ class Routelake:
                     sys.executable, "-m", "cli.main", self._command,
                     "--data-dir", str(self.data_dir), *ports, *self._options,
                 ],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment},
+                cwd=self._root,
+                env={**os.environ, "PYTHONPATH": str(self._root), **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

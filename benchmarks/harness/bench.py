@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.harness.report import BENCHES, Result
 
-MICRO: Final = ("event-log", "fold-load", "history-cost", "remoting-codec", "view-load")
+MICRO: Final = ("event-log", "fold-load", "history-cost", "history-pairs", "remoting-codec", "view-load")
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""
 
 

@@ -16,7 +16,7 @@ from benchmarks.harness.machine import tree
 from peers.java_tls import Files, java_tls
 from peers.kafka import Kafka
 from peers.rocketmq import StockNameServer
-from peers.routelake import Routelake
+from peers.routelake import ROOT, Routelake
 from peers.stopped import stopped
 
 NAMESERVER = "NameServer"
@@ -90,10 +90,10 @@ def nameserver(tls: Files | None = None) -> Iterator[NameServer]:
 
 @contextmanager
 def routelake(
-    data_dir: Path, options: Sequence[str] = (), command: str = "serve", name: str = ROUTELAKE
+    data_dir: Path, options: Sequence[str] = (), command: str = "serve", name: str = ROUTELAKE, root: Path = ROOT
 ) -> Iterator[RoutelakeServer]:
-    """routelake: gateway and fold (`serve`), or one of them."""
-    process = Routelake(data_dir, command, tuple(options))
+    """routelake: gateway and fold (`serve`), or one of them; this one's code, or a copy's."""
+    process = Routelake(data_dir, command, tuple(options), root=root)
     try:
         process.start(180.0 if command == "serve" else None)
         yield RoutelakeServer(process, command, name)
