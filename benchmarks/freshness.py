@@ -94,7 +94,11 @@ def _figures(bench: Bench, log: str, place: str, seen: list[float], note: str) -
 
 
 class Scene:
-    """Brokers that are registered at a server and heartbeat, one of which gets one new topic after the other."""
+    """Brokers that are registered at a server and heartbeat, one of which gets one new topic after the other.
+
+    Attributes:
+        last_topic: The newest one.
+    """
 
     def __init__(self, link: Link, broker: FleetBroker, first_topic: int) -> None:
         """Of a broker that is registered over the link."""
@@ -102,6 +106,7 @@ class Scene:
         self._broker = broker
         self._version = broker.data_version
         self._numbers = itertools.count(first_topic)
+        self.last_topic = ""
 
     @staticmethod
     @contextmanager
@@ -124,7 +129,7 @@ class Scene:
         found = []
         with Link(asked.port) as reader:
             for number in range(count):
-                topic = f"fresh-{next(self._numbers):05d}"
+                topic = self.last_topic = f"fresh-{next(self._numbers):05d}"
                 self._version = next_version(self._version, round(time.time() * 1000))
                 part = Registration(self._version, encode_entries({topic: TopicConfig(topic_name=topic)}))
                 command = registration(self._broker, part)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What chain and intervals cost whoever waits: ``python -m benchmarks.history_pairs [--rounds 3]``.
 
-This routelake in turns with a copy of it that makes neither chain nor intervals (`WITHOUT`): freshness, acknowledged
+This routelake in turns with a copy of it that makes neither chain nor intervals (`NO_HISTORY`): freshness, acknowledged
 heartbeats, and cores when idle. One of the two runs at a time. Prints the median of each and of the ratios within a
 round; more than 1.05 times, where less is better, is more than history may cost.
 """
@@ -16,6 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
 from benchmarks.freshness import Scene
 from benchmarks.harness.background import heartbeat_frames, heartbeats
 from benchmarks.harness.bench import Bench
@@ -26,8 +29,12 @@ from benchmarks.harness.machine import Meter
 from benchmarks.harness.peers import RoutelakeServer, only, routelake
 from benchmarks.harness.report import median, quantile
 from peers.routelake import ROOT
+from schemas.intervals import TOPIC_QUEUE_HISTORY
 
-WITHOUT: Final = {
+WITH, WITHOUT = "with", "without"
+BEHIND: Final = "intervals behind, s"
+
+NO_HISTORY: Final = {
     "lake/chain.py": """
 EpochDigest.add_changes = EpochDigest.add_quarantine = lambda self, rows: rows
 EpochDigest.link = lambda self, previous, commit, other=None: ""
@@ -49,7 +56,7 @@ def without_history(folder: Path) -> Path:
     """A copy of this routelake that keeps neither; what is not changed in it are links."""
     for path in ROOT.iterdir():
         (folder / path.name).symlink_to(path)
-    for name, more in WITHOUT.items():
+    for name, more in NO_HISTORY.items():
         room = folder
         for part in Path(name).parts[:-1]:  # a folder of links in place of the link
             room /= part
@@ -71,6 +78,8 @@ def measure(bench: Bench, server: RoutelakeServer, number: int) -> dict[str, flo
     found: dict[str, float] = {}
     with Scene.of(bench, server, first_topic=number * 10 * FRESH) as scene:
         seen = scene.samples(server, FRESH)
+        if server.name == WITH:
+            found[BEHIND] = until_interval(server.process.lake_dir, scene.last_topic)
     found["freshness, p50, ms"], found["freshness, p90, ms"] = median(seen), quantile(seen, 0.9)
     with ExitStack() as stack:
         fleet = brokers(CONNECTIONS, 10)
@@ -91,11 +100,23 @@ def measure(bench: Bench, server: RoutelakeServer, number: int) -> dict[str, flo
     return found
 
 
+def until_interval(lake_dir: Path, topic: str, timeout_s: float = 60.0) -> float:
+    """Seconds until topicQueueHistory has a topic that a gateway has just shown."""
+    began = time.monotonic()
+    table = DeltaTable(str(lake_dir / TOPIC_QUEUE_HISTORY.table.name))
+    while not table.to_pyarrow_dataset().count_rows(pc.field("topic") == topic):
+        if time.monotonic() - began > timeout_s:
+            raise TimeoutError(f"{topic} has no interval after {timeout_s:.0f} s")
+        time.sleep(0.1)
+        table.update_incremental()
+    return time.monotonic() - began
+
+
 def run(rounds: int, folder: Path, say: Callable[[str], None]) -> dict[str, dict[str, list[float]]]:
-    """{figure: {with, without: a value a round}}."""
+    """{figure: {side: a value a round}}."""
     found: dict[str, dict[str, list[float]]] = {}
     (folder / "copy").mkdir()
-    roots = {"without": without_history(folder / "copy"), "with": ROOT}
+    roots = {WITHOUT: without_history(folder / "copy"), WITH: ROOT}
     with ExitStack() as stack:
         bench = Bench(folder=folder)
         servers = [stack.enter_context(routelake(folder / name, name=name, root=root)) for name, root in roots.items()]
@@ -122,10 +143,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="routelake-history-pairs-") as folder:
         found = run(rounds, Path(folder), lambda text: print(text, flush=True))
     print(f"\n{'':38}{'without':>10}{'with':>10}{'ratio':>8}   of each round")
+    behind = found.pop(BEHIND)[WITH]
     for name, sides in found.items():
-        ratios = [more / less for more, less in zip(sides["with"], sides["without"], strict=True)]
+        ratios = [more / less for more, less in zip(sides[WITH], sides[WITHOUT], strict=True)]
         each = " ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"{name:38}{median(sides['without']):10.4g}{median(sides['with']):10.4g}{median(ratios):8.3f}   {each}")
+        print(f"{name:38}{median(sides[WITHOUT]):10.4g}{median(sides[WITH]):10.4g}{median(ratios):8.3f}   {each}")
+    print(f"{BEHIND:38}{max(behind):20.2f}   at most")
 
 
 if __name__ == "__main__":
