@@ -3,72 +3,28 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from api.console.sites import Site
+from api.http.settings import HttpSettings
 from schemas.broker import QueueRow
 from schemas.events import AnyEvent, encode, routing_key
-from schemas.tls import TlsMode
-from security.policy import AuthMode
-from security.tls_config import TlsSettings
-from security.tls_rotation import Tls
+from tests.api.console.conftest import Console
 from tests.support import events as make
-from tests.support.accounts import accounts_file, policy
-from tests.support.browser import Watched, chromium, picture
-from tests.support.certificates import Authority
+from tests.support.browser import Watched
 from tests.support.http_api import broker
-from tests.support.local import LocalGateway, LocalLake
 
 PAGES = (
     "dashboard", "cluster", "topics", "topic/orders", "history/orders", "history/broker-a?of=broker", "compare?from=1",
     "audit", "ops",
 )  # fmt: skip
 PAST = "2"
-PICTURES = os.environ.get("ROUTELAKE_TEST_PICTURES")
-"""A folder; with it the screenshots of docs/console.md are made there."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-class Console:
-    """A gateway with a console, and a short history in it."""
-
-    def __init__(
-        self, folder: Path, headers: dict[str, str] | None = None, scheme: str = "http", **settings: Any
-    ) -> None:
-        self.lake = LocalLake(folder)
-        self.lake.start()
-        self.gateway: LocalGateway = self.lake.gateway(remoting_port=None, http_port=0, **settings)
-        self.gateway.start()
-        self.url = f"{scheme}://127.0.0.1:{self.gateway.http_port}"
-        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False)
-
-    def send(self, method: str, path: str, body: Any = None) -> int:
-        """A write, and that the tables have it; its offset."""
-        answer = self.client.request(method, path, **({} if body is None else {"json": body}))
-        assert answer.status_code == 200, answer.text
-        offset: int = answer.json()["offset"]
-        found = self.client.get("/v1/epochs", params={"limit": 1, "wait_for": offset, "wait_timeout": 30_000})
-        assert found.status_code == 200, found.text
-        return offset
-
-    def close(self) -> None:
-        self.client.close()
-        self.gateway.stop()
-        self.lake.close()
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +64,6 @@ def test_every_page_now_and_then(browser: Browser, console: Console, scheme: str
             if moment and not place.startswith(("history", "compare", "audit")):
                 expect(page.locator("#banner")).to_contain_text(f"epoch {PAST}")
                 expect(page.locator("main .danger:visible")).to_have_count(0)
-        if PICTURES:
-            picture(page, Path(PICTURES) / f"{place.split('?')[0].replace('/', '-')}-{scheme}.png")
     tab.close()
 
 
@@ -235,52 +189,26 @@ def test_the_question_elsewhere_and_csv(tab: Watched) -> None:
 
 
 @pytest.mark.deep
-def test_a_session_may_what_its_account_may(browser: Browser, tmp_path: Path) -> None:
-    pair = Authority(tmp_path / "ca").issue()
-    tls = Tls(TlsSettings(TlsMode.ENFORCING, pair.cert, pair.key))
-    admin = {"authorization": "Bearer token-admin"}
-    more = {"policy": policy(AuthMode.ENFORCE), "accounts": accounts_file(tmp_path), "tls": tls}
-    console = Console(tmp_path, headers=admin, scheme="https", **more)
-    tab = Watched(browser, console.url, ignore_https_errors=True)
+def test_another_routelake_at_the_same_page_and_time(browser: Browser, console: Console, tmp_path: Path) -> None:
+    sites = HttpSettings(console_sites=(Site("other", console.url),))
+    one = Console(tmp_path, http=sites)
     try:
-        console.send("POST", "/v1/brokers/register", broker(topics=("orders", "payments")))
-        page = tab.go("topics")
-        expect(page.locator("#notice")).to_contain_text("shows nothing to whom it does not know")
-        page.locator("#top").get_by_role("button", name="Log in").click()
-        log_in = page.get_by_role("dialog", name="Log in")
-        log_in.get_by_label("Token").fill("nonsense")
-        page.keyboard.press("Enter")
-        expect(log_in.get_by_role("alert")).to_contain_text("not known")
-        log_in.get_by_label("Token").fill("token-reader")
-        page.keyboard.press("Enter")
-        expect(page.locator("tr[data-key=orders]")).to_be_visible()
-        expect(page.locator(".live")).to_have_text("live")
-        [cookie] = page.context.cookies()
-        assert cookie["name"].startswith("__Host-routelake-")
-        assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Strict")
-        page.get_by_role("button", name="Copy as").click()
-        assert "$TOKEN" in page.get_by_label("curl", exact=True).input_value()
-        page.get_by_role("button", name="Close").click()
-        assert "token-reader" not in page.content() + page.url + str(page.context.storage_state())
-        expect(tab.go("ops").locator("main")).to_contain_text("This needs the role admin.")
-        page = tab.go("topic/orders")  # a reload: the session goes on
-        expect(page.get_by_role("button", name="Delete topic…")).to_be_disabled()
-        expect(page.get_by_role("button", name="Delete topic…")).to_have_attribute("title", re.compile("role admin"))
-        page.get_by_role("button", name="Log out reader").click()
-        expect(page.locator("#notice")).to_contain_text("shows nothing to whom it does not know")
-        page.locator("#notice").get_by_role("button", name="Log in").click()
-        log_in.get_by_label("Token").fill("token-admin")
-        page.keyboard.press("Enter")
-        page.get_by_role("button", name="Delete topic…").click()
-        box = page.get_by_role("dialog", name="Delete topic orders")
-        box.get_by_role("button", name="Delete", exact=True).click()
-        expect(box.locator(".receipt")).to_contain_text("applied at")
-        box.get_by_role("button", name="Close").click()
-        done = console.client.get("/v1/changes", params={"command": "DELETE_TOPIC_IN_NAMESRV", "limit": 1}).json()
-        assert done["changes"][0]["actor"]["user"] == "admin"
+        one.send("POST", "/v1/brokers/register", broker(topics=("orders", "here")))
+        one.send("DELETE", "/v1/topics/here")
+        then = one.client.get("/v1/epochs", params={"limit": 1}).json()["epochs"][0]
+        tab = Watched(browser, one.url)
+        page = tab.go(f"topic/orders?as_of={then['epoch']}")
+        expect(page.locator(".when")).to_contain_text("UTC")
+        page.get_by_label("Other routelakes").select_option("other")
+        page.wait_for_url(f"{console.url}/**")
+        assert "#/topic/orders?" in page.url
+        assert quote(then["eventTime"]) in page.url, "an epoch is of one lake alone; its time is everybody's"
+        expect(page.locator("main h1")).to_have_text("Router: orders")
+        assert all(each.startswith(f"asked {console.url}/") for each in tab.wrong), tab.wrong
+        tab.wrong.clear()
         tab.close()
     finally:
-        console.close()
+        one.close()
 
 
 HOSTILE = (

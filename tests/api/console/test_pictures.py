@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from pipelines.log.base import now_ms
-from tests.support.browser import Watched, chromium, picture
+from tests.support.browser import Watched, picture
 from tests.support.local import LocalGateway, LocalLake
 from tests.support.two_hours import two_hours
 
@@ -52,12 +52,6 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
         # The log's time stands still from here on: nobody expires, however long the pages take.
         with lake.gateway(remoting_port=None, http_port=0) as gateway:
             yield gateway
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -19,7 +19,7 @@ from peers.routelake import Routelake
 from schemas.broker import QueueRow
 from schemas.events import RegisterBroker, encode, routing_key
 from tests.support import events as make
-from tests.support.browser import Watched, chromium
+from tests.support.browser import Watched
 from tests.support.local import LocalGateway, LocalLake
 
 pytestmark = pytest.mark.deep
@@ -42,12 +42,6 @@ KEEP_ALIVE_MS: Final = 30 * 24 * 3_600_000
 AT_MOST_MS: Final = 1_000
 TRIES: Final = 8
 """The quickest of so many counts: what else this machine does makes no page quicker."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gateway over the two hours answers the commands of docs/history.md as the tables alone do."""
+"""A gateway over the two hours answers the questions of docs/history.md as the tables alone do."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -56,3 +58,28 @@ def test_a_question(
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     assert answer("--http", address) == answer("--data-dir", str(told.folder)) != []
+
+
+def told_time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def changes(address: str, table: str) -> list[dict[str, Any]]:
+    """Every change of a table, oldest first, a page at a time."""
+    found: list[dict[str, Any]] = []
+    asked: dict[str, Any] = {"tableName": table, "limit": 1000}
+    with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=60) as client:
+        while True:
+            page = client.get("/v1/changes", params=asked).json()
+            found += page["changes"]
+            if "nextCursor" not in page:
+                return found[::-1]
+            asked["cursor"] = page["nextCursor"]
+
+
+def test_when_topics_appeared(told: Told, address: str) -> None:
+    first: dict[str, datetime] = {}
+    for row in changes(address, "topicQueueTable"):
+        first.setdefault(row["topic"], told_time(row["eventTime"]))
+    hours = Counter(time.replace(minute=0, second=0, microsecond=0) for time in first.values())
+    assert sorted(hours.items()) == told.ask("How many topics appeared, hour by hour?")
