@@ -164,6 +164,25 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
     return Reading(context, source, context.answers[reads])
 
 
+async def ask_history(
+    request: Request, query: ReadQuery, kind: str, ask: Callable[[History], T]
+) -> tuple[T, ReadPosition]:
+    """Let a read of the history in; what that says, and the cut that is in it at least.
+
+    Args:
+        request: Whose address takes turns with others.
+        query: Its parameters.
+        kind: What is asked for: its name in the queue.
+        ask: Asked in a thread of the history's.
+
+    Raises:
+        RoutelakeError: As `begin`, and what ``ask`` raises.
+    """
+    reading = await begin(request, query)
+    position = reading.position  # of before: what is read may be newer
+    return await reading.context.history.read(ask, (address(request), kind)), position
+
+
 async def ask_past(
     request: Request, context: HttpContext, as_of: str, read: Callable[[History, Moment], T]
 ) -> tuple[T, ReadPosition]:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.formats import Format, wanted_format
 from api.http.parameters import IfNoneMatch
-from api.http.reads import MOMENT, ReadQuery, address, answer, begin, number, visible
+from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number, visible
 from api.http.shapes import AllChangesShape, DiffShape
 from api.view.all_changes import ChangesAsked, all_changes
 from api.view.changelog import MAX_LIMIT
@@ -103,12 +103,9 @@ async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query
     JSON unless `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where
     the next page is. A page ends before `limit` where its JSON would pass 4 MiB.
     """
-    reading = await begin(request, query)
-    position = reading.position
     asked = query.asked(query.from_)
-    found = await reading.context.history.read(
-        lambda history: all_changes(history, asked, limit=query.limit, cursor=query.cursor),
-        (address(request), "changes"),
+    found, position = await ask_history(
+        request, query, "changes", lambda history: all_changes(history, asked, limit=query.limit, cursor=query.cursor)
     )
     rows = visible(request, map(change_members, found.changes))
     media = wanted_format(request)
@@ -145,11 +142,9 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     `outcome` keep the rows that such a change touched in between. The price is that of the changes in between, and the
     tables of then need not be kept any more.
     """
-    reading = await begin(request, query)
-    position = reading.position
     asked = query.asked(query.from_)
-    found = await reading.context.history.read(
-        lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor), (address(request), "diff")
+    found, position = await ask_history(
+        request, query, "diff", lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor)
     )
     body = {
         "from": cut_members(found.before),

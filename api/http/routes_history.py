@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.describe import CHANGE_EXAMPLE, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import FUTURE_TIME, rfc3339
-from api.http.reads import ReadQuery, address, answer, begin, number, visible
+from api.http.reads import ReadQuery, answer, ask_history, number, visible
 from api.http.shapes import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
 from api.view.shown import change_members
@@ -58,9 +58,10 @@ async def get_changes(
     address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
     `since` must have come, and be before `until`. A page ends before `limit` where its JSON would pass 4 MiB.
     """
-    reading = await begin(request, query)
-    position = reading.position
-    page = await reading.context.history.read(
+    page, position = await ask_history(
+        request,
+        query,
+        "changes",
         lambda history: history.changes(
             topic,
             limit=query.limit,
@@ -69,7 +70,6 @@ async def get_changes(
             since=query.since,
             until=query.until,
         ),
-        (address(request), "changes"),
     )
     return answer(request, _page(request, page), position)
 
@@ -97,10 +97,8 @@ async def get_changes(
 )
 async def list_epochs(request: Request, query: Annotated[EpochsQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeCommitTable, newest first. `versions` are what an analyst gives to VERSION AS OF."""
-    reading = await begin(request, query)
-    position = reading.position
-    commits = await reading.context.history.read(
-        lambda history: history.epochs(query.limit, query.before), (address(request), "epochs")
+    commits, position = await ask_history(
+        request, query, "epochs", lambda history: history.epochs(query.limit, query.before)
     )
     found: dict[str, Any] = {"epochs": [_epoch(commit) for commit in commits]}
     if len(commits) == query.limit and commits[-1].epoch > 1:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
-from api.http.reads import MOMENT, ReadQuery, address, answer, begin, number
+from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
 from api.http.shapes import BlameShape, BrokerTimelineShape, TopicTimelineShape
 from api.view.as_of import NOW
 from api.view.blame import topic_blame
@@ -173,10 +173,8 @@ async def get_topic_blame(
     Queues and permission come from `topicQueueTable`, addresses and cluster from `brokerAddrTable`. A row that was
     taken away and came back was set by whoever brought it back.
     """
-    reading = await begin(request, query)
-    position = reading.position
-    found = await reading.context.history.read(
-        lambda history: topic_blame(history, topic, query.as_of), (address(request), "blame")
+    found, position = await ask_history(
+        request, query, "blame", lambda history: topic_blame(history, topic, query.as_of)
     )
     if not found.fields:
         cut = found.moment.commit
@@ -194,11 +192,9 @@ async def _timeline(
     problem: Kind,
 ) -> Response:
     """One page of the timeline of a topic or broker group; a problem where there is nothing at all."""
-    reading = await begin(request, query)
-    position, window = reading.position, query.window()
-    found = await reading.context.history.read(
-        lambda history: ask(history, name, window, limit=query.limit, cursor=query.cursor),
-        (address(request), "timeline"),
+    window = query.window()
+    found, position = await ask_history(
+        request, query, "timeline", lambda history: ask(history, name, window, limit=query.limit, cursor=query.cursor)
     )
     if not found.intervals and found.next_cursor is None and query.cursor is None:
         when = "never was" if window == Window() else "was at no moment asked for"
