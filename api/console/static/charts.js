@@ -25,10 +25,3 @@ export function strip(intervals, legend, end_ms) {
   return h("div", { "aria-hidden": "true" }, bar, h("div", { class: "axis" }, h("span", null, utc(begin)),
     h("span", null, Object.entries(legend).map(([kind, word]) => [h("i", { class: kind }), ` ${word} `])), h("span", null, utc(end))));
 }
-
-/** Intervals as they were known at an epoch: what came later is not there, and what ended later goes on. */
-export function until(intervals, epoch) {
-  if (epoch === null) return intervals;
-  return intervals.filter((found) => found.fromEpoch <= epoch)
-    .map((found) => (found.toEpoch !== null && found.toEpoch > epoch ? { ...found, to: null, toEpoch: null, endedBy: null } : found));
-}

@@ -3,8 +3,8 @@
 
 import { get } from "./api.js";
 import { ChangesTable } from "./changes.js";
-import { strip, until } from "./charts.js";
-import { options, quoted } from "./copyas.js";
+import { strip } from "./charts.js";
+import { options, quoted, sqlMoment } from "./copyas.js";
 import { h, put } from "./dom.js";
 import { here, link } from "./place.js";
 import { Table } from "./table.js";
@@ -36,8 +36,9 @@ export function historyPage(name) {
       { name: "endedBy", title: "ended by", value: (row) => cause(row.endedBy) },
     ],
     copy: () => ({
-      sql: `SELECT * FROM spans WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)} ORDER BY validFrom DESC`,
-      path, params: { limit: MOST }, cli: ["history", "timeline", ...(isBroker ? ["--broker", name] : [name])],
+      sql: `SELECT * FROM spans WHERE ${isBroker ? "brokerName" : "topic"} = ${quoted(name)}${at.isNow ? "" : ` AND shows(${sqlMoment(at.asOf)}, fromEpoch, validFrom)`} ORDER BY validFrom DESC`,
+      path, params: { to: at.asOf, limit: MOST },
+      cli: ["history", "timeline", ...(isBroker ? ["--broker", name] : [name]), ...options({ to: at.asOf })],
     }),
   });
   const changes = new ChangesTable({
@@ -69,10 +70,10 @@ export function historyPage(name) {
       route.href = link("topic", name);
       const listed = await get("v1/changes", { ...filter, to: now.asOf, limit: MOST }, { signal: now.signal });
       changes.setRows(listed.body.changes);
-      const found = await get(path, { limit: MOST }, { signal: now.signal, fine: [404] });
+      const found = await get(path, { to: now.asOf, limit: MOST }, { signal: now.signal, fine: [404] });
       const cut = now.isNow ? null : await cutOf(now);
       end_ms = cut ? Date.parse(/^\d+$/.test(now.asOf) ? cut.eventTime : now.asOf) : Date.now();
-      const intervals = until(found.status === 404 ? [] : found.body.intervals, cut && cut.epoch);
+      const intervals = found.status === 404 ? [] : found.body.intervals;
       states.setRows(intervals);
       put(chart, strip(intervals.map((row) => ({ from: row.from, to: row.to, kind: kind(row), text: state(row) })), isBroker ? LEGEND.broker : LEGEND.topic, end_ms));
     },

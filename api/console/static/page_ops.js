@@ -88,11 +88,7 @@ export function opsPage() {
       const kept = (await get("v1/self-preservation", {}, { signal })).body;
       put(preservation, kept.percent ? `Pauses expiry above ${kept.percent} % silent brokers; ` : "Off; ",
         `${kept.live} live, ${kept.silent} silent now`, kept.isOn ? `; pausing since ${both(kept.since)}` : "", ".");
-      epochs.setRows((await get("v1/epochs", { limit: EPOCHS, before: beyond(now) }, { signal })).body.epochs);
+      epochs.setRows((await get("v1/epochs", { limit: EPOCHS, before: now.isNow ? null : found.epoch + 1 }, { signal })).body.epochs);
     },
   };
-}
-
-function beyond(now) {
-  return now.isNow || !/^\d+$/.test(now.asOf) ? null : Number(now.asOf) + 1;
 }

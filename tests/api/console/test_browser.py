@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from api.console.sites import Site
 from api.http.settings import HttpSettings
+from pipelines.reports.duck import DuckLake
 from schemas.broker import QueueRow
 from schemas.events import AnyEvent, encode, routing_key
 from tests.api.console.conftest import Console
@@ -186,6 +187,24 @@ def test_the_question_elsewhere_and_csv(tab: Watched) -> None:
         page.get_by_role("button", name="CSV").click()
     lines = Path(download.value.path()).read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["topicName", "orders"]
+
+
+@pytest.mark.deep
+def test_a_history_of_then_knows_nothing_of_later(tab: Watched, console: Console) -> None:
+    """Nor does the same question elsewhere: its SQL finds those states."""
+    page = tab.go(f"history/payments?as_of={PAST}")
+    states = page.get_by_role("region", name="States").locator("tr[data-key]")
+    expect(states).to_have_count(1)
+    expect(states).to_contain_text("still")
+    page.get_by_role("button", name="Copy as").first.click()
+    assert "to=2" in page.get_by_label("curl", exact=True).input_value()
+    assert "--to 2" in page.get_by_label("CLI", exact=True).input_value()
+    query = page.get_by_label("SQL", exact=True).input_value()
+    page.get_by_role("button", name="Close").click()
+    with DuckLake(console.lake.lake_dir) as lake:
+        assert len(lake.connection.execute(query).fetchall()) == 1
+    page = tab.go(f"ops?as_of={console.client.get('/v1/epochs').json()['epochs'][-2]['eventTime']}")
+    expect(page.get_by_role("region", name="Epochs").locator("tr[data-key]")).to_have_count(2)
 
 
 @pytest.mark.deep
