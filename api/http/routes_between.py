@@ -14,7 +14,7 @@ from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.formats import Format, wanted_format
 from api.http.parameters import IfNoneMatch
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number, visible
-from api.http.shapes import AllChangesShape, DiffShape
+from api.http.shapes_past import AllChangesShape, DiffShape
 from api.view.all_changes import ChangesAsked, all_changes
 from api.view.changelog import MAX_LIMIT
 from api.view.diff import diff

@@ -14,7 +14,7 @@ from api.http.describe import CHANGE_EXAMPLE, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import FUTURE_TIME, rfc3339
 from api.http.reads import ReadQuery, answer, ask_history, number, visible
-from api.http.shapes import ChangesShape, EpochsShape
+from api.http.shapes_past import ChangesShape, EpochsShape
 from api.view.changelog import MAX_LIMIT, ChangePage
 from api.view.shown import change_members
 from lake.commits import RouteCommit

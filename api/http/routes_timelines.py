@@ -15,7 +15,7 @@ from api.http.describe import PAST_PROBLEMS, read
 from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
-from api.http.shapes import BlameShape, BrokerTimelineShape, TopicTimelineShape
+from api.http.shapes_past import BlameShape, BrokerTimelineShape, TopicTimelineShape
 from api.view.as_of import NOW
 from api.view.blame import topic_blame
 from api.view.changelog import MAX_LIMIT

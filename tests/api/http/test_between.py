@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.shapes import (
+from api.http.shapes_past import (
     AllChangesShape,
     BlameShape,
     BrokerTimelineShape,

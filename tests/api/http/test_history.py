@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.shapes import ChangesShape, EpochsShape, RouteShape
+from api.http.shapes import RouteShape
+from api.http.shapes_past import ChangesShape, EpochsShape
 from tests.support.http_api import HttpApi, broker, problem
 
 
