@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = os.environ.get("ROUTELAKE_TEST_CHROMIUM") or shutil.which("chromium")
 """apt-get install chromium; playwright's own download is not used."""
+_PATIENCE_MS = 30_000
+"""Machines are busy; playwright's five seconds are not enough."""
 
 
 @contextmanager
@@ -22,6 +24,7 @@ def chromium() -> Iterator[Browser]:
     """A browser without a window. Where there is none, tests that need it are left out and say so."""
     if CHROMIUM is None:
         pytest.skip("no chromium: apt-get install chromium")
+    expect.set_options(timeout=_PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
@@ -37,7 +40,7 @@ class Watched:
         self.url = url
         self._context = browser.new_context(timezone_id="Europe/Berlin", locale="en-GB", **context)
         self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(_PATIENCE_MS)
         self.wrong: list[str] = []
         self._loads = 0
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
