@@ -61,6 +61,13 @@ def torture(
         Path | None, typer.Option("--folder", help="For data, output and record; a temporary one without it.")
     ] = None,
     mutant: Annotated[str, typer.Option("--mutant", help="Plant a defect of tests/robustness/planted first.")] = "",
+    judge: Annotated[
+        Path | None, typer.Option("--judge", help="Judge the run in this folder once more, and run nothing.")
+    ] = None,
+    sum_of: Annotated[
+        list[Path] | None,
+        typer.Option("--sum", help="Figures of the runs that are over in this folder, together; run nothing."),
+    ] = None,
 ) -> None:
     """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
     from deploy.developer import run_torture
@@ -71,6 +78,8 @@ def torture(
     options += ["--faults", faults] if faults else []
     options += ["--folder", str(folder)] if folder is not None else []
     options += ["--mutant", mutant] if mutant else []
+    options += ["--judge", str(judge)] if judge is not None else []
+    options += [option for place in sum_of or [] for option in ("--sum", str(place))]
     raise typer.Exit(run_torture(options))
 
 

@@ -8,11 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from deploy.jars import ensure
 from tests.robustness.case import WELL_S
+from tests.robustness.figures import Figures, read_figures, table
+from tests.robustness.inside import begin, go_inside, has, possible_kinds
 from tests.robustness.judge import judge, open_case, report
 from tests.robustness.plan import KINDS, plan
 from tests.robustness.planted.sitecustomize import MUTANTS
-from tests.robustness.small_disk import can_mount, go_inside, is_inside
 from tests.robustness.torture import TortureFailed, torture
 from tests.robustness.world import Setup, possible
 
@@ -21,12 +23,21 @@ def main(arguments: list[str]) -> int:
     """Run it; see `cli/developer.py` for what the options mean."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    if chosen.sum:
+        runs = read_figures(chosen.sum)
+        print(table(runs))
+        return 0 if all(run.is_good for run in runs) else 1
+    if chosen.judge:
+        return _judge(chosen.judge, f"./routelake torture --judge {chosen.judge}", chosen.well_s)
     kinds = () if chosen.faults == "none" else tuple(chosen.faults.split(",")) if chosen.faults else KINDS
     unknown = set(kinds) - set(KINDS)
     if unknown:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}. There are {', '.join(KINDS)}.")
-    if "disk-full" in kinds and not is_inside() and can_mount():
-        go_inside(arguments)
+    if not has("mount") and (namespaces := possible_kinds()):
+        for jars in ("local-fs", "delta", "kafka"):  # inside there is no network to fetch them from
+            ensure(jars)
+        go_inside(arguments, namespaces)
+    begin()
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="routelake-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "data").exists():
@@ -38,8 +49,11 @@ def main(arguments: list[str]) -> int:
     again += f" --gateways {chosen.gateways}" if chosen.gateways != 1 else ""
     again += " --without-spark" if chosen.without_spark else ""
     again += f" --faults {chosen.faults}" if chosen.faults else ""
+    again += f" --well-s {chosen.well_s:g}" if chosen.well_s != WELL_S else ""
     again += f" --mutant {chosen.mutant}" if chosen.mutant else ""
     print(f"{again}\nin {folder}", flush=True)
+    about = {"seed": chosen.seed, "seconds": chosen.minutes * 60}
+    Figures(again, about, "it is not over, or was not judged").write(folder)
     able = possible(kinds, setup)
     if able != kinds:
         print(f"not here: {', '.join(kind for kind in kinds if kind not in able)}", flush=True)
@@ -47,12 +61,19 @@ def main(arguments: list[str]) -> int:
     try:
         torture(planned, folder, setup, say=lambda line: print(line, flush=True))
     except TortureFailed as error:
+        Figures(again, about, str(error)).write(folder)
         print(f"the run did not come to its end: {error}\nagain: {again}")
         return 1
-    case = open_case(folder, well_limit_s=chosen.well_s)
+    return _judge(folder, again, chosen.well_s)
+
+
+def _judge(folder: Path, again: str, well_s: float) -> int:
+    case = open_case(folder, well_limit_s=well_s)
     violations = judge(case)
-    print(report(case, violations, again))
-    return 1 if violations else 0
+    figures, said = report(case, violations, again)
+    figures.write(folder)
+    print(said)
+    return 0 if figures.is_good else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every-s", type=float, default=7.0)
     parser.add_argument("--well-s", type=float, default=WELL_S)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--sum", action="append", type=Path, metavar="DIR")
+    parser.add_argument("--judge", type=Path, metavar="DIR", help="judge a run that is over once more")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this defect, which must be found")
     return parser
 

@@ -7,8 +7,8 @@ An answer is compared as a *form*: what it says, whichever way it came. None is 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -95,24 +95,37 @@ class Expected:
         last_tables: at the newest epoch.
     """
 
-    def __init__(self, evidence: Evidence, asked: Iterable[Operation], times_ms: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        asked: Iterable[Operation],
+        times_ms: Iterable[int] = (),
+        epochs: Collection[int] = (),
+    ) -> None:
         """Fold the whole log once.
 
         Args:
             evidence: log and epochs.
             asked: every read that is to be judged.
             times_ms: of the past that they name.
+            epochs: whose tables will be asked for.
         """
         self._operations = {key_of(operation): operation for operation in asked}
         self.model = ModelFold()
         self.last_tables: Tables = tables_of(self.model)
+        self._tables: dict[int, Tables] = {0: self.last_tables}
+        self._whole_epochs = epochs
         self.noticed: list[tuple[str, str, int]] = []
         self.written: dict[int, Logged] = {}
+        self._last_offset = -1
         self._offsets: dict[Key, list[int]] = {}
         self._forms: dict[Key, list[Form]] = {}
+        self._when: dict[Key, dict[Form, list[int]]] = {}
+        """Of each form, the places in the two lists above that have it."""
         self._epochs: dict[int, tuple[int, dict[Key, Form]]] = {}
         for key in self._operations:
-            self._offsets[key], self._forms[key] = [-1], [self._answer(self.model, key)]
+            first = self._answer(self.model, key)
+            self._offsets[key], self._forms[key], self._when[key] = [-1], [first], {first: [0]}
         self._past: dict[int, tuple[int, list[dict[Key, Form]]]] = {}
         times = sorted(times_ms, reverse=True)
         epochs = iter(sorted(evidence.epochs))
@@ -130,6 +143,7 @@ class Expected:
 
     def _take(self, logged: Logged) -> None:
         self.written[logged.offset] = logged
+        self._last_offset = logged.offset
         if logged.event is None:
             return
         changed = self.model.take(logged.event, logged.time_ms)
@@ -138,6 +152,7 @@ class Expected:
         for key in changed & self._operations.keys():
             form = self._answer(self.model, key)
             if form != self._forms[key][-1]:
+                self._when[key].setdefault(form, []).append(len(self._forms[key]))
                 self._offsets[key].append(logged.offset)
                 self._forms[key].append(form)
 
@@ -147,13 +162,15 @@ class Expected:
         self._epochs[epoch.number] = epoch.log_offset, forms
         # The tables are compared at the newest epoch: what is folded after it must not show in it.
         self.last_tables = tables_of(other or self.model)
+        if epoch.number in self._whole_epochs:
+            self._tables[epoch.number] = self.last_tables
 
     def _take_time(self, time_ms: int) -> None:
         """Whoever's deadline it was has expired, if the epoch that holds this time has noticed."""
         with suppress(LookupError):
             others = self.model.around(time_ms)
             forms = [{key: self._answer(other, key) for key in self._operations} for other in others]
-            self._past[time_ms] = max(self.written, default=-1), forms
+            self._past[time_ms] = self._last_offset, forms
 
     def _answer(self, fold: ModelFold, key: Key) -> Form:
         operation = self._operations[key]
@@ -167,16 +184,22 @@ class Expected:
         key = key_of(operation)
         return self._forms[key][bisect_right(self._offsets[key], offset) - 1]
 
-    def between(self, operation: Operation, first: int, last: int) -> Iterator[tuple[int, Form]]:
-        """Each answer that was right at some offset of first to last, with the earliest such offset."""
+    def first_right(self, operation: Operation, form: Form, first: int, last: int) -> int | None:
+        """The earliest offset of first to last at which this was the answer; None for none."""
         key = key_of(operation)
-        offsets, forms = self._offsets[key], self._forms[key]
+        offsets, places = self._offsets[key], self._when[key].get(form, [])
         index = bisect_right(offsets, first) - 1
-        yield first, forms[index]
-        for later in range(index + 1, len(offsets)):
-            if offsets[later] > last:
-                return
-            yield offsets[later], forms[later]
+        found = bisect_left(places, index)
+        if found == len(places) or (places[found] > index and offsets[places[found]] > last):
+            return None
+        return max(first, offsets[places[found]])
+
+    def last_right(self, operation: Operation, form: Form, last: int) -> int | None:
+        """Where, up to an offset, this became the answer for the last time; None for nowhere."""
+        key = key_of(operation)
+        offsets, places = self._offsets[key], self._when[key].get(form, [])
+        found = bisect_left(places, bisect_right(offsets, last)) - 1
+        return offsets[places[found]] if found >= 0 else None
 
     def at_epoch(self, operation: Operation, epoch: int) -> Form:
         """The answer of an epoch.
@@ -189,6 +212,10 @@ class Expected:
         log_offset, forms = self._epochs[epoch]
         key = key_of(operation)
         return forms[key] if forms else self.at(operation, log_offset)
+
+    def tables_at(self, epoch: int) -> Tables | None:
+        """The tables of an epoch that was named at the beginning; None if there is no such epoch."""
+        return self._tables.get(epoch)
 
     def at_time(self, operation: Operation, time_ms: int) -> set[Form]:
         """The answer of a time, with who was silent then, and without where an epoch has noticed.

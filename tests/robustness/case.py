@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -27,7 +27,7 @@ from schemas.events import (
     WipeWritePerm,
 )
 from tests.robustness.answers import Expected, Form, form_of
-from tests.robustness.evidence import Evidence, Logged
+from tests.robustness.evidence import Epoch, Evidence, Logged
 from tests.robustness.operations import READS, WRITES, Operation
 from tests.robustness.record import Entry, Record
 
@@ -59,6 +59,8 @@ class Case:
     record: Record
     evidence: Evidence
     well_limit_s: float = WELL_S
+    judged: Counter[str] = field(default_factory=Counter)
+    """How often a rule has compared something of a kind, so that a rule that fell silent is seen."""
 
     @cached_property
     def reads(self) -> list[tuple[Entry, Form]]:
@@ -91,7 +93,14 @@ class Case:
     def expected(self) -> Expected:
         """The model's answers."""
         times = {to_time_ms(entry) for entry, _ in self.reads if entry.operation.by_time}
-        return Expected(self.evidence, [entry.operation for entry, _ in self.reads], times)
+        diffs = [heard for heard in self.record.heard if heard.kind == "diff"]
+        epochs = {epoch for heard in diffs for epoch in (heard.epoch, heard.after) if epoch is not None}
+        return Expected(self.evidence, [entry.operation for entry, _ in self.reads], times, epochs)
+
+    @cached_property
+    def epochs(self) -> dict[int, Epoch]:
+        """By number."""
+        return {epoch.number: epoch for epoch in self.evidence.epochs}
 
     @cached_property
     def events_by_fingerprint(self) -> dict[Fingerprint, list[Logged]]:
@@ -147,6 +156,24 @@ class Case:
             least = min(least, offset)
             offsets.append(least)
         return [sent_s for sent_s, _ in sent], offsets[::-1]
+
+    @cached_property
+    def _there(self) -> tuple[list[int], list[float]]:
+        """Offsets that somebody was told of, and when the first was told of it or of a later one."""
+        told_of = [(offset, entry.done_s) for entry, offset in self.places]
+        told_of += [(entry.offset, entry.done_s) for entry, _ in self.head_reads if entry.offset is not None]
+        told_of.sort()
+        earliest, times = float("inf"), []
+        for _, done_s in reversed(told_of):
+            earliest = min(earliest, done_s)
+            times.append(earliest)
+        return [offset for offset, _ in told_of], times[::-1]
+
+    def there_by(self, offset: int) -> float | None:
+        """When an offset was there for certain; None if nobody was ever told of it or of a later one."""
+        offsets, times = self._there
+        index = bisect_left(offsets, offset)
+        return times[index] if index < len(times) else None
 
     def floor(self, time_s: float, gateway: int) -> int:
         """The greatest offset that somebody had seen in a gateway's head before this time."""
@@ -206,6 +233,16 @@ def of_event(event: AnyEvent) -> Fingerprint | None:
         case DeleteKvConfig():
             return (peer, "delete-kv", event.key, event.namespace)
     return None
+
+
+def kind_of(entry: Entry) -> str:
+    """What was asked, and how: figures are of these."""
+    operation, asked = entry.operation, entry.asked
+    if operation.kind == "as-of":
+        return f"as-of {'time' if operation.by_time else 'epoch'}"
+    how = "committed" if asked.get("reads") == "committed" else "wait_for" if "wait_for" in asked else ""
+    how = "long-poll" if "wait" in asked else how
+    return f"{operation.kind} {how or entry.via}"
 
 
 def told(entry: Entry) -> str:

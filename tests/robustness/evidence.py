@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.commits import last_exact_commit, to_ms
@@ -57,6 +58,7 @@ class Evidence:
         log: every record, in order.
         epochs: in order.
         changes: (offset, command, brokerName, seq, tableName) of routeChangeTable -> how many rows have it.
+        changed: epoch -> the topics and the broker groups that routeChangeTable names at it.
         topics: topicQueueTable at the newest epoch: (topic, brokerName) -> (reads, writes, perm).
         brokers: brokerAddrTable likewise: brokerName -> its addresses by id.
         kv: kvConfigTable likewise: (namespace, key) -> value.
@@ -69,6 +71,7 @@ class Evidence:
     log: list[Logged] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     changes: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    changed: dict[int, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     topics: dict[tuple[str, str], tuple[int, int, int]] = field(default_factory=dict)
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     kv: dict[tuple[str, str], str | None] = field(default_factory=dict)
@@ -86,8 +89,9 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
         Epoch(row["epoch"], row["logOffset"], row["livenessOffset"], to_ms(row["watermark"])) for row in commits
     ]
     names = ("offset", "command", "brokerName", "seq", "tableName", "topic", "key")
-    history = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table(columns=[*names, "eventTime"])
+    history = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table(columns=[*names, "eventTime", "epoch"])
     found.changes = Counter(zip(*(map(str, history[name].to_pylist()) for name in names), strict=True))
+    found.changed = _changed(history)
     found.expired = [
         (row["brokerName"], to_ms(row["eventTime"]))
         for row in history.to_pylist()
@@ -132,6 +136,14 @@ def read_log(log_url: str) -> list[LogRecord]:
         return records
     finally:
         log.close()
+
+
+def _changed(history: pa.Table) -> dict[int, tuple[frozenset[str], frozenset[str]]]:
+    named: dict[int, tuple[set[str], set[str]]] = {}
+    for epoch, *names in zip(*(history[name].to_pylist() for name in ("epoch", "topic", "brokerName")), strict=True):
+        for known, name in zip(named.setdefault(epoch, (set(), set())), names, strict=True):
+            known.update([] if name is None else [name])
+    return {epoch: (frozenset(topics), frozenset(brokers)) for epoch, (topics, brokers) in named.items()}
 
 
 def _event(record: LogRecord) -> AnyEvent | None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults, done to a running routelake: each returns when it is over, and says what it hit."""
+"""Faults, done to a running routelake: each returns when it is over, and says what it hit.
+
+One that needs somebody waits until there is somebody: after a kill of all a gateway is a while away.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,40 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
 
 from benchmarks.harness.machine import tree
 from peers.java import wait_until
 from peers.routelake import Routelake
 from peers.stopped import stopped
 from tests.robustness.plan import Fault
+from tests.robustness.preload import Preload
 from tests.robustness.record import Injected
 from tests.robustness.world import World
 
+T = TypeVar("T")
+
 _SECOND_FOLD_S: Final = 60.0
+_SOMEBODY_S: Final = 60.0
+"""How long a fault waits for somebody to hit."""
+_REFUSED: Final = 2
+"""Exit code of who may not start."""
 _HOUR_MS: Final = 3_600_000
+
+
+class Done(NamedTuple):
+    """What a fault did.
+
+    Attributes:
+        detail: in words.
+        hit: whether it did anything.
+        wrong: what it has shown to be wrong.
+    """
+
+    detail: str
+    hit: bool = True
+    wrong: str = ""
 
 
 class Faults:
@@ -37,14 +62,15 @@ class Faults:
         self._world, self._server, self._cut = world, world.server, cut
         self._pause = threading.Event()
         server = self._server
-        self._kinds: dict[str, Callable[[float], str]] = {
-            "kill-gateway": lambda hold_s: self._kill(server.children("gateway")),
-            "kill-fold": lambda hold_s: self._kill(server.children("fold")),
-            "kill-log": lambda hold_s: self._kill([server.log_worker_pid()]),
-            "stop-gateway": lambda hold_s: self._stop(server.child("gateway"), hold_s),
-            "stop-fold": lambda hold_s: self._stop(server.child("fold"), hold_s),
-            "stop-log": lambda hold_s: self._stop(server.log_worker_pid(), hold_s),
-            "cut": lambda hold_s: f"cut {self._cut()} connections",
+        self._kinds: dict[str, Callable[[float], Done]] = {
+            "kill-gateway": lambda hold_s: self._kill(lambda: server.children("gateway")),
+            "kill-fold": lambda hold_s: self._kill(lambda: server.children("fold")),
+            "kill-log": lambda hold_s: self._kill(lambda: [server.log_worker_pid()]),
+            "kill-workers": lambda hold_s: self._kill(self._spark_workers),
+            "stop-gateway": lambda hold_s: self._stop(lambda: server.child("gateway"), hold_s),
+            "stop-fold": lambda hold_s: self._stop(lambda: server.child("fold"), hold_s),
+            "stop-log": lambda hold_s: self._stop(server.log_worker_pid, hold_s),
+            "cut": self._cut_all,
             "kill-all": self._kill_all,
             "restart": self._restart,
             "lost-checkpoint": self._lose_checkpoint,
@@ -55,7 +81,7 @@ class Faults:
             "clock-forward": self._clock_forward,
             "clock-back": self._clock_back,
             "kill-second": self._kill_second,
-            "stop-second": lambda hold_s: self._stop(self._second().pid, hold_s),
+            "stop-second": lambda hold_s: self._stop(lambda: self._second().pid, hold_s),
             "kill-kafka": self._kill_kafka,
             "stop-kafka": self._stop_kafka,
         }
@@ -69,104 +95,118 @@ class Faults:
         """Let it happen now. A fault that finds nobody to hit says so."""
         begun_s = time.monotonic()
         try:
-            detail = self._kinds[fault.kind](fault.hold_s)
-        except (LookupError, FileNotFoundError) as error:
-            detail = f"nobody was there: {error}"
-        return Injected(fault.kind, begun_s, time.monotonic(), detail)
+            done = self._kinds[fault.kind](fault.hold_s)
+        except TimeoutError as error:
+            done = Done(f"nobody was there: {error}", hit=False)
+        return Injected(fault.kind, begun_s, time.monotonic(), *done)
 
-    @staticmethod
-    def _kill(pids: list[int]) -> str:
-        if not pids:
-            raise LookupError("no such process")
+    def _kill(self, look: Callable[[], list[int]]) -> Done:
+        pids = _somebody(look)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return f"killed {pids}"
+        return Done(f"killed {pids}")
 
-    def _stop(self, pid: int, hold_s: float) -> str:
-        pids = tree(pid)
+    def _stop(self, look: Callable[[], int], hold_s: float) -> Done:
+        pids = tree(_somebody(look))
         with stopped(pids):
             self._pause.wait(hold_s)
-        return f"stood still for {hold_s} s: {list(pids)}"
+        return Done(f"stood still for {hold_s} s: {sorted(pids)}", hit=bool(pids))
 
-    def _kill_all(self, hold_s: float) -> str:
+    def _spark_workers(self) -> list[int]:
+        """Forks of a daemon, each of which folds a shard."""
+        found = []
+        for pid in tree(self._server.child("fold")):
+            with suppress(OSError):  # it has just ended
+                command = Path(f"/proc/{pid}/cmdline").read_text()
+                if "pyspark.worker" in command and "pyspark.daemon" in command:
+                    found.append(pid)
+        return sorted(found)
+
+    def _cut_all(self, hold_s: float) -> Done:
+        count = self._cut()
+        return Done(f"cut {count} connections", hit=count > 0)
+
+    def _kill_all(self, hold_s: float) -> Done:
         self._server.kill()
         self._pause.wait(hold_s)
         self._server.start(wait_ready_s=None)
-        return "all were killed"
+        return Done("all were killed")
 
-    def _restart(self, hold_s: float) -> str:
+    def _restart(self, hold_s: float) -> Done:
         code = World.stop_one(self._server)
         self._pause.wait(hold_s)
         self._server.start(wait_ready_s=None)
-        return f"ended with {code}"
+        return Done(f"ended with {code}", wrong=f"asked to stop, it ended with {code}" if code else "")
 
-    def _lose_checkpoint(self, hold_s: float) -> str:
+    def _lose_checkpoint(self, hold_s: float) -> Done:
         World.stop_one(self._server)
-        shutil.rmtree(self._server.data_dir / "checkpoints", ignore_errors=True)
+        checkpoints = self._server.data_dir / "checkpoints"
+        hit = checkpoints.exists()
+        shutil.rmtree(checkpoints, ignore_errors=True)
         self._server.start(wait_ready_s=None)
-        return "checkpoint deleted"
+        return Done("checkpoint deleted" if hit else "there was none", hit)
 
-    def _second_fold(self, hold_s: float) -> str:
+    def _second_fold(self, hold_s: float) -> Done:
         """It must end by itself, and disturb nobody. Not while there is none: then it is the first."""
-        try:
-            wait_until(self._server.is_whole, _SECOND_FOLD_S, "a first fold", 0.2)
-        except TimeoutError as error:
-            raise LookupError(error) from None
+        wait_until(self._server.is_whole, _SECOND_FOLD_S, "a first fold", 0.2)
         second = Routelake(self._server.data_dir, "fold", self._world.options())
         second.start(wait_ready_s=None)
         assert second.process is not None
         try:
-            return f"ended with {second.process.wait(_SECOND_FOLD_S)}"
+            said = f"ended with {second.process.wait(_SECOND_FOLD_S)}"
         except subprocess.TimeoutExpired:
-            return "it did not end"
+            said = "it did not end"
         finally:
             second.kill()
+        refused = said == f"ended with {_REFUSED}"
+        return Done(said, wrong="" if refused else f"a second fold on one lake: {said}")
 
     # --- the machine ---
 
-    def _slow_disk(self, hold_s: float) -> str:
-        assert self._world.preload is not None
+    def _slow_disk(self, hold_s: float) -> Done:
         late_ms = round(hold_s * 200)
-        self._world.preload.slow_disk(late_ms)
-        try:
-            self._pause.wait(2 * hold_s)
-        finally:
-            self._world.preload.slow_disk(0)
-        return f"each fsync took {late_ms} ms longer for {2 * hold_s} s"
+        return self._wrong_disk(lambda on: self._preload.slow_disk(late_ms if on else 0), 2 * hold_s, f"{late_ms} ms late")
 
-    def _failing_disk(self, hold_s: float) -> str:
-        assert self._world.preload is not None
-        self._world.preload.failing_disk(True)
+    def _failing_disk(self, hold_s: float) -> Done:
+        return self._wrong_disk(self._preload.failing_disk, hold_s, "failed")
+
+    def _wrong_disk(self, switch: Callable[[bool], None], hold_s: float, what: str) -> Done:
+        before = self._preload.syncs_hit
+        switch(True)
         try:
             self._pause.wait(hold_s)
         finally:
-            self._world.preload.failing_disk(False)
-        return f"each fsync failed for {hold_s} s"
+            switch(False)
+        count = self._preload.syncs_hit - before
+        return Done(f"for {hold_s} s {count} fsyncs were {what}", hit=count > 0)
 
-    def _fill_disk(self, hold_s: float) -> str:
+    @property
+    def _preload(self) -> Preload:
+        assert self._world.preload is not None
+        return self._world.preload
+
+    def _fill_disk(self, hold_s: float) -> Done:
         assert self._world.disk is not None
         try:
-            self._world.disk.fill()
+            left = self._world.disk.fill()
             self._pause.wait(hold_s)
         finally:
-            self._world.disk.empty()
-        return f"full for {hold_s} s"
+            self._world.disk.empty()  # before anything else: nobody gets on meanwhile
+        return Done(f"for {hold_s} s {left} bytes were left", hit=left < 1 << 20)
 
-    def _clock_forward(self, hold_s: float) -> str:
+    def _clock_forward(self, hold_s: float) -> Done:
         """It stays there."""
-        assert self._world.preload is not None
-        return f"{self._world.preload.step_clock(_HOUR_MS)} ms ahead from now on"
+        return Done(f"{self._preload.step_clock(_HOUR_MS)} ms ahead from now on")
 
-    def _clock_back(self, hold_s: float) -> str:
+    def _clock_back(self, hold_s: float) -> Done:
         """The log's time stands still meanwhile."""
-        assert self._world.preload is not None
-        self._world.preload.step_clock(-_HOUR_MS)
+        self._preload.step_clock(-_HOUR_MS)
         try:
             self._pause.wait(hold_s)
         finally:
-            self._world.preload.step_clock(_HOUR_MS)
-        return f"an hour back for {hold_s} s"
+            self._preload.step_clock(_HOUR_MS)
+        return Done(f"an hour back for {hold_s} s")
 
     # --- a second gateway, Kafka ---
 
@@ -175,22 +215,22 @@ class Faults:
         assert process is not None
         return process
 
-    def _kill_second(self, hold_s: float) -> str:
+    def _kill_second(self, hold_s: float) -> Done:
         second = self._world.gateways[1]
         second.kill()
         self._pause.wait(hold_s)
         second.start(wait_ready_s=None)
-        return "the second gateway was killed"
+        return Done("the second gateway was killed")
 
-    def _kill_kafka(self, hold_s: float) -> str:
+    def _kill_kafka(self, hold_s: float) -> Done:
         kafka = self._world.kafka
         assert kafka is not None
         kafka.process.sigkill()
         self._pause.wait(hold_s)
         kafka.start()
-        return f"Kafka was killed, and back after {hold_s + kafka.process.start_seconds:.1f} s"
+        return Done(f"Kafka was killed, and back after {hold_s + kafka.process.start_seconds:.1f} s")
 
-    def _stop_kafka(self, hold_s: float) -> str:
+    def _stop_kafka(self, hold_s: float) -> Done:
         kafka = self._world.kafka
         assert kafka is not None
         kafka.process.sigstop()
@@ -198,4 +238,21 @@ class Faults:
             self._pause.wait(hold_s)
         finally:
             kafka.process.sigcont()
-        return f"Kafka stood still for {hold_s} s"
+        return Done(f"Kafka stood still for {hold_s} s")
+
+
+def _somebody(look: Callable[[], T]) -> T:
+    """What a look finds, when it finds something.
+
+    Raises:
+        TimeoutError: it never does.
+    """
+    found: list[T] = []
+
+    def there() -> bool:
+        with suppress(LookupError, FileNotFoundError, ProcessLookupError):
+            found[:] = [look()]
+        return bool(found and found[0])
+
+    wait_until(there, _SOMEBODY_S, "somebody to hit", 0.1)
+    return found[0]

@@ -93,7 +93,7 @@ def good_case() -> Case:
     ]
     evidence = Evidence(log=log, epochs=[Epoch(1, 4, 4, 5_000)])
     evidence.changes = Counter({(str(offset), "C", "b", "-1", "None", "None", "None"): 1 for offset in (1, 2, 3)})
-    found = Case(Record({"seed": 1}, entries, [], 1.0), evidence)
+    found = Case(Record({"seed": 1}, entries, rests=[1.0]), evidence)
     evidence.topics, evidence.brokers, evidence.kv = tables_of(found.expected.model)
     return found
 

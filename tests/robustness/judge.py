@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.robustness.case import WELL_S, Case, Violation
 from tests.robustness.evidence import kept_log, read_evidence
+from tests.robustness.figures import Figures, counted, figures_of
 from tests.robustness.record import read_record
 from tests.robustness.rules import RULES
 
@@ -32,15 +32,16 @@ def judge(case: Case) -> list[Violation]:
     ]
 
 
-def report(case: Case, violations: Sequence[Violation], again: str) -> str:
-    """Figures, violations, and the command that runs it again."""
-    faults = Counter(fault.kind for fault in case.record.faults)
-    writes = len(case.places)
+def report(case: Case, violations: Sequence[Violation], again: str) -> tuple[Figures, str]:
+    """Figures; and in words figures, violations, and the command that runs it again."""
+    figures = figures_of(case, violations, again)
     lines = [
-        f"faults: {', '.join(f'{count} {kind}' for kind, count in sorted(faults.items())) or 'none'}",
-        f"judged: {writes} acknowledged writes, {len(case.reads)} answers, {len(case.evidence.log)} events, "
-        f"{len(case.evidence.epochs)} epochs, {len(case.expected.model.expired)} expiries",
-        "well again: " + ("never" if case.record.well_s is None else f"after {case.record.well_s:.1f} s"),
+        f"faults: {counted(figures.faults)}",
+        *([f"found nobody to hit: {counted(figures.missed)}"] if figures.missed else []),
+        f"{figures.writes:,} acknowledged writes, {figures.answers:,} answers to reads, {figures.events:,} events, "
+        f"{figures.epochs:,} epochs",
+        f"judged: {counted(figures.judged)}",
+        "well again: " + (", ".join("never" if rest is None else f"{rest:.1f} s" for rest in figures.rests) or "not asked"),
     ]
     for rule in RULES:
         found = [violation for violation in violations if violation.rule == rule.__name__]
@@ -50,4 +51,4 @@ def report(case: Case, violations: Sequence[Violation], again: str) -> str:
             lines += [f"  {violation.message}", *(f"    {line}" for line in violation.cut)]
     if violations:
         lines.append(f"again: {again}")
-    return "\n".join(lines)
+    return figures, "\n".join(lines)

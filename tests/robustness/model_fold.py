@@ -59,8 +59,6 @@ class ModelFold:
         self.expired: list[tuple[str, str, int, int]] = []
         self._resumed_ms = 0
         self._names: dict[BrokerAddrInfo, str] = {}
-        self._tables: dict[str, dict[str, TopicConfig]] = {}
-        """topicConfigTable by its digest, as registrations that had it on the log said."""
         self._heard: dict[BrokerAddrInfo, dict[str, tuple[str, int]]] = {}
         """gateway -> connection a broker registered over, and when it was last heard there."""
 
@@ -71,6 +69,7 @@ class ModelFold:
             What answers are about that may have changed.
         """
         self.now_ms = max(self.now_ms, time_ms)
+        self.model.tables.notifications.clear()
         match event:
             case PutKvConfig():
                 self.model.kv.put(event.namespace, event.key, event.value)
@@ -104,9 +103,17 @@ class ModelFold:
         )
         if not due:
             return None
-        other = copy.deepcopy(self)
+        other = self._copy()
         other._expire(watermark_ms, None)
         return other
+
+    def _copy(self) -> ModelFold:
+        """Without what expired before: that grows with the log."""
+        expired, self.expired = self.expired, []
+        try:
+            return copy.deepcopy(self)
+        finally:
+            self.expired = expired
 
     def around(self, time_ms: int) -> list[ModelFold]:
         """What a time of the past may show: of each group that had a silent member then, with it or without.
@@ -124,7 +131,7 @@ class ModelFold:
         found = []
         for count in range(1, len(names) + 1):
             for some in combinations(sorted(names), count):
-                other = copy.deepcopy(self)
+                other = self._copy()
                 other._expire(time_ms + 1, list(some))
                 found.append(other)
         return found
@@ -175,7 +182,6 @@ class ModelFold:
                 name: TopicConfig(name, row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag)
                 for name, row in event.topic_config_table.items()
             }
-            self._tables[event.topic_config_digest] = topics
         else:
             # It repeats what is known, or is refused and comes again with its topics: either way it brings none.
             data = self.model.tables.broker_addr_table.get(event.broker_name)

@@ -24,15 +24,18 @@ SHORT_MS: Final = 8_000
 
 ALWAYS: Final = ("kill-gateway", "kill-fold", "kill-log", "stop-gateway", "stop-fold", "stop-log", "cut")
 """Faults after which routelake comes back by itself."""
+SPARK: Final = ("kill-workers",)
+"""What happens to Spark's Python workers."""
 LARGE: Final = ("kill-all", "restart", "second-fold", "lost-checkpoint")
 """Faults that take a start of the whole."""
 MACHINE: Final = ("slow-disk", "failing-disk", "disk-full", "clock-forward", "clock-back")
 """What a machine does to its processes."""
 OTHERS: Final = ("kill-second", "stop-second", "kill-kafka", "stop-kafka")
 """What happens to the second gateway, and to Kafka."""
-KINDS: Final = (*ALWAYS, *LARGE, *MACHINE, *OTHERS)
+KINDS: Final = (*ALWAYS, *SPARK, *LARGE, *MACHINE, *OTHERS)
 
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "kill-workers": ("spark",),
     "slow-disk": ("preload",),
     "failing-disk": ("preload",),
     "clock-forward": ("preload",),
@@ -47,17 +50,22 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
 
 QUIET_S: Final = 4.0
 """At the start and at the end no fault begins."""
+REST: Final = "rest"
+"""In the place of a fault: nothing happens until everything is well by itself."""
+_BETWEEN_RESTS: Final = 15
+"""Faults from one rest to the next; after the last fault there is one in any case."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One client: brokers that speak for themselves, an administrator, or a reader.
+    """One client: brokers that speak for themselves, an administrator, a reader, or a follower of epochs.
 
     Attributes:
-        via: "remoting" or "http".
+        via: "remoting" or "http"; a follower's is "events".
         seed: of its operations.
         brokers: whose they are.
         gateway: which one it talks to, where there are two.
+        topic: a follower's; "" if it wants every epoch.
     """
 
     name: str
@@ -66,14 +74,15 @@ class Worker:
     seed: int
     brokers: tuple[Broker, ...] = ()
     gateway: int = 0
+    topic: str = ""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault.
+    """One fault, or a `REST`.
 
     Attributes:
-        at_s: when it begins, from the start of the traffic.
+        at_s: when it begins, from the start of the traffic; later, by as much as rests before it took.
         hold_s: for how long a process stands still, or nobody is there.
     """
 
@@ -133,16 +142,26 @@ def _workers(chance: random.Random, gateways: int) -> tuple[Worker, ...]:
         workers.append(
             Worker(f"reader-{number}", "reader", via, chance.getrandbits(32), gateway=number // 2 % gateways)
         )
+    for number in range(3):
+        topic = chance.choice(TOPICS) if number == 1 else ""
+        seed = chance.getrandbits(32)
+        workers.append(
+            Worker(f"follower-{number}", "follower", "events", seed, gateway=number // 2 % gateways, topic=topic)
+        )
     return tuple(workers)
 
 
 def _faults(chance: random.Random, seconds: float, kinds: tuple[str, ...], every_s: float) -> Iterator[Fault]:
-    at_s, left = QUIET_S, list[str]()
+    at_s, left, count = QUIET_S, list[str](), 0
     while kinds and at_s < seconds - QUIET_S:
         if not left:
             left = chance.sample(kinds, len(kinds))
+        if count and count % _BETWEEN_RESTS == 0:
+            yield Fault(round(at_s, 3), REST)
         yield Fault(round(at_s, 3), left.pop(), round(chance.uniform(0.3, 3.0), 3))
+        count += 1
         at_s += chance.uniform(0.6, 1.4) * every_s
+    yield Fault(round(at_s, 3), REST)
 
 
 # --- what a worker does ---

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaded before libc by processes under torture: a clock that steps, a disk that is slow or fails.
-// What is wrong stands in a mapped file of three 64-bit numbers, so that it changes while they run (preload.py).
+// What is wrong stands in a mapped file of 64-bit numbers, so that it changes while they run (preload.py).
 //   0: milliseconds that CLOCK_REALTIME is ahead. Not in a JVM, whose timed waits would reach the kernel with a time an hour ahead
 //   1: milliseconds that fsync and fdatasync take longer
 //   2: errno with which they fail, 0 for none
+//   3: how many of them were late or failed: counted here
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,9 +25,9 @@ static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void begin(void) {
   const char *path = getenv("TORTURE_PRELOAD");
-  int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
   if (fd < 0) return;
-  void *mapped = mmap(NULL, 3 * sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
+  void *mapped = mmap(NULL, 4 * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (mapped == MAP_FAILED) return;
   char program[4096] = "";
@@ -68,6 +69,7 @@ static int sync_with(const char *name, int fd) {
   int (*real)(int) = dlsym(RTLD_NEXT, name);
   if (wrong) {
     int64_t late_ms = wrong[1];
+    if (late_ms > 0 || wrong[2]) __atomic_fetch_add(&wrong[3], 1, __ATOMIC_RELAXED);
     if (late_ms > 0) {
       struct timespec pause = {late_ms / 1000, (late_ms % 1000) * 1000000};
       nanosleep(&pause, NULL);

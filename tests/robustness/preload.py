@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 _SOURCE: Final = Path(__file__).with_name("preload.c")
-_WRONG: Final = struct.Struct("=3q")
+_WRONG: Final = struct.Struct("=4q")
 
 
 def can_preload() -> bool:
@@ -63,6 +63,11 @@ class Preload:
     def failing_disk(self, fails: bool) -> None:
         """Let each fsync fail with EIO, or no more."""
         self._set(2, errno.EIO if fails else 0)
+
+    @property
+    def syncs_hit(self) -> int:
+        """How many were late or failed so far."""
+        return int(_WRONG.unpack(self._map)[3])
 
     def _set(self, index: int, value: int) -> None:
         self._wrong[index] = value

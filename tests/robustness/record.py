@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was sent and what came back: one file of JSON lines, written while it happens, read by the judge afterwards.
 
-A line is an operation with its answer (`Entry`), or a fault (`Injected`). Times are the monotonic clock's, in seconds: what was
+A line is an operation with its answer (`Entry`), a fault (`Injected`), what a follower heard (`Heard`), or a rest
+(`Record.rests`). Times are the monotonic clock's, in seconds: what was
 answered before something else was sent came before it, whatever a wall clock says.
 """
 
@@ -66,6 +67,11 @@ class Entry:
         """Whether it was answered as done, or as durable."""
         return self.code == 0 if self.via == "remoting" else self.code in (200, 202)
 
+    @property
+    def is_write(self) -> bool:
+        """Whether it is to change something."""
+        return self.operation.kind in WRITES
+
     def line(self) -> dict[str, Any]:
         """For the file: what says something."""
         said = {
@@ -89,12 +95,47 @@ class Injected:
         begun_s: when it began.
         ended_s: when the fault itself was over; not when routelake was well again.
         detail: process ids, exit codes.
+        hit: whether it found somebody to hit, and did something.
+        wrong: what a fault itself has shown to be wrong, as a second fold that goes on; "" for nothing.
     """
 
     kind: str
     begun_s: float
     ended_s: float
     detail: str = ""
+    hit: bool = True
+    wrong: str = ""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a follower was told of epochs, or did: see `tests.robustness.followers`.
+
+    Attributes:
+        worker: who.
+        gateway: which one it listens to.
+        topic: the one whose epochs it wants; "" for all.
+        stream: number of its connection.
+        kind: "begin" and "end" of a connection; "epoch", "reset", or "id" for an id alone; "diff", or "refused".
+        time_s: when.
+        epoch: that it was told; of a diff the later one.
+        after: of a begin the last that it knew, None for none; of a diff the earlier one.
+        data: as it came; of an end why.
+    """
+
+    worker: str
+    gateway: int
+    topic: str
+    stream: int
+    kind: str
+    time_s: float
+    epoch: int | None = None
+    after: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def line(self) -> dict[str, Any]:
+        """For the file: what says something."""
+        return {name: value for name, value in vars(self).items() if value not in (None, "", {})}
 
 
 @dataclass
@@ -102,16 +143,19 @@ class Record:
     """A whole run.
 
     Attributes:
-        about: seed, seconds, log, mutant.
+        about: seed, seconds, log, plants; how often the plan has each kind of fault, and how often it rests.
         entries: in the order in which they were done.
         faults: in order.
-        well_s: seconds from the last fault until everything was well by itself; None if it never was.
+        heard: by followers, by follower and in order.
+        rests: of each time without faults, seconds from the last one until everything was well by itself; None if it
+            never was.
     """
 
     about: dict[str, Any] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
-    well_s: float | None = None
+    heard: list[Heard] = field(default_factory=list)
+    rests: list[float | None] = field(default_factory=list)
 
 
 class Recorder:
@@ -150,9 +194,13 @@ class Recorder:
         """A fault is over."""
         self._write({"fault": asdict(fault)})
 
-    def well(self, seconds: float | None) -> None:
+    def heard(self, heard: Heard) -> None:
+        """A follower was told something, or did something."""
+        self._write({"heard": heard.line()})
+
+    def rest(self, well_s: float | None) -> None:
         """How long it took until everything was well."""
-        self._write({"well_s": seconds})
+        self._write({"well_s": well_s})
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -179,10 +227,13 @@ def read_record(path: Path) -> Record:
             record.about = said["about"]
         elif "fault" in said:
             record.faults.append(Injected(**said["fault"]))
+        elif "heard" in said:
+            record.heard.append(Heard(**{"topic": "", **said["heard"]}))
         elif "well_s" in said:
-            record.well_s = said["well_s"]
+            record.rests.append(said["well_s"])
         else:
             record.entries.append(_entry(said))
+    record.heard.sort(key=lambda heard: heard.worker)  # and in the order of the file
     return record
 
 

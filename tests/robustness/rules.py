@@ -7,12 +7,17 @@
                         that was on the log by then)
 `never_back`            (c) what was acknowledged, or seen, before a question was asked is in its answer
 `epochs_never_back`     (c) the same of epochs
+`every_epoch_is_told`   (c) who listens to epochs is told each once, in order, and what it changed
+`differences`           (d) what is different between two epochs is what the model's tables differ in
 `the_past_stays`        (d) an `as_of` of one epoch is answered alike every time, and as the model had it
 `stamped`               (e) an event's time is when it came
 `clocks_and_resumes`    (e) CLOCK and RESUME come when they should
 `expiry`                (e) nobody expires who was heard in time; nobody silent stays
 `tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; heads agreed with them
-`well_by_itself`        (g) after the last fault all is well in so many seconds
+`well_by_itself`        (g) where faults rest, all is well in so many seconds
+`faults_happened`       every kind of fault that was planned hit somebody, and did not itself show what must not be
+`refusals`              nobody was told that something is broken, or got what is no answer
+`everything_was_asked`  answers of every kind were judged: no part of traffic or judge fell silent
 ======================  =============================================================================================
 
 With several gateways (c) holds within each of them. Rules about time are in `rules_of_time`.
@@ -28,10 +33,12 @@ from typing import Any, Final
 
 from schemas.events import RegisterBroker
 from tests.robustness.answers import Form
-from tests.robustness.case import Case, Fingerprint, Violation, logged_line, of_entry, told
+from tests.robustness.case import Case, Fingerprint, Violation, kind_of, logged_line, of_entry, told
 from tests.robustness.evidence import Logged
 from tests.robustness.operations import WRITES
 from tests.robustness.record import Entry
+from tests.robustness.rules_of_followers import differences, every_epoch_is_told
+from tests.robustness.rules_of_run import everything_was_asked, faults_happened, refusals
 from tests.robustness.rules_of_time import clocks_and_resumes, expiry, stamped, the_past_stays
 
 _LOOK_BACK: Final = 200
@@ -48,6 +55,8 @@ def once(case: Case) -> list[Violation]:
         if entry.operation.kind in WRITES:
             sent[of_entry(entry)].append(entry)
     for fingerprint, entries in sent.items():
+        for entry in entries:
+            case.judged[f"{entry.operation.kind} {entry.via}"] += entry.acknowledged
         events = case.events_by_fingerprint.get(fingerprint, [])
         acknowledged = [entry for entry in entries if entry.acknowledged]
         if len(acknowledged) > len(events):
@@ -121,15 +130,18 @@ def equals_the_model(case: Case) -> list[Violation]:
             except LookupError:
                 found.append(Violation("equals_the_model", f"there is no epoch {entry.epoch}", (told(entry),)))
                 continue
+            case.judged[kind_of(entry)] += 1
             if form != expected:
                 found.append(_differs(case, entry, form, expected, f"of epoch {entry.epoch}", None))
         elif entry.offset is not None:
             expected = case.expected.at(operation, entry.offset)
+            case.judged[kind_of(entry)] += 1
             if form != expected:
                 found.append(_differs(case, entry, form, expected, f"at offset {entry.offset}", entry.offset))
         else:
             last = case.ceiling(entry.done_s)
-            if all(form != right for _, right in case.expected.between(operation, -1, last)):
+            case.judged[kind_of(entry)] += 1
+            if case.expected.first_right(operation, form, -1, last) is None:
                 expected = case.expected.at(operation, last)
                 found.append(_differs(case, entry, form, expected, f"at any offset up to {last}", last))
     return found
@@ -149,10 +161,10 @@ def never_back(case: Case) -> list[Violation]:
             continue
         last = case.ceiling(entry.done_s)
         floor = max(floor, places.get(entry.peer, -1))
-        offsets = [offset for offset, right in case.expected.between(entry.operation, floor, last) if right == form]
-        if offsets:
-            places[entry.peer] = offsets[0]
-        elif any(right == form for _, right in case.expected.between(entry.operation, -1, floor)):
+        place = case.expected.first_right(entry.operation, form, floor, last)
+        if place is not None:
+            places[entry.peer] = place
+        elif case.expected.first_right(entry.operation, form, -1, floor) is not None:
             changes = case.expected.changes(entry.operation, -1, floor)[-1:]
             message = f"older than offset {floor}, which had been acknowledged or seen before it was asked"
             lines = (*_witness(case, entry, floor), *map(logged_line, changes), told(entry))
@@ -181,11 +193,10 @@ def _differs(case: Case, entry: Entry, form: Form, expected: Form, where: str, o
     """With the events since the answer was right, if it ever was."""
     lines = [told(entry), f"answered: {form}", f"expected: {expected}"]
     if offset is not None:
-        right = [at for at, was in case.expected.between(entry.operation, -1, offset) if was == form]
-        since = right[-1] if right else -1
-        changes = case.expected.changes(entry.operation, since, offset)
-        lines.append(f"it was right last at offset {since}; since then:" if right else "it never was; last changes:")
-        lines += map(logged_line, changes[:3] if right else changes[-2:])
+        since = case.expected.last_right(entry.operation, form, offset)
+        changes = case.expected.changes(entry.operation, -1 if since is None else since, offset)
+        lines.append("it never was; last changes:" if since is None else f"it was right last at offset {since}; since then:")
+        lines += map(logged_line, changes[-2:] if since is None else changes[:3])
     return Violation("equals_the_model", f"not the answer {where}", tuple(lines))
 
 
@@ -230,15 +241,17 @@ def tables_are_a_replay(case: Case) -> list[Violation]:
 
 def well_by_itself(case: Case) -> list[Violation]:
     """(g) Nobody had to lift a finger."""
-    well_s = case.record.well_s
-    if well_s is not None and well_s <= case.well_limit_s:
-        return []
-    faults = tuple(f"{fault.kind}: {fault.detail}" for fault in case.record.faults[-1:])
-    after = "never" if well_s is None else f"{well_s:.1f} s after the last fault, not {case.well_limit_s:.0f}"
-    return [Violation("well_by_itself", f"all was well {after}", faults)]
+    found = []
+    for number, well_s in enumerate(case.record.rests, 1):
+        case.judged["rest"] += 1
+        if well_s is None or well_s > case.well_limit_s:
+            after = "never" if well_s is None else f"{well_s:.1f} s after a fault, not {case.well_limit_s:.0f}"
+            found.append(Violation("well_by_itself", f"rest {number}: all was well {after}"))
+    return found
 
 
 RULES: Final[tuple[Callable[[Case], list[Violation]], ...]] = (
     *(once, equals_the_model, never_back, epochs_never_back, the_past_stays),
     *(stamped, clocks_and_resumes, expiry, tables_are_a_replay, well_by_itself),
+    *(every_epoch_is_told, differences, faults_happened, refusals, everything_was_asked),
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from schemas.events import BrokerHeartbeat, Clock, RegisterBroker, Resume
 from tests.robustness.answers import Form
-from tests.robustness.case import Case, Violation, logged_line, to_time_ms, told
+from tests.robustness.case import Case, Violation, kind_of, logged_line, to_time_ms, told
 from tests.robustness.record import Entry
 
 CLOCK_MS: Final = 5_000
@@ -30,6 +30,7 @@ def the_past_stays(case: Case) -> list[Violation]:
         if operation.kind != "as-of":
             continue
         moment = entry.asked["as_of"]
+        case.judged["as-of again"] += (operation.subject, moment) in first
         before = first.setdefault((operation.subject, moment), (entry, form))
         if before[1] != form:
             found.append(Violation("the_past_stays", "one moment, two answers", (told(before[0]), told(entry))))
@@ -40,6 +41,7 @@ def the_past_stays(case: Case) -> list[Violation]:
                 expected = {case.expected.at_epoch(operation, int(moment))}
         except LookupError:
             continue
+        case.judged[kind_of(entry)] += 1
         if form not in expected:
             what = f"not what was at {moment}" if operation.by_time else f"not what epoch {moment} was"
             lines = (told(entry), f"answered: {form}", *(f"expected: {right}" for right in expected))
@@ -57,6 +59,7 @@ def stamped(case: Case) -> list[Violation]:
         logged = case.expected.written.get(offset)
         if logged is None:
             continue
+        case.judged["stamp"] += 1
         sent_ms, done_ms = (entry.sent_s + ahead_s) * 1000, (entry.done_s + ahead_s) * 1000
         if not sent_ms - _BUSY_MS <= logged.time_ms <= done_ms + _BUSY_MS:
             message = f"stamped {logged.time_ms}, sent {sent_ms:.0f} and answered {done_ms:.0f}"
@@ -70,6 +73,8 @@ def clocks_and_resumes(case: Case) -> list[Violation]:
     before, ticked = None, None
     for logged in case.evidence.log:
         is_resume = isinstance(logged.event, Resume)
+        case.judged["clock"] += isinstance(logged.event, Clock)
+        case.judged["resume"] += is_resume
         if before is not None and logged.time_ms - before.time_ms > LATE_MS and not is_resume:
             message = f"nobody wrote for {logged.time_ms - before.time_ms} ms, and no RESUME says so"
             found.append(Violation("clocks_and_resumes", message, (logged_line(before), logged_line(logged))))
@@ -88,6 +93,7 @@ def expiry(case: Case) -> list[Violation]:
     found = _heard_in_time(case)
     model = case.expected.model
     for name, addr, deadline_ms, noticed_ms in model.expired:
+        case.judged["expiry"] += 1
         if noticed_ms - deadline_ms > LATE_MS:
             message = f"{name} ({addr}) was past its deadline for {noticed_ms - deadline_ms} ms before anybody noticed"
             found.append(Violation("expiry", message))
@@ -111,16 +117,12 @@ def _heard_in_time(case: Case) -> list[Violation]:
     """By the clock of the clients: nobody was noticed missing whose last acknowledged word was younger than its timeout."""
     found = []
     heard: dict[str, list[tuple[int, Entry]]] = {}
-    known: list[tuple[int, float]] = []
-    """Offset, and when it was there for certain."""
     for entry, offset in case.places:
-        known.append((offset, entry.done_s))
         broker = entry.operation.broker
         if broker is not None and entry.operation.kind in ("register", "heartbeat"):
             heard.setdefault(broker.addr, []).append((offset, entry))
-    known += [(entry.offset, entry.done_s) for entry, _ in case.head_reads if entry.offset is not None]
     for name, addr, noticed_offset in case.expected.noticed:
-        by_s = min((done_s for offset, done_s in known if offset >= noticed_offset), default=None)
+        by_s = case.there_by(noticed_offset)
         last = max((pair for pair in heard.get(addr, ()) if pair[0] < noticed_offset), default=None, key=lambda p: p[0])
         if by_s is None or last is None:
             continue

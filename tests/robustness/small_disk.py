@@ -1,42 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that can be full: a tmpfs that only this process and its children see, in a mount namespace of their own."""
+"""A disk that can be full: a tmpfs that only this process and its children see (`tests.robustness.inside`)."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-_INSIDE: Final = "TORTURE_INSIDE"
-SIZE_BYTES: Final = 768 * 1024 * 1024
-"""A run of five minutes leaves some 100 MiB."""
-
-
-def _unshare() -> list[str]:
-    return ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
-
-
-def can_mount() -> bool:
-    """Whether this process may have a mount namespace."""
-    if shutil.which("unshare") is None:
-        return False
-    return subprocess.run([*_unshare(), "true"], capture_output=True, check=False).returncode == 0
-
-
-def is_inside() -> bool:
-    """Whether this process has one already."""
-    return _INSIDE in os.environ
-
-
-def go_inside(arguments: Sequence[str]) -> NoReturn:
-    """Run `python -m tests.robustness` again, in a mount namespace of its own."""
-    command = [*_unshare(), sys.executable, "-m", "tests.robustness", *arguments]
-    os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_SPARE_BYTES: Final = 512 * 1024 * 1024
+_A_MINUTE_BYTES: Final = 48 * 1024 * 1024
+"""A run of five minutes leaves some 100 MiB; before old versions are vacuumed it is more."""
 
 
 class SmallDisk:
@@ -44,22 +20,34 @@ class SmallDisk:
 
     Args:
         folder: made; what is in it after `keep` stays.
+        seconds: of the run.
 
     Raises:
-        subprocess.CalledProcessError: it cannot be mounted; see `go_inside`.
+        subprocess.CalledProcessError: it cannot be mounted.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: float) -> None:
         self._folder = folder
         folder.mkdir(parents=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(folder)], check=True)
+        size_bytes = _SPARE_BYTES + round(seconds / 60 * _A_MINUTE_BYTES)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)], check=True)
 
-    def fill(self) -> None:
-        """Leave no byte."""
-        with (self._folder / "filler").open("wb") as file, suppress(OSError):
-            chunk = bytes(64 * 1024)
-            while True:
-                file.write(chunk)
+    def fill(self) -> int:
+        """Leave no byte.
+
+        Returns:
+            How many are left all the same.
+        """
+        with (self._folder / "filler").open("wb") as file:
+            chunk_bytes, end = 1 << 26, 0
+            while chunk_bytes >= _PAGE_BYTES:
+                try:
+                    os.posix_fallocate(file.fileno(), end, chunk_bytes)
+                    end += chunk_bytes
+                except OSError:
+                    chunk_bytes //= 2
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize
 
     def empty(self) -> None:
         """There is room again."""

@@ -9,22 +9,30 @@ from pathlib import Path
 from peers.routelake import Routelake
 from tests.robustness.faults import Faults
 from tests.robustness.operations import READS, WRITES, Operation
-from tests.robustness.plan import ALWAYS, KINDS, LARGE, OTHERS, QUIET_S, operations, plan
+from tests.robustness.plan import ALWAYS, KINDS, LARGE, OTHERS, QUIET_S, REST, SPARK, Worker, operations, plan
 from tests.robustness.record import Entry, Injected, Recorder, read_record
 from tests.robustness.world import Setup, World, possible
+
+
+def players(seed: int) -> list[Worker]:
+    """Who asks and waits for an answer, one operation after another."""
+    return [worker for worker in plan(seed, 60).workers if worker.role != "follower"]
 
 
 def test_the_same_seed_plans_the_same() -> None:
     assert plan(7, 60) == plan(7, 60)
     assert plan(7, 60) != plan(8, 60)
-    for worker, twin in zip(plan(7, 60).workers, plan(7, 60).workers, strict=True):
+    for worker, twin in zip(players(7), players(7), strict=True):
         assert list(islice(operations(worker), 200)) == list(islice(operations(twin), 200))
 
 
 def test_faults_keep_to_the_time_and_take_turns() -> None:
-    faults = plan(3, 600).faults
+    planned = plan(3, 600).faults
+    faults = [fault for fault in planned if fault.kind != REST]
     assert all(QUIET_S <= fault.at_s < 600 - QUIET_S for fault in faults)
     assert {fault.kind for fault in faults[: len(KINDS)]} == set(KINDS)
+    assert planned[-1].kind == REST
+    assert [fault.kind for fault in planned].count(REST) == -(-len(faults) // 15)
 
 
 def test_every_fault_can_be_injected(tmp_path: Path) -> None:
@@ -33,14 +41,14 @@ def test_every_fault_can_be_injected(tmp_path: Path) -> None:
     world.gateways.append(Routelake(tmp_path / "data"))
     assert Faults(world, lambda: 0).kinds == set(KINDS)
     everything = set(possible(KINDS, Setup("kafka", 2))) | set(possible(KINDS, Setup("sqlite", 1)))
-    assert everything >= {*ALWAYS, *LARGE, *OTHERS}
+    assert everything >= {*ALWAYS, *SPARK, *LARGE, *OTHERS}
     assert not set(OTHERS) & set(possible(KINDS, Setup("sqlite", 1)))
 
 
 def test_two_gateways_share_the_work() -> None:
     assert {worker.gateway for worker in plan(1, 60).workers} == {0}
     of_second = [worker.role for worker in plan(1, 60, gateways=2).workers if worker.gateway == 1]
-    assert set(of_second) == {"brokers", "admin", "reader"}
+    assert set(of_second) == {"brokers", "admin", "reader", "follower"}
 
 
 def test_nobody_speaks_for_another_broker() -> None:
@@ -50,7 +58,7 @@ def test_nobody_speaks_for_another_broker() -> None:
 
 def test_every_operation_can_be_sent() -> None:
     kinds = set()
-    for worker in plan(1, 60).workers:
+    for worker in players(1):
         for operation in islice(operations(worker), 2_000):
             kinds.add(operation.kind)
             if operation.kind in WRITES | READS:
@@ -70,14 +78,14 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
     for entry in entries:
         recorder.entry(entry)
     recorder.fault(Injected("kill-fold", 1.0, 2.0, "7"))
-    recorder.well(3.0)
+    recorder.rest(3.0)
     recorder.close()
     with (tmp_path / "record.jsonl").open("a") as file:
         file.write('{"worker": "cut o')
     record = read_record(tmp_path / "record.jsonl")
     assert record.about == {"seed": 1}
     assert record.faults == [Injected("kill-fold", 1.0, 2.0, "7")]
-    assert record.well_s == 3.0
+    assert record.rests == [3.0]
     assert [replaced.acknowledged for replaced in record.entries] == [True, True, False]
     assert [read.operation for read in record.entries] == [entry.operation for entry in entries]
     assert [(read.code, read.offset, read.asked) for read in record.entries] == [

@@ -172,5 +172,5 @@ def test_not_the_replay(case: Case) -> None:
 
 @pytest.mark.parametrize("well_s", [None, 31.0])
 def test_not_well(case: Case, well_s: float | None) -> None:
-    case.record.well_s = well_s
+    case.record.rests = [2.0, well_s]
     assert len(rules.well_by_itself(again(case))) == 1

@@ -37,7 +37,7 @@ def test_nothing_contradicts_the_model(tmp_path: Path) -> None:
     case = open_case(tmp_path, well_limit_s=WELL_S)
     violations = judge(case)
     again = f"--minutes 0.5 --seed {SEED} --every-s 2 --gateways 2 --without-spark --faults {','.join(kinds)}"
-    said = report(case, violations, f"./routelake torture {again}")
+    _, said = report(case, violations, f"./routelake torture {again}")
     print(said)
     assert not violations, said
     assert len(case.places) > 100

@@ -7,6 +7,7 @@ import base64
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,8 @@ from lake.commits import last_commit
 from peers.java import JavaProcessFailed, wait_until
 from tests.robustness.evidence import read_log
 from tests.robustness.faults import Faults
-from tests.robustness.plan import Plan
+from tests.robustness.followers import Follower
+from tests.robustness.plan import REST, Plan
 from tests.robustness.record import Recorder
 from tests.robustness.workers import Playing
 from tests.robustness.world import Setup, World, possible
@@ -47,9 +49,10 @@ def torture(plan: Plan, folder: Path, setup: Setup | None = None, *, say: Say = 
     setup = setup or Setup()
     kinds = possible({fault.kind for fault in plan.faults}, setup)
     ahead_s = time.time() - time.monotonic()
-    about = {"seed": plan.seed, "seconds": plan.seconds, "wall_ahead_s": ahead_s, **asdict(setup)}
+    planned = Counter(fault.kind for fault in plan.faults if fault.kind in (*kinds, REST))
+    about = {"seed": plan.seed, "seconds": plan.seconds, "wall_ahead_s": ahead_s, **asdict(setup), "planned": planned}
     recorder = Recorder(folder / "record.jsonl", about)
-    world = World(folder, setup, kinds)
+    world = World(folder, setup, kinds, plan.seconds)
     try:
         with world:
             _play(plan, kinds, world, recorder, say)
@@ -65,29 +68,29 @@ def torture(plan: Plan, folder: Path, setup: Setup | None = None, *, say: Say = 
 
 
 def _play(plan: Plan, kinds: tuple[str, ...], world: World, recorder: Recorder, say: Say) -> None:
-    workers = [Playing(worker, world.gateways[worker.gateway], recorder) for worker in plan.workers]
+    workers = [
+        (Follower if worker.role == "follower" else Playing)(worker, world.gateways[worker.gateway], recorder)
+        for worker in plan.workers
+    ]
     faults = Faults(world, lambda: sum(worker.cut() for worker in workers))
     pause = threading.Event()
-    started_s = time.monotonic()
+    started_s, rested_s = time.monotonic(), 0.0
     for worker in workers:
         worker.start()
     try:
         for fault in plan.faults:
-            pause.wait(max(0.0, started_s + fault.at_s - time.monotonic()))
+            if fault.kind == REST:
+                rest_s = _rest(world, recorder)
+                say(f"{time.monotonic() - started_s:7.1f} s  well again {rest_s:.1f} s after the last fault")
+                rested_s += rest_s
+                continue
+            pause.wait(max(0.0, started_s + rested_s + fault.at_s - time.monotonic()))
             if fault.kind not in kinds:
                 continue
             injected = faults.inject(fault)
             recorder.fault(injected)
             say(f"{injected.begun_s - started_s:7.1f} s  {fault.kind}: {injected.detail}")
-        last_s = time.monotonic()
-        try:
-            wait_until(world.is_whole, _WELL_S, "everything to be well by itself", 0.2)
-            recorder.well(time.monotonic() - last_s)
-        except TimeoutError as error:
-            recorder.well(None)
-            raise TortureFailed(f"{error}:\n{world.server.log_tail()}") from None
-        say(f"{time.monotonic() - started_s:7.1f} s  well again {time.monotonic() - last_s:.1f} s after the last fault")
-        pause.wait(max(0.0, started_s + plan.seconds - time.monotonic()))
+        pause.wait(max(0.0, started_s + rested_s + plan.seconds - time.monotonic()))
     finally:
         for worker in workers:
             worker.stop()
@@ -97,6 +100,19 @@ def _play(plan: Plan, kinds: tuple[str, ...], world: World, recorder: Recorder, 
     if defects:
         raise TortureFailed("; ".join(defects))
     say(f"{time.monotonic() - started_s:7.1f} s  {recorder.answers} answers")
+
+
+def _rest(world: World, recorder: Recorder) -> float:
+    """Nothing happens until everything is well by itself; how long that took."""
+    begun_s = time.monotonic()
+    try:
+        wait_until(world.is_whole, _WELL_S, "everything to be well by itself", 0.2)
+    except TimeoutError as error:
+        recorder.rest(None)
+        raise TortureFailed(f"{error}:\n{world.server.log_tail()}") from None
+    well_s = time.monotonic() - begun_s
+    recorder.rest(well_s)
+    return well_s
 
 
 def _fold_everything(world: World, recorder: Recorder) -> None:

@@ -90,7 +90,7 @@ class Remoting:
     def cut(self) -> bool:
         """See `Client`."""
         client = self._client
-        return client is not None and _cut(client._socket)
+        return client is not None and cut_connection(client._socket)
 
 
 class Http:
@@ -130,7 +130,7 @@ class Http:
     def cut(self) -> bool:
         """See `Client`."""
         connection = self._connection
-        return connection is not None and connection.sock is not None and _cut(connection.sock)
+        return connection is not None and connection.sock is not None and cut_connection(connection.sock)
 
 
 def _peer(connection: socket.socket) -> str:
@@ -138,8 +138,8 @@ def _peer(connection: socket.socket) -> str:
     return f"{host}:{port}"
 
 
-def _cut(connection: socket.socket) -> bool:
-    """Its owner reads the end of the stream and closes it: without linger that is a reset."""
+def cut_connection(connection: socket.socket) -> bool:
+    """Cut it, whoever reads from it; False if it is cut already. Its owner reads the end of the stream and closes it: without linger that is a reset."""
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RD)

@@ -15,10 +15,11 @@ from typing import Final
 from deploy.developer import ROOT
 from peers.kafka import Kafka
 from peers.routelake import Routelake
+from tests.robustness.inside import has
 from tests.robustness.plan import NEEDS
 from tests.robustness.planted import sitecustomize
 from tests.robustness.preload import Preload, can_preload
-from tests.robustness.small_disk import SmallDisk, is_inside
+from tests.robustness.small_disk import SmallDisk
 
 _START_S: Final = 180.0
 _LIVENESS: Final = ("--liveness-interval-s", "0.2")
@@ -45,7 +46,8 @@ class Setup:
 def possible(kinds: Iterable[str], setup: Setup) -> tuple[str, ...]:
     """Those faults of ``kinds`` that this setup and this machine have the means for."""
     means = {"second": setup.gateways > 1, "kafka": setup.log == "kafka", "sqlite": setup.log == "sqlite"}
-    means |= {"preload": can_preload(), "mount": is_inside()}
+    means["spark"] = "small-fold" not in setup.plants
+    means |= {"preload": can_preload(), "mount": has("mount")}
     return tuple(kind for kind in kinds if all(means[need] for need in NEEDS.get(kind, ())))
 
 
@@ -56,13 +58,14 @@ class World:
         folder: gets the data, and everybody's output.
         setup: what there is.
         kinds: faults that will happen.
+        seconds: of the run.
 
     Attributes:
         gateways: who answers: `serve`, and the second gateway.
     """
 
-    def __init__(self, folder: Path, setup: Setup, kinds: Iterable[str]) -> None:
-        self._folder, self._setup = folder, setup
+    def __init__(self, folder: Path, setup: Setup, kinds: Iterable[str], seconds: float = 60.0) -> None:
+        self._folder, self._setup, self._seconds = folder, setup, seconds
         self._needs = {need for kind in kinds for need in NEEDS.get(kind, ())}
         self._cleanup = ExitStack()
         self.kafka: Kafka | None = None
@@ -97,7 +100,7 @@ class World:
         data = self._folder / "data"
         environment = dict(_planted(self._setup.plants))
         if "mount" in self._needs:
-            self.disk = SmallDisk(data)
+            self.disk = SmallDisk(data, self._seconds)
             self._cleanup.callback(self.disk.keep)
         if "preload" in self._needs:
             self.preload = Preload(self._folder)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge's rules about who listens to epochs (`GET /v1/events`), and about what is different (`GET /v1/diff`)."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from tests.robustness.answers import Form, Tables
+from tests.robustness.case import Case, Violation
+from tests.robustness.operations import Operation
+from tests.robustness.plan import TOPICS
+from tests.robustness.record import Heard
+
+LATE_S: Final = 30.0
+"""An epoch that somebody was told of is told to every listener of the same gateway within so many seconds."""
+
+
+def every_epoch_is_told(case: Case) -> list[Violation]:
+    """(c) A listener is told of each epoch after the one it knew, once, in order, and as the tables have it."""
+    found: list[Violation] = []
+    for _, stream in groupby(case.record.heard, lambda heard: (heard.worker, heard.stream)):
+        found += _of_stream(case, [heard for heard in stream if heard.kind not in ("diff", "refused")])
+    first: dict[int, Heard] = {}
+    for heard in case.record.heard:
+        if heard.kind != "epoch" or heard.epoch is None:
+            continue
+        before = first.setdefault(heard.epoch, heard)
+        case.judged["event again"] += before is not heard
+        if before.data != heard.data:
+            found.append(_violation("one epoch is told in two ways", before, heard))
+    for heard in first.values():
+        found += [_violation(message, heard) for message in _of_event(case, heard)]
+    return [*found, *_late(case)]
+
+
+def _of_stream(case: Case, stream: list[Heard]) -> Iterator[Violation]:
+    """One connection."""
+    last = stream[0].after
+    for heard in stream:
+        epoch = heard.epoch
+        if heard.kind == "reset":
+            yield _violation(f"reset after {last}, in the lake that it knew", stream[0], heard)
+        if epoch is None:
+            continue
+        if last is None:
+            last = epoch
+        if heard.kind == "epoch":
+            case.judged["event of a topic" if heard.topic else "event"] += 1
+            if epoch <= last:
+                yield _violation(f"epoch {epoch} after epoch {last}", heard)
+            last += 1 if epoch > last and not heard.topic else 0
+        elif epoch < last:
+            yield _violation(f"id {epoch} after epoch {last}", heard)
+        missed = _missed(case, last, epoch - (heard.kind == "epoch"), heard.topic)
+        if heard.topic and missed:
+            yield _violation(f"nothing of epochs {missed}, which changed {heard.topic}", heard)
+        elif not heard.topic and epoch > last:
+            yield _violation(f"epoch {epoch} after {last}: something between them is missing", heard)
+        last = max(last, epoch)
+
+
+def _missed(case: Case, last: int, until: int, topic: str) -> list[int]:
+    """The epochs after one, and up to another, that changed a topic."""
+    nothing = frozenset[str](), frozenset[str]()
+    return [epoch for epoch in range(last + 1, until + 1) if topic in case.evidence.changed.get(epoch, nothing)[0]]
+
+
+def _of_event(case: Case, heard: Heard) -> Iterator[str]:
+    """What is wrong with an event, by the tables and by the model."""
+    assert heard.epoch is not None
+    row = case.epochs.get(heard.epoch)
+    if row is None:
+        yield f"epoch {heard.epoch} is not in routeCommitTable"
+        return
+    topics, brokers = frozenset(heard.data["topics"]), frozenset(heard.data["brokers"])
+    if heard.data["offset"] != row.log_offset:
+        yield f"offset {heard.data['offset']}, and {row.log_offset} in routeCommitTable"
+    if (topics, brokers) != case.evidence.changed.get(heard.epoch, (frozenset(), frozenset())):
+        yield f"names {case.evidence.changed.get(heard.epoch)} in routeChangeTable"
+    if (heard.data["topicCount"], heard.data["brokerCount"]) != (len(topics), len(brokers)):
+        yield "counts that are not those of its names"
+    if heard.topic and heard.topic not in topics:
+        yield f"told to who listens to {heard.topic}"
+    for topic in TOPICS:
+        if topic not in topics and not (_brokers_of_change(case, topic, heard.epoch) <= brokers):
+            yield f"{topic} has another route since this epoch, by the model"
+
+
+def _brokers_of_change(case: Case, topic: str, epoch: int) -> set[str]:
+    """Broker groups in which a topic's routes before and after an epoch differ."""
+    operation = Operation("route", ask={"topic": topic})
+    try:
+        before, after = (_groups(case.expected.at_epoch(operation, number)) for number in (epoch - 1, epoch))
+    except LookupError:  # nobody asked for this topic
+        return set()
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def _groups(form: Form) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in [] if form is None else [*json.loads(form)["brokerDatas"], *json.loads(form)["queueDatas"]]:
+        found.setdefault(row["brokerName"], []).append(row)
+    return found
+
+
+def _late(case: Case) -> Iterator[Violation]:
+    """At its end, each connection knows what another listener of its gateway had known for a while."""
+    known: dict[int, tuple[list[float], list[int]]] = {}
+    for heard in case.record.heard:
+        if heard.epoch is not None and heard.kind in ("epoch", "id"):
+            times, epochs = known.setdefault(heard.gateway, ([], []))
+            times.append(heard.time_s)
+            epochs.append(max(heard.epoch, epochs[-1] if epochs else 0))
+    for _, connection in groupby(case.record.heard, lambda heard: (heard.worker, heard.stream)):
+        stream = [heard for heard in connection if heard.kind != "diff"]
+        begin, end = stream[0], stream[-1]
+        times, epochs = known.get(begin.gateway, ([], []))
+        count = bisect_right(times, end.time_s - LATE_S)
+        newest = max((heard.epoch for heard in stream if heard.epoch is not None), default=begin.after)
+        if count == 0 or end.time_s - begin.time_s < LATE_S or newest is None or begin.topic:
+            continue
+        case.judged["listener in time"] += 1
+        if newest < epochs[count - 1]:
+            yield _violation(f"told up to {newest}, {LATE_S:.0f} s after {epochs[count - 1]} was there", begin, end)
+
+
+# --- what is different ---
+
+
+def differences(case: Case) -> list[Violation]:
+    """(d) What is different between two epochs is what the model's tables at both differ in."""
+    found = []
+    for heard in case.record.heard:
+        if heard.kind == "refused" and heard.data["status"] != 503:
+            found.append(_violation(f"answered with {heard.data['status']}", heard, rule="differences"))
+        if heard.kind != "diff" or heard.epoch is None or heard.after is None:
+            continue
+        case.judged["diff"] += 1
+        before, after = case.expected.tables_at(heard.after), case.expected.tables_at(heard.epoch)
+        if before is None or after is None:
+            found.append(_violation("it is of an epoch that is not there", heard, rule="differences"))
+            continue
+        found += [_violation(message, heard, rule="differences") for message in _differs(heard, before, after)]
+    return found
+
+
+def _differs(heard: Heard, before: Tables, after: Tables) -> Iterator[str]:
+    said = [{}, {}, {}]
+    for row in heard.data["differences"]:
+        if row["tableName"] in _TABLES:
+            place, key_of, value_of = _TABLES[row["tableName"]]
+            values = (None if row[side] is None else value_of(row[side]) for side in ("before", "after"))
+            said[place][key_of(row["key"])] = tuple(values)
+    for told, old, new in zip(said, before, after, strict=True):
+        for key in sorted({*old, *new, *told}, key=repr):
+            right = old.get(key), new.get(key)  # type: ignore[call-overload]
+            if key in told and told[key] != right:
+                yield f"{key} went from {told[key][0]} to {told[key][1]}, and by the model from {right[0]} to {right[1]}"
+            elif key not in told and right[0] != right[1]:
+                yield f"nothing of {key}, which went from {right[0]} to {right[1]} by the model"
+
+
+_TABLES: Final[dict[str, tuple[int, Any, Any]]] = {
+    "topicQueueTable": (
+        0,
+        lambda key: (key["topic"], key["brokerName"]),
+        lambda row: (row["readQueueNums"], row["writeQueueNums"], row["perm"]),
+    ),
+    "brokerAddrTable": (
+        1,
+        lambda key: key["brokerName"],
+        lambda row: {int(number): addr for number, addr in dict(row["brokerAddrs"]).items()},
+    ),
+    "kvConfigTable": (2, lambda key: (key["namespace"], key["key"]), lambda row: row["value"]),
+}
+"""Place in `Tables`, key and value of a row."""
+
+
+def _violation(message: str, *heard: Heard, rule: str = "every_epoch_is_told") -> Violation:
+    return Violation(rule, message, tuple(json.dumps(each.line(), ensure_ascii=False) for each in heard))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a run was one: that what was planned happened, was asked and was judged. As `tests.robustness.rules`, pure.
+
+A judge who has seen nothing finds nothing wrong; these rules refute such a run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from schemas.events import Resume
+from tests.robustness.case import Case, Violation, kind_of, told
+from tests.robustness.operations import HTTP_READS, READS, REMOTING_READS, WRITES
+from tests.robustness.plan import REST
+from tests.robustness.record import Entry
+
+WHOLE_S: Final = 60.0
+"""A run of at least so many seconds has time for operations of every kind."""
+_MANY: Final = 20
+"""Of so many questions some are answered, in a shorter run, too."""
+_HOUR_MS: Final = 3_600_000
+_JUMP_MS: Final = 3_000_000
+"""Of a clock that went an hour ahead, at least so much is seen in the log's times."""
+
+_HTTP_REFUSALS: Final = {503}
+_HTTP_ANSWERS: Final = {200, 202, 304}
+_REMOTING_REFUSALS: Final = {2}
+_REMOTING_ANSWERS: Final = {0, 17, 22}
+
+
+def faults_happened(case: Case) -> list[Violation]:
+    """Each kind of fault that was planned hit somebody, and left its mark where it must leave one."""
+    found = [
+        Violation("faults_happened", f"{fault.kind}: {fault.wrong}", (fault.detail,))
+        for fault in case.record.faults
+        if fault.wrong
+    ]
+    planned: dict[str, int] = case.record.about.get("planned", {})
+    hit = Counter(fault.kind for fault in case.record.faults if fault.hit)
+    for kind in planned:
+        if kind != REST and not hit[kind]:
+            said = tuple(fault.detail for fault in case.record.faults if fault.kind == kind)
+            found.append(Violation("faults_happened", f"{kind} was planned, and never hit anybody", said))
+    rests = len(case.record.rests)
+    if rests < planned.get(REST, 0):
+        found.append(Violation("faults_happened", f"{planned[REST]} rests were planned, {rests} came"))
+    return found + _clocks_went_ahead(case)
+
+
+def _clocks_went_ahead(case: Case) -> list[Violation]:
+    """Each step of an hour ahead is a jump of the log's times, with a RESUME behind it. Kafka's log has Kafka's clock."""
+    if case.record.about.get("log") == "kafka":
+        return []
+    steps = sum(fault.kind == "clock-forward" for fault in case.record.faults)
+    log = case.evidence.log
+    jumps = sum(
+        isinstance(logged.event, Resume) and logged.time_ms - before.time_ms > _JUMP_MS
+        for before, logged in zip(log, log[1:], strict=False)
+    )
+    case.judged["clock-forward"] += jumps
+    if steps == 0 or (jumps and log[-1].time_ms - log[0].time_ms > steps * _HOUR_MS - _JUMP_MS):
+        return []
+    return [Violation("faults_happened", f"the clock went ahead {steps} times, the log's times {jumps} times")]
+
+
+def refusals(case: Case) -> list[Violation]:
+    """Whoever got no answer was told to try again, and nothing else."""
+    found = []
+    for entry in case.record.entries:
+        if entry.code is None:
+            case.judged["unanswered"] += 1
+        elif _is_refusal(entry):
+            case.judged[f"refused {'write' if entry.is_write else 'read'}"] += 1
+        elif not _is_answer(entry):
+            found.append(Violation("refusals", f"answered with {entry.code}", (told(entry),)))
+    return found
+
+
+def _is_refusal(entry: Entry) -> bool:
+    return entry.code in (_REMOTING_REFUSALS if entry.via == "remoting" else _HTTP_REFUSALS)
+
+
+def _is_answer(entry: Entry) -> bool:
+    if entry.via == "remoting":
+        return entry.code in _REMOTING_ANSWERS
+    return entry.code in _HTTP_ANSWERS or (entry.code == 404 and entry.operation.kind in READS)
+
+
+def everything_was_asked(case: Case) -> list[Violation]:
+    """Answers of every kind that clients are to ask for were compared with something."""
+    case.judged["answer"] = len(case.reads)
+    asked = Counter(kind_of(entry) for entry in case.record.entries if not entry.is_write)
+    wanted = {kind for kind, count in asked.items() if count >= _MANY} | {"rest"}
+    if case.record.about.get("seconds", 0) >= WHOLE_S:
+        wanted |= PROMISED
+    return [
+        Violation("everything_was_asked", f"{kind}: nothing of that kind was judged")
+        for kind in sorted(wanted)
+        if not case.judged[kind]
+    ]
+
+
+PROMISED: Final = frozenset(
+    {f"{kind} {via}" for kind in WRITES for via in ("remoting", "http")}
+    | {f"{kind} remoting" for kind in REMOTING_READS}
+    | {f"{kind} {how}" for kind in HTTP_READS for how in ("http", "wait_for", "committed")}
+    | {"route long-poll", "as-of epoch", "as-of time", "as-of again", "clock", "expiry", "rest"}
+    | {"event", "event again", "event of a topic", "diff"}
+)
+"""Of these every run of a minute has some. They are counted by the other rules, which come first."""

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run in which nothing was asked, judged or broken is no good run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.events import Actor, Clock, Resume
+from tests.robustness import rules_of_run
+from tests.robustness.case import Case
+from tests.robustness.evidence import Logged
+from tests.robustness.figures import Figures, figures_of, read_figures, table
+from tests.robustness.hand_made import again, good_case, read_entry
+from tests.robustness.judge import judge
+from tests.robustness.record import Injected
+
+
+@pytest.fixture
+def case() -> Case:
+    """See `good_case`."""
+    return good_case()
+
+
+def messages(case: Case) -> list[str]:
+    return [violation.message for violation in judge(case)]
+
+
+def test_a_fault_that_never_hit_anybody(case: Case) -> None:
+    case.record.about["planned"] = {"kill-fold": 2, "rest": 1}
+    case.record.faults = [Injected("kill-fold", 1.0, 2.0, hit=False), Injected("kill-fold", 3.0, 4.0)]
+    assert messages(again(case)) == []
+    case.record.faults.pop()
+    assert messages(again(case)) == ["kill-fold was planned, and never hit anybody"]
+
+
+def test_a_rest_that_never_came(case: Case) -> None:
+    case.record.about["planned"] = {"rest": 2}
+    assert messages(again(case)) == ["2 rests were planned, 1 came"]
+
+
+def test_a_second_fold_that_goes_on(case: Case) -> None:
+    case.record.faults = [Injected("second-fold", 1.0, 2.0, wrong="it did not end")]
+    assert messages(again(case)) == ["second-fold: it did not end"]
+
+
+def test_a_clock_that_was_not_stepped(case: Case) -> None:
+    """Because the library was not loaded, say."""
+    case.record.faults = [Injected("clock-forward", 1.0, 2.0)] * 2
+    assert messages(again(case)) == ["the clock went ahead 2 times, the log's times 0 times"]
+    routelake = Actor(gateway="g", via="routelake")
+    for offset, time_ms in ((5, 3_605_000), (6, 7_205_000)):
+        case.evidence.log.append(Logged(offset, time_ms, Resume(actor=routelake, previous_event_time_ms=5_000)))
+    assert rules_of_run.faults_happened(again(case)) == []
+
+
+def test_an_error_that_is_no_refusal(case: Case) -> None:
+    case.record.entries += [
+        read_entry(0, 3.8, 3, code=503, body="{}"),
+        read_entry(0, 3.8, None, code=2, body=""),
+        read_entry(0, 3.9, 3, code=500, body="{}"),
+        read_entry(0, 3.9, None, code=1, body=""),
+    ]
+    case = again(case)
+    assert sorted(messages(case)) == ["answered with 1", "answered with 500"]
+    assert case.judged["refused read"] == 2
+
+
+def test_a_judge_who_sees_nothing(case: Case) -> None:
+    """Every answer is there, and none can be told from a refusal."""
+    case.record.entries = [
+        replace(entry, code=503) if entry.operation.kind == "route" else entry for entry in case.record.entries * 10
+    ]
+    said = rules_of_run.everything_was_asked(again(case))
+    assert [violation.message for violation in said if "route" in violation.message] == [
+        "route http: nothing of that kind was judged",
+        "route remoting: nothing of that kind was judged",
+    ]
+
+
+def test_a_whole_run_has_everything(case: Case) -> None:
+    case.record.about["seconds"] = 60.0
+    assert {message.partition(":")[0] for message in messages(again(case))} >= {"wipe remoting", "as-of time", "expiry"}
+
+
+def test_clocks_are_counted(case: Case) -> None:
+    case.evidence.log.append(Logged(5, 8_000, Clock(actor=Actor(gateway="g", via="routelake"))))
+    case = again(case)
+    judge(case)
+    assert case.judged["clock"] == 2
+
+
+def test_figures_of_many_runs_come_together(case: Case, tmp_path: Path) -> None:
+    case.record.about |= {"seconds": 1_800.0, "log": "sqlite", "gateways": 2, "plants": ["haste"]}
+    case.record.faults = [Injected("kill-fold", 1.0, 2.0)]
+    judge(case)
+    for name, seed in (("a", 2), ("b", 1)):
+        (tmp_path / name).mkdir()
+        figures = figures_of(case, [], f"--seed {seed}")
+        figures.about = {**figures.about, "seed": seed}
+        figures.write(tmp_path / name)
+    (tmp_path / "c").mkdir()
+    Figures("--seed 3", {"seed": 3, "seconds": 0}, "it is not over").write(tmp_path / "c")
+    runs = read_figures([tmp_path])
+    assert [run.about["seed"] for run in runs] == [1, 2, 3]
+    said = table(runs)
+    assert "| 1 | 30 | sqlite, 2, Spark | 1 | 3 | 7 | 1 s | no violation |" in said
+    assert "| it is not over |" in said
+    assert "3 runs, 1.00 hours of traffic, 2 of them without a violation." in said
+    assert "Faults: 2: 2 kill-fold." in said
+
+
+def test_a_folder_without_runs(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_figures([tmp_path])
