@@ -106,10 +106,10 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def port_answers(port: int) -> bool:
-    """Whether something accepts connections at 127.0.0.1:port."""
+def port_answers(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether something accepts connections at host:port."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection((host, port), timeout=1).close()
     except OSError:
         return False
     return True

@@ -40,18 +40,20 @@ QUICK_KAFKA: Mapping[str, str] = {
 class Kafka(Peer):
     """A one-node cluster in a temporary directory that goes away with it."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, properties: Mapping[str, str] | None = None, host: str = "127.0.0.1") -> None:
         """Prepare it; `with` starts it.
 
         Args:
             properties: server.properties on top of QUICK_KAFKA.
+            host: address of this machine to listen at.
         """
         super().__init__("kafka")
+        self._host = host
         self.port = free_port()
         controller = free_port()
         listeners = {
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"PLAINTEXT://{host}:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{host}:{self.port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -74,7 +76,7 @@ class Kafka(Peer):
     @property
     def address(self) -> str:
         """host:port."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     def start(self) -> None:
         """Start it, also after it was killed; its topics are kept."""
@@ -108,7 +110,7 @@ class Kafka(Peer):
 
     def _is_ready(self, process: JavaProcess) -> bool:
         """The port opens before the broker has registered, so ask it."""
-        if not port_answers(self.port):
+        if not port_answers(self.port, self._host):
             return False
         try:
             admin = connected(KafkaAdminClient, [self.address], bootstrap_timeout_ms=2000)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,8 @@ class Routelake:
         options: more command-line options.
         environment: variables on top of this process's own.
         root: where its code is.
+        host: address that it listens at.
+        through: a command that runs the command behind it, such as `nsenter`.
     """
 
     def __init__(
@@ -39,8 +41,11 @@ class Routelake:
         options: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
         root: Path = ROOT,
+        host: str = "127.0.0.1",
+        through: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
+        self.host, self._through = host, through
         self.http_port, self.remoting_port = free_port(), free_port()
         self._command = command
         self._options = options
@@ -52,7 +57,7 @@ class Routelake:
     @property
     def namesrv_addr(self) -> str:
         """For namesrvAddr."""
-        return f"127.0.0.1:{self.remoting_port}"
+        return f"{self.host}:{self.remoting_port}"
 
     @property
     def lake_dir(self) -> Path:
@@ -64,12 +69,12 @@ class Routelake:
         ports = (
             []
             if self._command == "fold"
-            else ["--http", f"127.0.0.1:{self.http_port}", "--remoting", f"127.0.0.1:{self.remoting_port}"]
+            else ["--http", f"{self.host}:{self.http_port}", "--remoting", f"{self.host}:{self.remoting_port}"]
         )
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "cli.main", self._command,
+                    *self._through, sys.executable, "-m", "cli.main", self._command,
                     "--data-dir", str(self.data_dir), *ports, *self._options,
                 ],
                 cwd=self._root,
@@ -110,13 +115,13 @@ class Routelake:
         def listening() -> bool:
             assert self.process is not None
             assert self.process.poll() is None, self.log_tail()
-            return port_answers(self.remoting_port) and port_answers(self.http_port)
+            return port_answers(self.remoting_port, self.host) and port_answers(self.http_port, self.host)
 
         wait_until(listening, timeout_s, "the gateway to listen")
 
     def get(self, path: str) -> Any:  # noqa: ANN401 (JSON)
         """GET over HTTP, parsed JSON. Raises urllib.error.HTTPError; HTTPException from one killed as it answers."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=30) as answer:
             return json.load(answer)
 
     def log_tail(self, lines: int = 60) -> str:

@@ -89,7 +89,9 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
         Epoch(row["epoch"], row["logOffset"], row["livenessOffset"], to_ms(row["watermark"])) for row in commits
     ]
     names = ("offset", "command", "brokerName", "seq", "tableName", "topic", "key")
-    history = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table(columns=[*names, "eventTime", "epoch"])
+    history = DeltaTable(str(lake_dir / ROUTE_CHANGE_TABLE.name)).to_pyarrow_table(
+        columns=[*names, "eventTime", "epoch"]
+    )
     found.changes = Counter(zip(*(map(str, history[name].to_pylist()) for name in names), strict=True))
     found.changed = _changed(history)
     found.expired = [

@@ -31,6 +31,8 @@ T = TypeVar("T")
 _SECOND_FOLD_S: Final = 60.0
 _SOMEBODY_S: Final = 60.0
 """How long a fault waits for somebody to hit."""
+_LONGER: Final = 5
+"""Times as long as others: longer than a broker's heartbeatTimeoutMillis."""
 _REFUSED: Final = 2
 """Exit code of who may not start."""
 _HOUR_MS: Final = 3_600_000
@@ -82,6 +84,7 @@ class Faults:
             "clock-back": self._clock_back,
             "kill-second": self._kill_second,
             "stop-second": lambda hold_s: self._stop(lambda: self._second().pid, hold_s),
+            "separate-second": self._separate_second,
             "kill-kafka": self._kill_kafka,
             "stop-kafka": self._stop_kafka,
         }
@@ -166,7 +169,9 @@ class Faults:
 
     def _slow_disk(self, hold_s: float) -> Done:
         late_ms = round(hold_s * 200)
-        return self._wrong_disk(lambda on: self._preload.slow_disk(late_ms if on else 0), 2 * hold_s, f"{late_ms} ms late")
+        return self._wrong_disk(
+            lambda on: self._preload.slow_disk(late_ms if on else 0), 2 * hold_s, f"{late_ms} ms late"
+        )
 
     def _failing_disk(self, hold_s: float) -> Done:
         return self._wrong_disk(self._preload.failing_disk, hold_s, "failed")
@@ -221,6 +226,17 @@ class Faults:
         self._pause.wait(hold_s)
         second.start(wait_ready_s=None)
         return Done("the second gateway was killed")
+
+    def _separate_second(self, hold_s: float) -> Done:
+        """From its clients and from Kafka, if there is one; not from who is beside it, nor from the tables."""
+        machine = self._world.machine
+        assert machine is not None
+        machine.pull()
+        try:
+            self._pause.wait(_LONGER * hold_s)
+        finally:
+            machine.plug()
+        return Done(f"the second gateway was alone for {_LONGER * hold_s:.1f} s")
 
     def _kill_kafka(self, hold_s: float) -> Done:
         kafka = self._world.kafka

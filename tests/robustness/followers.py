@@ -66,7 +66,7 @@ class Follower(threading.Thread):
             raise
 
     def _listen(self) -> None:
-        connection = HTTPConnection("127.0.0.1", self._server.http_port, timeout=SILENT_S)
+        connection = HTTPConnection(self._server.host, self._server.http_port, timeout=SILENT_S)
         try:
             connection.connect()
             self._socket = connection.sock
@@ -119,7 +119,7 @@ class Follower(threading.Thread):
 
     def _ask_what_is_different(self, epoch: int) -> None:
         before = max(0, epoch - self._chance.choice((1, 1, 2, 5)))
-        connection = HTTPConnection("127.0.0.1", self._server.http_port, timeout=SILENT_S)
+        connection = HTTPConnection(self._server.host, self._server.http_port, timeout=SILENT_S)
         try:
             connection.request("GET", f"/v1/diff?from={before}&to={epoch}")
             with connection.getresponse() as response:
@@ -135,4 +135,6 @@ class Follower(threading.Thread):
 
     def _note(self, kind: str, epoch: int | None = None, after: int | None = None, data: Any = None) -> None:
         name, gateway, topic = self._worker.name, self._worker.gateway, self._worker.topic
-        self._recorder.heard(Heard(name, gateway, topic, self._stream, kind, time.monotonic(), epoch, after, data or {}))
+        self._recorder.heard(
+            Heard(name, gateway, topic, self._stream, kind, time.monotonic(), epoch, after, data or {})
+        )

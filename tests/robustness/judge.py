@@ -41,7 +41,8 @@ def report(case: Case, violations: Sequence[Violation], again: str) -> tuple[Fig
         f"{figures.writes:,} acknowledged writes, {figures.answers:,} answers to reads, {figures.events:,} events, "
         f"{figures.epochs:,} epochs",
         f"judged: {counted(figures.judged)}",
-        "well again: " + (", ".join("never" if rest is None else f"{rest:.1f} s" for rest in figures.rests) or "not asked"),
+        "well again: "
+        + (", ".join("never" if rest is None else f"{rest:.1f} s" for rest in figures.rests) or "not asked"),
     ]
     for rule in RULES:
         found = [violation for violation in violations if violation.rule == rule.__name__]

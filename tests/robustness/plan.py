@@ -30,7 +30,7 @@ LARGE: Final = ("kill-all", "restart", "second-fold", "lost-checkpoint")
 """Faults that take a start of the whole."""
 MACHINE: Final = ("slow-disk", "failing-disk", "disk-full", "clock-forward", "clock-back")
 """What a machine does to its processes."""
-OTHERS: Final = ("kill-second", "stop-second", "kill-kafka", "stop-kafka")
+OTHERS: Final = ("kill-second", "stop-second", "separate-second", "kill-kafka", "stop-kafka")
 """What happens to the second gateway, and to Kafka."""
 KINDS: Final = (*ALWAYS, *SPARK, *LARGE, *MACHINE, *OTHERS)
 
@@ -43,6 +43,7 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "disk-full": ("mount",),
     "kill-second": ("second",),
     "stop-second": ("second",),
+    "separate-second": ("second", "net"),
     "kill-kafka": ("kafka",),
     "stop-kafka": ("kafka",),
 }
@@ -66,6 +67,7 @@ class Worker:
         brokers: whose they are.
         gateway: which one it talks to, where there are two.
         topic: a follower's; "" if it wants every epoch.
+        beside: whether it is on the machine of the second gateway, where that has one.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Worker:
     brokers: tuple[Broker, ...] = ()
     gateway: int = 0
     topic: str = ""
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ def _workers(chance: random.Random, gateways: int) -> tuple[Worker, ...]:
         workers.append(
             Worker(f"reader-{number}", "reader", via, chance.getrandbits(32), gateway=number // 2 % gateways)
         )
+    if gateways > 1:
+        workers.append(Worker("reader-3", "reader", "http", chance.getrandbits(32), gateway=1, beside=True))
     for number in range(3):
         topic = chance.choice(TOPICS) if number == 1 else ""
         seed = chance.getrandbits(32)

@@ -195,7 +195,9 @@ def _differs(case: Case, entry: Entry, form: Form, expected: Form, where: str, o
     if offset is not None:
         since = case.expected.last_right(entry.operation, form, offset)
         changes = case.expected.changes(entry.operation, -1 if since is None else since, offset)
-        lines.append("it never was; last changes:" if since is None else f"it was right last at offset {since}; since then:")
+        lines.append(
+            "it never was; last changes:" if since is None else f"it was right last at offset {since}; since then:"
+        )
         lines += map(logged_line, changes[-2:] if since is None else changes[:3])
     return Violation("equals_the_model", f"not the answer {where}", tuple(lines))
 

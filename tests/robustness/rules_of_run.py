@@ -7,6 +7,7 @@ A judge who has seen nothing finds nothing wrong; these rules refute such a run.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Final
 
 from schemas.events import Resume
@@ -56,7 +57,7 @@ def _clocks_went_ahead(case: Case) -> list[Violation]:
     log = case.evidence.log
     jumps = sum(
         isinstance(logged.event, Resume) and logged.time_ms - before.time_ms > _JUMP_MS
-        for before, logged in zip(log, log[1:], strict=False)
+        for before, logged in pairwise(log)
     )
     case.judged["clock-forward"] += jumps
     if steps == 0 or (jumps and log[-1].time_ms - log[0].time_ms > steps * _HOUR_MS - _JUMP_MS):

@@ -109,7 +109,11 @@ def test_what_an_event_names(case: Case) -> None:
 
 def test_who_is_told_too_late(case: Case) -> None:
     silent = {"worker": "g", "stream": 7}
-    case.record.heard += [heard("begin", 2.0, after=1, **silent), heard("id", 2.1, 1, **silent), heard("end", 40.0, **silent)]
+    case.record.heard += [
+        heard("begin", 2.0, after=1, **silent),
+        heard("id", 2.1, 1, **silent),
+        heard("end", 40.0, **silent),
+    ]
     assert messages(case) == ["told up to 1, 30 s after 3 was there"]
 
 
@@ -168,7 +172,7 @@ def test_a_follower_comes_back_where_it_was(tmp_path: Path) -> None:
         asked: list[tuple[str, str | None]] = []
         server.asked = asked  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address: Any = SimpleNamespace(http_port=server.server_port)
+        address: Any = SimpleNamespace(host="127.0.0.1", http_port=server.server_port)
         follower = Follower(Worker("f", "follower", "events", 1), address, recorder)
         follower.start()
         until(lambda: sum(path.startswith("/v1/events") for path, _ in asked) > 8)

@@ -18,7 +18,7 @@ from peers.java import JavaProcessFailed, wait_until
 from tests.robustness.evidence import read_log
 from tests.robustness.faults import Faults
 from tests.robustness.followers import Follower
-from tests.robustness.plan import REST, Plan
+from tests.robustness.plan import REST, Plan, Worker
 from tests.robustness.record import Recorder
 from tests.robustness.workers import Playing
 from tests.robustness.world import Setup, World, possible
@@ -68,10 +68,7 @@ def torture(plan: Plan, folder: Path, setup: Setup | None = None, *, say: Say = 
 
 
 def _play(plan: Plan, kinds: tuple[str, ...], world: World, recorder: Recorder, say: Say) -> None:
-    workers = [
-        (Follower if worker.role == "follower" else Playing)(worker, world.gateways[worker.gateway], recorder)
-        for worker in plan.workers
-    ]
+    workers = [_worker(worker, world, recorder) for worker in plan.workers]
     faults = Faults(world, lambda: sum(worker.cut() for worker in workers))
     pause = threading.Event()
     started_s, rested_s = time.monotonic(), 0.0
@@ -100,6 +97,15 @@ def _play(plan: Plan, kinds: tuple[str, ...], world: World, recorder: Recorder, 
     if defects:
         raise TortureFailed("; ".join(defects))
     say(f"{time.monotonic() - started_s:7.1f} s  {recorder.answers} answers")
+
+
+def _worker(worker: Worker, world: World, recorder: Recorder) -> Playing | Follower:
+    server = world.gateways[worker.gateway]
+    if worker.role == "follower":
+        return Follower(worker, server, recorder)
+    if worker.beside and world.machine is not None:
+        return Playing(worker, server, recorder, world.machine.enter)
+    return Playing(worker, server, recorder)
 
 
 def _rest(world: World, recorder: Recorder) -> float:

@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -30,6 +31,7 @@ _SILENT_S: Final = SHORT_MS / 1000 + 9
 class Address(Protocol):
     """Where a server listens."""
 
+    host: str
     remoting_port: int
     http_port: int
 
@@ -75,7 +77,7 @@ class Remoting:
         """See `Client`."""
         if self._client is None:
             self.peer = ""
-            self._client = RemotingClient("127.0.0.1", self._server.remoting_port)
+            self._client = RemotingClient(self._server.host, self._server.remoting_port)
             self.peer = _peer(self._client._socket)
         response = self._client.call(operation.request(), TIMEOUT_S)
         self._client.unsolicited.clear()
@@ -105,7 +107,7 @@ class Http:
         """See `Client`."""
         if self._connection is None:
             self.peer = ""
-            self._connection = HTTPConnection("127.0.0.1", self._server.http_port, timeout=TIMEOUT_S)
+            self._connection = HTTPConnection(self._server.host, self._server.http_port, timeout=TIMEOUT_S)
             self._connection.connect()
             self.peer = _peer(self._connection.sock)
         method, path, body = operation.http()
@@ -155,9 +157,12 @@ class Playing(threading.Thread):
         defect: what ended it early, if anything did: a defect of the kit.
     """
 
-    def __init__(self, worker: Worker, server: Address, recorder: Recorder) -> None:
+    def __init__(
+        self, worker: Worker, server: Address, recorder: Recorder, begin: Callable[[], None] = lambda: None
+    ) -> None:
+        """Not yet started; ``begin`` is called first on its thread."""
         super().__init__(name=worker.name, daemon=True)
-        self._worker, self._recorder = worker, recorder
+        self._worker, self._recorder, self._begin = worker, recorder, begin
         self._client: Client = Http(server) if worker.via == "http" else Remoting(server)
         self._stopping = threading.Event()
         self._chance = random.Random(worker.seed + 1)
@@ -177,6 +182,7 @@ class Playing(threading.Thread):
     def run(self) -> None:
         """Play until told to stop."""
         try:
+            self._begin()
             for operation in operations(self._worker):
                 if self._stopping.wait(operation.pause_ms / 1000):
                     return

@@ -16,6 +16,7 @@ from deploy.developer import ROOT
 from peers.kafka import Kafka
 from peers.routelake import Routelake
 from tests.robustness.inside import has
+from tests.robustness.network import HERE, THERE, Machine
 from tests.robustness.plan import NEEDS
 from tests.robustness.planted import sitecustomize
 from tests.robustness.preload import Preload, can_preload
@@ -35,6 +36,8 @@ class Setup:
         gateways: 1 or 2.
         plants: of `tests.robustness.planted`: defects, and maintenance at once.
         options: of `serve`, besides.
+
+    The second gateway is on a machine of its own (`tests.robustness.network`) where networks may be made.
     """
 
     log: str = "sqlite"
@@ -47,7 +50,7 @@ def possible(kinds: Iterable[str], setup: Setup) -> tuple[str, ...]:
     """Those faults of ``kinds`` that this setup and this machine have the means for."""
     means = {"second": setup.gateways > 1, "kafka": setup.log == "kafka", "sqlite": setup.log == "sqlite"}
     means["spark"] = "small-fold" not in setup.plants
-    means |= {"preload": can_preload(), "mount": has("mount")}
+    means |= {"preload": can_preload(), "mount": has("mount"), "net": has("net")}
     return tuple(kind for kind in kinds if all(means[need] for need in NEEDS.get(kind, ())))
 
 
@@ -71,6 +74,7 @@ class World:
         self.kafka: Kafka | None = None
         self.preload: Preload | None = None
         self.disk: SmallDisk | None = None
+        self.machine: Machine | None = None
         self.log_url = ""
         self.gateways: list[Routelake] = []
 
@@ -107,8 +111,11 @@ class World:
             self._cleanup.callback(self.preload.close)
             environment |= self.preload.environment
         self.log_url = f"sqlite://{data / 'events.db'}"
+        if self._setup.gateways > 1 and has("net"):
+            self.machine = Machine()
+            self._cleanup.enter_context(self.machine)
         if self._setup.log == "kafka":
-            self.kafka = Kafka()
+            self.kafka = Kafka(host="127.0.0.1" if self.machine is None else HERE)
             self._cleanup.enter_context(self.kafka)
             self.log_url = f"kafka://{self.kafka.address}/{_TOPIC}"
         options = (*_LIVENESS, *self.options(), *self._setup.options)
@@ -117,10 +124,17 @@ class World:
         self._cleanup.callback(server.kill)
         server.start(_START_S)
         if self._setup.gateways > 1:
-            second = Routelake(data, "gateway", self.options(), environment)
+            second = self._second(data, environment)
             self.gateways.append(second)
             self._cleanup.callback(second.kill)
             second.start(_START_S)
+
+    def _second(self, data: Path, environment: dict[str, str]) -> Routelake:
+        if self.machine is None:
+            return Routelake(data, "gateway", self.options(), environment)
+        options = (*self.options(), "--insecure")
+        environment |= {"ROUTELAKE_HTTP_ANONYMOUS_WRITES": "true"}
+        return Routelake(data, "gateway", options, environment, THERE, self.machine.through)
 
     def is_whole(self) -> bool:
         """Whether no gateway finds anything wrong."""

@@ -176,6 +176,23 @@ def _lost_rows(module: Any) -> None:
     module.LakeWriter._apply = leave_out
 
 
+def _skipped_event(module: Any) -> None:
+    """Listeners are not told of an epoch."""
+    text, due = module._text, _now_and_then(7)
+    module._text = lambda event: b"" if due() else text(event)
+
+
+def _short_diff(module: Any) -> None:
+    """A difference is left out."""
+    diff, due = module.diff, _now_and_then(4)
+
+    def shorter(*arguments: Any, **named: Any) -> Any:
+        found = diff(*arguments, **named)
+        return module.Diff(found.before, found.after, found.differences[:-1], None) if due() else found
+
+    module.diff = shorter
+
+
 def _haste(module: Any) -> None:
     """Not a defect: maintenance has something to do after each batch."""
     module.CHECKPOINT_EVERY_COMMITS, module.COMPACT_EVERY_COMMITS, module.COMPACT_WHEN_FILES = 3, 5, 4
@@ -204,6 +221,8 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "folded-twice": ("pipelines.tables.writer", _folded_twice),
     "lost-rows": ("pipelines.tables.writer", _lost_rows),
     "impatient": ("api.moving_view", _impatient),
+    "skipped-event": ("api.http.events", _skipped_event),
+    "short-diff": ("api.view.diff", _short_diff),
 }
 """Name -> the module that it breaks, and how."""
 
