@@ -31,6 +31,7 @@ from schemas.tables import (
     ROUTE_COMMIT_TABLE,
     TOPIC_QUEUE_TABLE,
 )
+from tests.robustness.proofs import unproved, wrong_intervals
 
 
 class Logged(NamedTuple):
@@ -65,6 +66,8 @@ class Evidence:
         expired: (brokerName, deadline in ms) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
         quarantined: offsets in quarantineTable.
         replayed: what differs between the tables and the product's own replay of the log; "" for nothing.
+        unproved: what `history verify` refutes, or cannot prove.
+        intervals: what is wrong with the tables of intervals; "" for nothing.
         head_differences: files in which a gateway says that its head and the tables differed.
     """
 
@@ -78,6 +81,8 @@ class Evidence:
     expired: list[tuple[str, int]] = field(default_factory=list)
     quarantined: list[int] = field(default_factory=list)
     replayed: str = ""
+    unproved: list[str] = field(default_factory=list)
+    intervals: str = ""
     head_differences: list[str] = field(default_factory=list)
 
 
@@ -115,6 +120,8 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     found.kv = {(row["namespace"], row["key"]): row["value"] for row in rows(KV_CONFIG_TABLE.name)}
     found.quarantined = [row["offset"] for row in rows(QUARANTINE_TABLE.name)]
     found.replayed = _replayed(records, lake_dir)
+    found.unproved = unproved(records, lake_dir)
+    found.intervals = wrong_intervals(lake_dir)
     found.head_differences = [path.read_text() for path in sorted(lake_dir.glob("head-differences-*.json"))]
     return found
 

@@ -13,7 +13,8 @@
 `stamped`               (e) an event's time is when it came
 `clocks_and_resumes`    (e) CLOCK and RESUME come when they should
 `expiry`                (e) nobody expires who was heard in time; nobody silent stays
-`tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; heads agreed with them
+`tables_are_a_replay`   (f) tables = the model's fold = the product's own replay of the log; intervals = changes; the chain
+                        of epochs holds; heads agreed with the tables
 `well_by_itself`        (g) where faults rest, all is well in so many seconds
 `faults_happened`       every kind of fault that was planned hit somebody, and did not itself show what must not be
 `refusals`              nobody was told that something is broken, or got what is no answer
@@ -217,7 +218,7 @@ def _witness(case: Case, entry: Entry, offset: int) -> list[str]:
 
 
 def tables_are_a_replay(case: Case) -> list[Violation]:
-    """(f) The tables at the newest epoch, by two independent foldings of the log."""
+    """(f) The tables at the newest epoch, by two independent foldings of the log; intervals, by the changes."""
     found = []
     evidence = case.evidence
     topics, brokers, kv = case.expected.last_tables
@@ -234,6 +235,12 @@ def tables_are_a_replay(case: Case) -> list[Violation]:
                 found.append(Violation("tables_are_a_replay", message))
     if evidence.replayed:
         found.append(Violation("tables_are_a_replay", evidence.replayed))
+    for what in evidence.unproved:
+        found.append(Violation("tables_are_a_replay", f"history verify: {what}"))
+    if evidence.intervals:
+        found.append(
+            Violation("tables_are_a_replay", "the tables of intervals are not the changes", (evidence.intervals,))
+        )
     for difference in evidence.head_differences:
         found.append(
             Violation("tables_are_a_replay", "a gateway says that its head and the tables differed", (difference,))

@@ -167,7 +167,8 @@ def test_a_row_too_few(case: Case, table: str) -> None:
 
 def test_not_the_replay(case: Case) -> None:
     case.evidence.replayed, case.evidence.head_differences = "group b", ["{}"]
-    assert len(rules.tables_are_a_replay(again(case))) == 2
+    case.evidence.unproved, case.evidence.intervals = ["the chain is broken"], "a row"
+    assert len(rules.tables_are_a_replay(again(case))) == 4
 
 
 @pytest.mark.parametrize("well_s", [None, 31.0])
