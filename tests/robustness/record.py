@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from tests.robustness.operations import WRITES, Broker, Operation
 
-HEAD: Final = "head"
-"""Shown by answers of the head, which is the default."""
+_KEPT_EVERY: Final = 50
 
 
 @dataclass(frozen=True)
@@ -169,6 +168,8 @@ class Recorder:
         """Of the writes that were acknowledged with one so far."""
         self._times: deque[tuple[int, str]] = deque(maxlen=200)
         """Offset and event time of such writes."""
+        self._old_times: list[tuple[int, str]] = []
+        """Some of them, for as long as the run lasts."""
         self._committed = -1
         """Up to where an epoch was seen to go."""
         self._write({"about": about})
@@ -180,15 +181,18 @@ class Recorder:
             self.newest_offset = max(self.newest_offset, entry.offset)
             with suppress(ValueError), self._lock:
                 self._times.append((entry.offset, json.loads(entry.body)["eventTime"]))
+                if entry.offset % _KEPT_EVERY == 0:
+                    self._old_times.append(self._times[-1])
         if entry.asked.get("reads") == "committed" and entry.offset is not None:
             self._committed = max(self._committed, entry.offset)
         self._write(entry.line())
 
-    def past_times(self) -> list[str]:
-        """Event times that are over: an epoch holds a later one."""
+    def past_times(self, of_old: bool) -> list[str]:
+        """Event times that are over (an epoch holds a later one): the newest ones, or some of the whole run."""
         with self._lock:
-            times = sorted(time for offset, time in self._times if offset <= self._committed)
-        return [time for time in times if time < times[-1]]
+            recent = sorted(time for offset, time in self._times if offset <= self._committed)
+            old = [time for offset, time in self._old_times if offset <= self._committed]
+        return [time for time in (old if of_old else recent) if recent and time < recent[-1]]
 
     def fault(self, fault: Injected) -> None:
         """A fault is over."""

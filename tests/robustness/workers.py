@@ -22,6 +22,8 @@ from tests.robustness.plan import SHORT_MS, Worker, operations
 from tests.robustness.record import Entry, Recorder
 
 TIMEOUT_S: Final = 20.0
+_KEPT_EVERY: Final = 10
+"""Of the epochs that were seen, so many are asked for as long as the run lasts."""
 _AGAIN_S: Final = 0.1
 """After a refused connection, or an answer that never came."""
 _SILENT_S: Final = SHORT_MS / 1000 + 9
@@ -169,6 +171,7 @@ class Playing(threading.Thread):
         self._silent: dict[Broker, float] = {}
         self._tags: dict[tuple[str, ...], str] = {}
         self._epochs: deque[int] = deque(maxlen=20)
+        self._old_epochs: list[int] = []
         self.defect: BaseException | None = None
 
     def stop(self) -> None:
@@ -237,7 +240,10 @@ class Playing(threading.Thread):
         if operation.wait_for and self._recorder.newest_offset >= 0:
             asked |= {"wait_for": str(self._recorder.newest_offset), "wait_timeout": "10000"}
         if operation.kind == "as-of":
-            moments = self._recorder.past_times() if operation.by_time else [*map(str, self._epochs)]
+            of_old = self._chance.random() < 0.5
+            moments = [*map(str, self._old_epochs if of_old else self._epochs)]
+            if operation.by_time:
+                moments = self._recorder.past_times(of_old)
             if moments:
                 asked["as_of"] = self._chance.choice(moments)
         return asked
@@ -256,6 +262,8 @@ class Playing(threading.Thread):
         epoch = int(headers["x-routelake-epoch"]) if "x-routelake-epoch" in headers else None
         if epoch and (not self._epochs or self._epochs[-1] != epoch):
             self._epochs.append(epoch)
+            if epoch % _KEPT_EVERY == 0:
+                self._old_epochs.append(epoch)
         if "etag" in headers and operation.kind == "route":
             self._tags[operation.subject] = headers["etag"]
         return Entry(
