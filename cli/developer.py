@@ -60,7 +60,10 @@ def torture(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="For data, output and record; a temporary one without it.")
     ] = None,
-    mutant: Annotated[str, typer.Option("--mutant", help="Plant a defect of tests/robustness/planted first.")] = "",
+    mutant: Annotated[
+        str,
+        typer.Option("--mutant", help="Plant a defect of tests/robustness/planted; the faults are those that show it."),
+    ] = "",
     judge: Annotated[
         Path | None, typer.Option("--judge", help="Judge the run in this folder once more, and run nothing.")
     ] = None,

@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
+from dataclasses import asdict
 from pathlib import Path
 
 from deploy.jars import ensure
@@ -14,7 +16,7 @@ from tests.robustness.figures import Figures, read_figures, table
 from tests.robustness.inside import begin, go_inside, has, possible_kinds
 from tests.robustness.judge import judge, open_case, report
 from tests.robustness.plan import KINDS, plan
-from tests.robustness.planted.sitecustomize import MUTANTS
+from tests.robustness.planted.sitecustomize import MUTANTS, SHOWN_BY
 from tests.robustness.torture import TortureFailed, torture
 from tests.robustness.world import Setup, possible
 
@@ -23,13 +25,17 @@ def main(arguments: list[str]) -> int:
     """Run it; see `cli/developer.py` for what the options mean."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    begun_s = time.monotonic()
     if chosen.sum:
         runs = read_figures(chosen.sum)
         print(table(runs))
         return 0 if all(run.is_good for run in runs) else 1
     if chosen.judge:
-        return _judge(chosen.judge, f"./routelake torture --judge {chosen.judge}", chosen.well_s)
+        (before,) = read_figures([chosen.judge])
+        return _judge(chosen.judge, before.command, chosen.well_s, begun_s)
     kinds = () if chosen.faults == "none" else tuple(chosen.faults.split(",")) if chosen.faults else KINDS
+    if chosen.mutant and not chosen.faults:
+        kinds = SHOWN_BY.get(chosen.mutant, ())
     unknown = set(kinds) - set(KINDS)
     if unknown:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}. There are {', '.join(KINDS)}.")
@@ -61,16 +67,17 @@ def main(arguments: list[str]) -> int:
     try:
         torture(planned, folder, setup, say=lambda line: print(line, flush=True))
     except TortureFailed as error:
-        Figures(again, about, str(error)).write(folder)
+        Figures(again, {**about, **asdict(setup)}, str(error), elapsed_s=time.monotonic() - begun_s).write(folder)
         print(f"the run did not come to its end: {error}\nagain: {again}")
         return 1
-    return _judge(folder, again, chosen.well_s)
+    return _judge(folder, again, chosen.well_s, begun_s)
 
 
-def _judge(folder: Path, again: str, well_s: float) -> int:
+def _judge(folder: Path, again: str, well_s: float, begun_s: float) -> int:
     case = open_case(folder, well_limit_s=well_s)
     violations = judge(case)
     figures, said = report(case, violations, again)
+    figures.elapsed_s = time.monotonic() - begun_s
     figures.write(folder)
     print(said)
     return 0 if figures.is_good else 1
@@ -89,7 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--sum", action="append", type=Path, metavar="DIR")
     parser.add_argument("--judge", type=Path, metavar="DIR", help="judge a run that is over once more")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this defect, which must be found")
+    parser.add_argument(
+        "--mutant",
+        choices=sorted(MUTANTS),
+        help="plant this defect, which must be found; without --faults with those alone that show it",
+    )
     return parser
 
 

@@ -32,6 +32,7 @@ class Figures:
         epochs: in the tables.
         rests: seconds until everything was well, of each rest.
         violations: rule -> how many.
+        elapsed_s: from the command to the verdict.
     """
 
     command: str
@@ -46,6 +47,7 @@ class Figures:
     epochs: int = 0
     rests: list[float | None] = field(default_factory=list)
     violations: dict[str, int] = field(default_factory=dict)
+    elapsed_s: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -102,7 +104,8 @@ def table(runs: Sequence[Figures]) -> str:
     lines.append("|---|---|---|---|---|---|---|---|")
     for run in runs:
         fold = "small" if "small-fold" in run.about.get("plants", ()) else "Spark"
-        where = f"{run.about.get('log')}, {run.about.get('gateways')}, {fold}"
+        defects = [plant for plant in run.about.get("plants", ()) if plant not in ("haste", "small-fold")]
+        where = ", ".join([str(run.about.get("log")), str(run.about.get("gateways")), fold, *defects])
         minutes, faults = run.about.get("seconds", 0) / 60, sum(run.faults.values())
         well = f"{_slowest(run):.0f} s" if run.rests else "-"
         lines.append(
@@ -134,4 +137,7 @@ def _slowest(run: Figures) -> float:
 
 
 def _verdict(run: Figures) -> str:
-    return run.ended.splitlines()[0] if run.ended else "no violation" if run.is_good else counted(run.violations)
+    if run.is_good:
+        return "no violation"
+    what = run.ended.splitlines()[0] if run.ended else counted(run.violations)
+    return f"{what} after {run.elapsed_s:.0f} s"

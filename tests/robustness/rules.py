@@ -259,6 +259,9 @@ def well_by_itself(case: Case) -> list[Violation]:
     return found
 
 
+OF_THE_RUN: Final = frozenset({"faults_happened", "refusals", "everything_was_asked"})
+"""Rules that judge the run itself: not by these alone a defect counts as found."""
+
 RULES: Final[tuple[Callable[[Case], list[Violation]], ...]] = (
     *(once, equals_the_model, never_back, epochs_never_back, the_past_stays),
     *(stamped, clocks_and_resumes, expiry, tables_are_a_replay, well_by_itself),

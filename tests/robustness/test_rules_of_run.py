@@ -107,7 +107,7 @@ def test_figures_of_many_runs_come_together(case: Case, tmp_path: Path) -> None:
     assert [run.about["seed"] for run in runs] == [1, 2, 3]
     said = table(runs)
     assert "| 1 | 30 | sqlite, 2, Spark | 1 | 3 | 7 | 1 s | no violation |" in said
-    assert "| it is not over |" in said
+    assert "| it is not over after 0 s |" in said
     assert "3 runs, 1.00 hours of traffic, 2 of them without a violation." in said
     assert "Faults: 2: 2 kill-fold." in said
 

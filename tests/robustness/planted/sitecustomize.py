@@ -226,6 +226,9 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
 }
 """Name -> the module that it breaks, and how."""
 
+SHOWN_BY: dict[str, tuple[str, ...]] = {"early-ack": ("kill-log",), "no-resume": ("clock-forward",)}
+"""The faults that it takes for a defect to show; the others need none."""
+
 
 PLANTS = {
     **MUTANTS,
