@@ -94,9 +94,10 @@ def _brokers_of_change(case: Case, topic: str, epoch: int) -> set[str]:
     """Broker groups in which a topic's routes before and after an epoch differ."""
     operation = Operation("route", ask={"topic": topic})
     try:
-        before, after = (_groups(case.expected.at_epoch(operation, number)) for number in (epoch - 1, epoch))
+        forms = [case.expected.at_epoch(operation, number) for number in (epoch - 1, epoch)]
     except LookupError:  # nobody asked for this topic
         return set()
+    before, after = map(_groups, forms)
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
@@ -110,7 +111,7 @@ def _groups(form: Form) -> dict[str, list[Any]]:
 def _late(case: Case) -> Iterator[Violation]:
     """At its end, each connection knows what another listener of its gateway had known for a while."""
     known: dict[int, tuple[list[float], list[int]]] = {}
-    for heard in case.record.heard:
+    for heard in sorted(case.record.heard, key=lambda heard: heard.time_s):
         if heard.epoch is not None and heard.kind in ("epoch", "id"):
             times, epochs = known.setdefault(heard.gateway, ([], []))
             times.append(heard.time_s)
