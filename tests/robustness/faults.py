@@ -137,12 +137,14 @@ class Faults:
         return Done("all were killed")
 
     def _restart(self, hold_s: float) -> Done:
+        _somebody(lambda: self._server.children("gateway"))  # by now it knows what to do with a signal
         code = World.stop_one(self._server)
         self._pause.wait(hold_s)
         self._server.start(wait_ready_s=None)
         return Done(f"ended with {code}", wrong=f"asked to stop, it ended with {code}" if code else "")
 
     def _lose_checkpoint(self, hold_s: float) -> Done:
+        _somebody(lambda: self._server.children("gateway"))
         World.stop_one(self._server)
         checkpoints = self._server.data_dir / "checkpoints"
         hit = checkpoints.exists()

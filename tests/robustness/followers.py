@@ -118,7 +118,7 @@ class Follower(threading.Thread):
             fields.clear()
 
     def _ask_what_is_different(self, epoch: int) -> None:
-        before = max(0, epoch - self._chance.choice((1, 1, 2, 5)))
+        before = max(1, epoch - self._chance.choice((1, 1, 2, 5)))  # before the first there is no history
         connection = HTTPConnection(self._server.host, self._server.http_port, timeout=SILENT_S)
         try:
             connection.request("GET", f"/v1/diff?from={before}&to={epoch}")

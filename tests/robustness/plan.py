@@ -36,6 +36,7 @@ KINDS: Final = (*ALWAYS, *SPARK, *LARGE, *MACHINE, *OTHERS)
 
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "kill-workers": ("spark",),
+    "lost-checkpoint": ("spark",),
     "slow-disk": ("preload",),
     "failing-disk": ("preload",),
     "clock-forward": ("preload",),
