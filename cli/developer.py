@@ -54,6 +54,9 @@ def torture(
     ] = False,
     faults: Annotated[str, typer.Option("--faults", help="Which kinds, with commas, or none; all without it.")] = "",
     every_s: Annotated[float, typer.Option("--every-s", min=0.5, help="Seconds between faults, about.")] = 7.0,
+    pace: Annotated[
+        float, typer.Option("--pace", min=0.1, help="Times as long between a client's requests: for runs side by side.")
+    ] = 1.0,
     well_s: Annotated[
         float, typer.Option("--well-s", help="Within so many seconds of the last fault all must be well.")
     ] = 30.0,
@@ -76,7 +79,7 @@ def torture(
     from deploy.developer import run_torture
 
     options = ["--minutes", str(minutes), "--seed", str(seed), "--every-s", str(every_s), "--well-s", str(well_s)]
-    options += ["--log", log, "--gateways", str(gateways)]
+    options += ["--log", log, "--gateways", str(gateways), "--pace", str(pace)]
     options += ["--without-spark"] if without_spark else []
     options += ["--faults", faults] if faults else []
     options += ["--folder", str(folder)] if folder is not None else []

@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> int:
     again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
     again += f" --log {chosen.log}" if chosen.log != "sqlite" else ""
     again += f" --gateways {chosen.gateways}" if chosen.gateways != 1 else ""
+    again += f" --pace {chosen.pace:g}" if chosen.pace != 1 else ""
     again += " --without-spark" if chosen.without_spark else ""
     again += f" --faults {chosen.faults}" if chosen.faults else ""
     again += f" --well-s {chosen.well_s:g}" if chosen.well_s != WELL_S else ""
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> int:
     able = possible(kinds, setup)
     if able != kinds:
         print(f"not here: {', '.join(kind for kind in kinds if kind not in able)}", flush=True)
-    planned = plan(chosen.seed, chosen.minutes * 60, able, chosen.every_s, chosen.gateways)
+    planned = plan(chosen.seed, chosen.minutes * 60, able, chosen.every_s, chosen.gateways, chosen.pace)
     try:
         torture(planned, folder, setup, say=lambda line: print(line, flush=True))
     except TortureFailed as error:
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--faults", default="")
     parser.add_argument("--every-s", type=float, default=7.0)
+    parser.add_argument("--pace", type=float, default=1.0)
     parser.add_argument("--well-s", type=float, default=WELL_S)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--sum", action="append", type=Path, metavar="DIR")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.robustness.operations import HTTP_READS, REMOTING_READS, Broker, Operation
@@ -68,6 +68,7 @@ class Worker:
         brokers: whose they are.
         gateway: which one it talks to, where there are two.
         topic: a follower's; "" if it wants every epoch.
+        pace: times as long between its operations.
         beside: whether it is on the machine of the second gateway, where that has one.
     """
 
@@ -78,6 +79,7 @@ class Worker:
     brokers: tuple[Broker, ...] = ()
     gateway: int = 0
     topic: str = ""
+    pace: float = 1.0
     beside: bool = False
 
 
@@ -105,7 +107,14 @@ class Plan:
     faults: tuple[Fault, ...]
 
 
-def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: float = 7.0, gateways: int = 1) -> Plan:
+def plan(
+    seed: int,
+    seconds: float,
+    kinds: tuple[str, ...] = KINDS,
+    every_s: float = 7.0,
+    gateways: int = 1,
+    pace: float = 1.0,
+) -> Plan:
     """The plan of one run.
 
     Args:
@@ -114,9 +123,11 @@ def plan(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS, every_s: flo
         kinds: faults to choose from, perhaps none; each comes once before any comes twice.
         every_s: time between faults, about.
         gateways: among which workers are spread.
+        pace: times as long between a worker's operations.
     """
     chance = random.Random(seed)
-    return Plan(seed, seconds, _workers(chance, gateways), tuple(_faults(chance, seconds, kinds, every_s)))
+    workers = tuple(replace(worker, pace=pace) for worker in _workers(chance, gateways))
+    return Plan(seed, seconds, workers, tuple(_faults(chance, seconds, kinds, every_s)))
 
 
 def _workers(chance: random.Random, gateways: int) -> tuple[Worker, ...]:

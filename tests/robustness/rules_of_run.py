@@ -102,7 +102,8 @@ def everything_was_asked(case: Case) -> list[Violation]:
     case.judged["answer"] = len(case.reads)
     asked = Counter(kind_of(entry) for entry in case.record.entries if not entry.is_write)
     wanted = {kind for kind, count in asked.items() if count >= _MANY} | {"rest"}
-    if case.record.about.get("seconds", 0) >= WHOLE_S:
+    about = case.record.about
+    if about.get("seconds", 0) >= WHOLE_S * about.get("pace", 1.0):
         wanted |= PROMISED
     return [
         Violation("everything_was_asked", f"{kind}: nothing of that kind was judged")

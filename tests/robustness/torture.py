@@ -50,7 +50,9 @@ def torture(plan: Plan, folder: Path, setup: Setup | None = None, *, say: Say = 
     kinds = possible({fault.kind for fault in plan.faults}, setup)
     ahead_s = time.time() - time.monotonic()
     planned = Counter(fault.kind for fault in plan.faults if fault.kind in (*kinds, REST))
-    about = {"seed": plan.seed, "seconds": plan.seconds, "wall_ahead_s": ahead_s, **asdict(setup), "planned": planned}
+    pace = max(worker.pace for worker in plan.workers)
+    about = {"seed": plan.seed, "seconds": plan.seconds, "pace": pace, "wall_ahead_s": ahead_s, **asdict(setup)}
+    about |= {"planned": planned}
     recorder = Recorder(folder / "record.jsonl", about)
     world = World(folder, setup, kinds, plan.seconds)
     try:

@@ -187,7 +187,7 @@ class Playing(threading.Thread):
         try:
             self._begin()
             for operation in operations(self._worker):
-                if self._stopping.wait(operation.pause_ms / 1000):
+                if self._stopping.wait(operation.pause_ms * self._worker.pace / 1000):
                     return
                 self._play(operation)
         except BaseException as error:
