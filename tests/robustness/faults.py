@@ -29,7 +29,7 @@ from tests.robustness.world import World
 T = TypeVar("T")
 
 _SECOND_FOLD_S: Final = 60.0
-_SOMEBODY_S: Final = 60.0
+_SOMEBODY_S: Final = 180.0
 """How long a fault waits for somebody to hit."""
 _LONGER: Final = 5
 """Times as long as others: longer than a broker's heartbeatTimeoutMillis."""
@@ -127,8 +127,7 @@ class Faults:
         return sorted(found)
 
     def _cut_all(self, hold_s: float) -> Done:
-        count = self._cut()
-        return Done(f"cut {count} connections", hit=count > 0)
+        return Done(f"cut {_somebody(self._cut)} connections")
 
     def _kill_all(self, hold_s: float) -> Done:
         self._server.kill()
@@ -179,14 +178,15 @@ class Faults:
         return self._wrong_disk(self._preload.failing_disk, hold_s, "failed")
 
     def _wrong_disk(self, switch: Callable[[bool], None], hold_s: float, what: str) -> Done:
+        """For so long, and until somebody has met it."""
         before = self._preload.syncs_hit
         switch(True)
         try:
             self._pause.wait(hold_s)
+            _somebody(lambda: self._preload.syncs_hit - before)
         finally:
             switch(False)
-        count = self._preload.syncs_hit - before
-        return Done(f"for {hold_s} s {count} fsyncs were {what}", hit=count > 0)
+        return Done(f"for {hold_s} s {self._preload.syncs_hit - before} fsyncs were {what}")
 
     @property
     def _preload(self) -> Preload:
