@@ -30,7 +30,7 @@ class SmallDisk:
         self._folder = folder
         folder.mkdir(parents=True)
         size_bytes = _SPARE_BYTES + round(seconds / 60 * _A_MINUTE_BYTES)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(folder)], check=True)
 
     def fill(self) -> int:
         """Leave no byte.
@@ -54,9 +54,9 @@ class SmallDisk:
         (self._folder / "filler").unlink(missing_ok=True)
 
     def keep(self) -> None:
-        """Copy what is there to the disk below, and unmount. Nobody may have a file open."""
+        """Copy what is there to the disk below, and unmount; whoever was killed may take a while to end."""
         kept = self._folder.with_name(f"{self._folder.name}-kept")
         shutil.copytree(self._folder, kept, symlinks=True)
-        subprocess.run(["umount", str(self._folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(self._folder)], check=True)
         self._folder.rmdir()
         kept.rename(self._folder)
