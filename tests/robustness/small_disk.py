@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +57,8 @@ class SmallDisk:
     def keep(self) -> None:
         """Copy what is there to the disk below, and unmount; whoever was killed may take a while to end."""
         kept = self._folder.with_name(f"{self._folder.name}-kept")
-        shutil.copytree(self._folder, kept, symlinks=True)
+        with suppress(shutil.Error):  # what vanishes meanwhile
+            shutil.copytree(self._folder, kept, symlinks=True)
         subprocess.run(["umount", "--lazy", str(self._folder)], check=True)
         self._folder.rmdir()
         kept.rename(self._folder)
