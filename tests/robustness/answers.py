@@ -100,7 +100,7 @@ class Expected:
         evidence: Evidence,
         asked: Iterable[Operation],
         times_ms: Iterable[int] = (),
-        epochs: Collection[int] = (),
+        whole_epochs: Collection[int] = (),
     ) -> None:
         """Fold the whole log once.
 
@@ -108,13 +108,13 @@ class Expected:
             evidence: log and epochs.
             asked: every read that is to be judged.
             times_ms: of the past that they name.
-            epochs: whose tables will be asked for.
+            whole_epochs: whose tables will be asked for.
         """
         self._operations = {key_of(operation): operation for operation in asked}
         self.model = ModelFold()
         self.last_tables: Tables = tables_of(self.model)
         self._tables: dict[int, Tables] = {0: self.last_tables}
-        self._whole_epochs = epochs
+        self._whole_epochs = whole_epochs
         self.noticed: list[tuple[str, str, int]] = []
         self.written: dict[int, Logged] = {}
         self._last_offset = -1

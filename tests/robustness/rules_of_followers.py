@@ -150,15 +150,16 @@ def differences(case: Case) -> list[Violation]:
 
 
 def _differs(heard: Heard, before: Tables, after: Tables) -> Iterator[str]:
-    said = [{}, {}, {}]
+    said: list[dict[Any, tuple[Any, ...]]] = [{}, {}, {}]
     for row in heard.data["differences"]:
         if row["tableName"] in _TABLES:
             place, key_of, value_of = _TABLES[row["tableName"]]
             values = (None if row[side] is None else value_of(row[side]) for side in ("before", "after"))
             said[place][key_of(row["key"])] = tuple(values)
-    for told, old, new in zip(said, before, after, strict=True):
+    tables: tuple[tuple[Any, Any], ...] = tuple(zip(before, after, strict=True))
+    for told, (old, new) in zip(said, tables, strict=True):
         for key in sorted({*old, *new, *told}, key=repr):
-            right = old.get(key), new.get(key)  # type: ignore[call-overload]
+            right = old.get(key), new.get(key)
             if key in told and told[key] != right:
                 yield f"{key} went from {told[key][0]} to {told[key][1]}, and by the model from {right[0]} to {right[1]}"
             elif key not in told and right[0] != right[1]:

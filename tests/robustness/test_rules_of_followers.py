@@ -108,7 +108,7 @@ def test_what_an_event_names(case: Case) -> None:
 
 
 def test_who_is_told_too_late(case: Case) -> None:
-    silent = {"worker": "a", "stream": 7}
+    silent: dict[str, Any] = {"worker": "a", "stream": 7}
     case.record.heard[:0] = [
         heard("begin", 2.0, after=1, **silent),
         heard("id", 2.1, 1, **silent),
