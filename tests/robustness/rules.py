@@ -249,7 +249,7 @@ def tables_are_a_replay(case: Case) -> list[Violation]:
 
 
 def well_by_itself(case: Case) -> list[Violation]:
-    """(g) Nobody had to lift a finger."""
+    """(g) Where faults rest all is well in time, and nobody had to lift a finger."""
     found = []
     for number, well_s in enumerate(case.record.rests, 1):
         case.judged["rest"] += 1
