@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -32,6 +34,9 @@ from schemas.tables import (
     TOPIC_QUEUE_TABLE,
 )
 from tests.robustness.proofs import unproved, wrong_intervals
+
+_ENDED: Final = re.compile(r"ended, starting again +child=(?P<child>\S+) exit_code=(?P<code>-?\d+)")
+_DIED: Final = "has died, and with it this process cannot go on"
 
 
 class Logged(NamedTuple):
@@ -66,6 +71,8 @@ class Evidence:
         expired: (brokerName, deadline in ms) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
         quarantined: offsets in quarantineTable.
         replayed: what differs between the tables and the product's own replay of the log; "" for nothing.
+        ends: (process, exit code) of what ended and was started again -> how often.
+        deaths: what servers said of threads and tasks that died.
         unproved: what `history verify` refutes, or cannot prove.
         intervals: what is wrong with the tables of intervals; "" for nothing.
         head_differences: files in which a gateway says that its head and the tables differed.
@@ -81,6 +88,8 @@ class Evidence:
     expired: list[tuple[str, int]] = field(default_factory=list)
     quarantined: list[int] = field(default_factory=list)
     replayed: str = ""
+    ends: Counter[tuple[str, int]] = field(default_factory=Counter)
+    deaths: list[str] = field(default_factory=list)
     unproved: list[str] = field(default_factory=list)
     intervals: str = ""
     head_differences: list[str] = field(default_factory=list)
@@ -124,6 +133,16 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     found.intervals = wrong_intervals(lake_dir)
     found.head_differences = [path.read_text() for path in sorted(lake_dir.glob("head-differences-*.json"))]
     return found
+
+
+def read_logs(paths: Iterable[Path], found: Evidence) -> None:
+    """What servers said of ends and deaths."""
+    for path in paths:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if end := _ENDED.search(line):
+                found.ends[end["child"], int(end["code"])] += 1
+            if _DIED in line:
+                found.deaths.append(line)
 
 
 def kept_log(path: Path) -> list[LogRecord]:

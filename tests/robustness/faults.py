@@ -224,9 +224,10 @@ class Faults:
 
     def _kill_second(self, hold_s: float) -> Done:
         second = self._world.gateways[1]
-        second.kill()
-        self._pause.wait(hold_s)
-        second.start(wait_ready_s=None)
+        with self._world.second_lock:
+            second.kill()
+            self._pause.wait(hold_s)
+            second.start(wait_ready_s=None)
         return Done("the second gateway was killed")
 
     def _separate_second(self, hold_s: float) -> Done:

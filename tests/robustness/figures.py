@@ -28,6 +28,7 @@ class Figures:
         writes: acknowledged, all of which are looked for on the log.
         answers: reads that said something.
         judged: kind -> how often something of it was compared with what it had to be.
+        ends: what ended, and its exit code -> how often it was started again.
         events: on the log.
         epochs: in the tables.
         rests: seconds until everything was well, of each rest.
@@ -43,6 +44,7 @@ class Figures:
     writes: int = 0
     answers: int = 0
     judged: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     events: int = 0
     epochs: int = 0
     rests: list[float | None] = field(default_factory=list)
@@ -71,6 +73,7 @@ def figures_of(case: Case, violations: Sequence[Violation], command: str) -> Fig
         len([entry for entry in case.record.entries if entry.is_write and entry.acknowledged]),
         len(case.reads),
         dict(sorted(case.judged.items())),
+        {f"{name} {code}": count for (name, code), count in sorted(case.evidence.ends.items())},
         len(case.evidence.log),
         len(case.evidence.epochs),
         case.record.rests,

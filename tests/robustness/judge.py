@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.robustness.case import WELL_S, Case, Violation
-from tests.robustness.evidence import kept_log, read_evidence
+from tests.robustness.evidence import kept_log, read_evidence, read_logs
 from tests.robustness.figures import Figures, counted, figures_of
 from tests.robustness.record import read_record
 from tests.robustness.rules import RULES
@@ -20,6 +20,7 @@ _SHOWN: Final = 3
 def open_case(folder: Path, *, well_limit_s: float = WELL_S) -> Case:
     """A run that `tests.robustness.torture.torture` left in this folder."""
     evidence = read_evidence(kept_log(folder / "log.jsonl"), folder / "data" / "lake")
+    read_logs(folder.glob("*.log"), evidence)
     return Case(read_record(folder / "record.jsonl"), evidence, well_limit_s)
 
 
@@ -41,6 +42,7 @@ def report(case: Case, violations: Sequence[Violation], again: str) -> tuple[Fig
         f"{figures.writes:,} acknowledged writes, {figures.answers:,} answers to reads, {figures.events:,} events, "
         f"{figures.epochs:,} epochs",
         f"judged: {counted(figures.judged)}",
+        f"ended and were started again: {counted(figures.ends)}",
         "well again: "
         + (", ".join("never" if rest is None else f"{rest:.1f} s" for rest in figures.rests) or "not asked"),
     ]

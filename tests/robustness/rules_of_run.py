@@ -46,6 +46,9 @@ def faults_happened(case: Case) -> list[Violation]:
         if kind != REST and not hit[kind]:
             said = tuple(fault.detail for fault in case.record.faults if fault.kind == kind)
             found.append(Violation("faults_happened", f"{kind} was planned, and never hit anybody", said))
+    found += [
+        Violation("faults_happened", "a thread or task of a server died", (line,)) for line in case.evidence.deaths
+    ]
     rests = len(case.record.rests)
     if rests < planned.get(REST, 0):
         found.append(Violation("faults_happened", f"{planned[REST]} rests were planned, {rests} came"))

@@ -11,7 +11,7 @@ import pytest
 from schemas.events import Actor, Clock, Resume
 from tests.robustness import rules_of_run
 from tests.robustness.case import Case
-from tests.robustness.evidence import Logged
+from tests.robustness.evidence import Logged, read_logs
 from tests.robustness.figures import Figures, figures_of, read_figures, table
 from tests.robustness.hand_made import again, good_case, read_entry
 from tests.robustness.judge import judge
@@ -34,6 +34,18 @@ def test_a_fault_that_never_hit_anybody(case: Case) -> None:
     assert messages(again(case)) == []
     case.record.faults.pop()
     assert messages(again(case)) == ["kill-fold was planned, and never hit anybody"]
+
+
+def test_a_death_and_ends(case: Case, tmp_path: Path) -> None:
+    """As `serve` says it; its children are killed all the time."""
+    (tmp_path / "data-serve-1.log").write_text(
+        "2026-11-23T20:31:14Z [warning  ] ended, starting again child=fold exit_code=-9 in_seconds=0.5 process=serve\n"
+        * 2
+        + "2026-11-23T20:31:15Z [error] who gives memory back has died, and with it this process cannot go on\n"
+    )
+    read_logs(tmp_path.glob("*.log"), case.evidence)
+    assert messages(again(case)) == ["a thread or task of a server died"]
+    assert figures_of(case, [], "").ends == {"fold -9": 2}
 
 
 def test_a_rest_that_never_came(case: Case) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tests.robustness.preload import Preload, can_preload
 from tests.robustness.small_disk import SmallDisk
 
 _START_S: Final = 180.0
+_AGAIN_S: Final = 1.0
 _LIVENESS: Final = ("--liveness-interval-s", "0.2")
 _TOPIC: Final = "routelake-events"
 
@@ -65,6 +67,8 @@ class World:
 
     Attributes:
         gateways: who answers: `serve`, and the second gateway.
+        second_lock: held by whoever starts or kills the second gateway.
+        stopping: nobody is started again.
     """
 
     def __init__(self, folder: Path, setup: Setup, kinds: Iterable[str], seconds: float = 60.0) -> None:
@@ -77,6 +81,8 @@ class World:
         self.machine: Machine | None = None
         self.log_url = ""
         self.gateways: list[Routelake] = []
+        self.second_lock = threading.Lock()
+        self.stopping = threading.Event()
 
     @property
     def server(self) -> Routelake:
@@ -128,6 +134,8 @@ class World:
             self.gateways.append(second)
             self._cleanup.callback(second.kill)
             second.start(_START_S)
+            threading.Thread(target=self._supervise, args=(second,), daemon=True).start()
+            self._cleanup.callback(self.stopping.set)
 
     def _second(self, data: Path, environment: dict[str, str]) -> Routelake:
         if self.machine is None:
@@ -136,12 +144,21 @@ class World:
         environment |= {"ROUTELAKE_HTTP_ANONYMOUS_WRITES": "true"}
         return Routelake(data, "gateway", options, environment, THERE, self.machine.through)
 
+    def _supervise(self, second: Routelake) -> None:
+        """As systemd would: what ended with code 1 is started again (deploy/systemd)."""
+        while not self.stopping.wait(_AGAIN_S):
+            with self.second_lock:
+                if not self.stopping.is_set() and second.process is not None and second.process.poll() == 1:
+                    second.start(wait_ready_s=None)
+
     def is_whole(self) -> bool:
         """Whether no gateway finds anything wrong."""
         return all(gateway.is_whole() for gateway in self.gateways)
 
     def stop(self) -> list[int]:
         """Stop all gateways, in order; their exit codes."""
+        with self.second_lock:
+            self.stopping.set()
         return [self.stop_one(gateway) for gateway in reversed(self.gateways)]
 
     @staticmethod
