@@ -216,9 +216,13 @@ class Connection(asyncio.Protocol):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it in, or refuse it."""
+        """Count it in, or refuse it. One that was reset before it was taken has no address any more: it is nobody's."""
         stream = cast("asyncio.Transport", transport)
         peer = stream.get_extra_info("peername")
+        if peer is None:
+            self.close_reason = "gone before it was taken"
+            stream.abort()
+            return
         self.peer = host_and_port(peer)
         self.address = address_of(peer[0]) if isinstance(peer, tuple) else self.peer
         if not self._server.admit(self):

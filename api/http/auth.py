@@ -289,7 +289,7 @@ def _bearer(request: Request) -> str:
 
 
 def _is_from_here(request: Request) -> bool:
-    return request.client is None or is_loopback(request.client.host)
+    return request.client is not None and is_loopback(request.client.host)
 
 
 def _operation(request: Request) -> str:

@@ -107,10 +107,17 @@ class GuardedProtocol(HttpToolsProtocol):
     # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many."""
+        """Take a connection, unless there are too many, or whose it was is gone already.
+
+        A connection that was reset in the backlog has no address any more, and may have a request all the same. It is
+        nobody's: no answer would come to anybody, the history would name none, and it is not "from this machine".
+        """
         super().connection_made(transport)
         self.counts.connections.labels("http").inc()
-        self.address = address_of(self.client[0]) if self.client else ""
+        if self.client is None:
+            transport.abort()
+            return
+        self.address = address_of(self.client[0])
         if self.bounds.admit(self):
             self._arm(self.limits.header_timeout_s)
         elif self.bounds.has_too_many(self.address):
