@@ -111,10 +111,15 @@ def _worker(worker: Worker, world: World, recorder: Recorder) -> Playing | Follo
 
 
 def _rest(world: World, recorder: Recorder) -> float:
-    """Nothing happens until everything is well by itself; how long that took."""
+    """Nothing happens until everything is well by itself: writes are taken, and folded, and no check says otherwise."""
     begun_s = time.monotonic()
+    before = recorder.newest_offset
     try:
-        wait_until(world.is_whole, _WELL_S, "everything to be well by itself", 0.2)
+        wait_until(lambda: recorder.newest_offset > before, _WELL_S, "a write to be taken", 0.2)
+        taken = recorder.newest_offset
+        wait_until(
+            lambda: _folded(world) >= taken and world.is_whole(), _WELL_S, "everything to be well by itself", 0.2
+        )
     except TimeoutError as error:
         recorder.rest(None)
         raise TortureFailed(f"{error}:\n{world.server.log_tail()}") from None
@@ -125,18 +130,21 @@ def _rest(world: World, recorder: Recorder) -> float:
 
 def _fold_everything(world: World, recorder: Recorder) -> None:
     """Wait until the tables hold whatever was acknowledged, heartbeats too."""
-    lake_dir = world.server.lake_dir
-
-    def folded() -> bool:
-        status = json.loads((lake_dir / "fold-status.json").read_text())
-        return int(status["logOffset"]) >= recorder.newest_offset
 
     def complete() -> bool:
-        last = last_commit(lake_dir)
+        last = last_commit(world.server.lake_dir)
         return last is not None and last.liveness_offset == last.log_offset
 
-    wait_until(folded, _FOLD_S, "everything to be folded", 0.2)
+    wait_until(lambda: _folded(world) >= recorder.newest_offset, _FOLD_S, "everything to be folded", 0.2)
     wait_until(complete, 60, "heartbeat times to be written", 0.2)
+
+
+def _folded(world: World) -> int:
+    """How far the fold says it got; -1 if it says nothing yet."""
+    try:
+        return int(json.loads((world.server.lake_dir / "fold-status.json").read_text())["logOffset"])
+    except FileNotFoundError:
+        return -1
 
 
 def _keep_log(url: str, path: Path) -> None:
