@@ -22,6 +22,8 @@ from schemas.errors import UnavailableError
 
 _T = TypeVar("_T")
 
+_STOPPING = "this gateway is stopping"
+
 _Read = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
@@ -77,7 +79,7 @@ class HistoryPool:
         for reads in self._waiting.values():
             for _, answer in reads:
                 if not answer.done():
-                    answer.set_exception(UnavailableError("this gateway is stopping"))
+                    answer.set_exception(UnavailableError(_STOPPING))
         self._waiting.clear()
 
     def _make_room(self, asker: Hashable) -> None:
@@ -104,15 +106,16 @@ class HistoryPool:
             try:
                 running = asyncio.get_running_loop().run_in_executor(self._pool, query)
             except RuntimeError:  # the pool was shut down
-                answer.set_exception(UnavailableError("this gateway is stopping"))
+                answer.set_exception(UnavailableError(_STOPPING))
                 continue
             self._free -= 1
             running.add_done_callback(lambda done, answer=answer: self._done(done, answer))  # type: ignore[misc]
 
     def _done(self, running: asyncio.Future[Any], answer: asyncio.Future[Any]) -> None:
         self._free += 1
-        if running.cancelled():
-            answer.cancel()
+        if running.cancelled():  # by `close`, before a thread had taken it
+            if not answer.done():
+                answer.set_exception(UnavailableError(_STOPPING))
         elif answer.done():  # whoever asked has gone
             running.exception()
         elif (error := running.exception()) is not None:
