@@ -142,7 +142,7 @@ class World:
             return Routelake(data, "gateway", self.options(), environment)
         options = (*self.options(), "--insecure")
         environment |= {"ROUTELAKE_HTTP_ANONYMOUS_WRITES": "true"}
-        return Routelake(data, "gateway", options, environment, THERE, self.machine.through)
+        return Routelake(data, "gateway", options, environment, host=THERE, through=self.machine.through)
 
     def _supervise(self, second: Routelake) -> None:
         """As systemd would: what ended with code 1 is started again (deploy/systemd)."""
