@@ -102,10 +102,15 @@ def run_tests(arguments: Sequence[str]) -> int:
 
 
 def _pytest(arguments: Sequence[str]) -> int:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=_environment(), check=False
     ).returncode
+
+
+def _environment() -> dict[str, str]:
+    """Without PYTHONDONTWRITEBYTECODE: each of some hundred processes would compile the same 240 files, for 0.5 s."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
 
 
 def run_torture(arguments: Sequence[str]) -> int:
