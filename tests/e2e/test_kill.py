@@ -16,8 +16,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
@@ -51,14 +51,26 @@ BROKERS = 12
 
 
 class Load(threading.Thread):
-    """Registers without a pause, until told to stop; remembers what was acknowledged."""
+    """Registers until told to stop, in a hurry without a pause; remembers what was acknowledged.
+
+    Attributes:
+        hurry: Set where something is killed. What is waited for afterwards, the longest part, needs a few registrations a
+            second.
+        acknowledged: One for each registration that was answered with success.
+    """
+
+    calm_s = 0.2
+    """Between two registrations, without a hurry."""
+    acknowledged: Sized
 
     def __init__(self, server: Routelake) -> None:
         super().__init__(daemon=True)
         self._server, self._stopping = server, threading.Event()
+        self.hurry = threading.Event()
 
     def stop(self) -> None:
         self._stopping.set()
+        self.hurry.set()
         self.join(60)
 
 
@@ -77,6 +89,7 @@ class SmallLoad(Load):
     def run(self) -> None:
         counter = 0
         while not self._stopping.is_set():
+            self.hurry.wait(self.calm_s)
             counter += 1
             broker = f"{self._name}-{self._random.randrange(BROKERS)}"
             body = registration(broker, counter, **{f"topic-{n}": counter % 7 + 1 for n in range(3)})
@@ -118,6 +131,7 @@ class LargeLoad(Load):
     """One broker over remoting, each time with 1,500 topics and a new version: 200 KB, decoded beside the gateway."""
 
     BROKER = "broker-l"
+    calm_s = 1.0
 
     def __init__(self, server: Routelake) -> None:
         super().__init__(server)
@@ -131,6 +145,7 @@ class LargeLoad(Load):
             try:
                 with RemotingClient("127.0.0.1", self._server.remoting_port) as client:
                     while not self._stopping.is_set():
+                        self.hurry.wait(self.calm_s)
                         counter += 1
                         topics = [*self._topics, config("changing", queues=counter % 7 + 1)]
                         send = register(self.BROKER, "10.8.9.1:10911", topics=topics, at=version(counter=counter))
@@ -138,6 +153,22 @@ class LargeLoad(Load):
                             self.acknowledged.add(counter)
             except (OSError, ConnectionClosed):
                 self._stopping.wait(0.05)
+
+
+@contextmanager
+def in_a_hurry(loads: Sequence[Load]) -> Iterator[None]:
+    """All register without a pause, and each has done so once more when this begins."""
+    seen = [len(load.acknowledged) for load in loads]
+    for load in loads:
+        load.hurry.set()
+    wait_until(
+        lambda: all(len(load.acknowledged) > before for load, before in zip(loads, seen, strict=True)),
+        120,
+        "each load to have registered",
+    )
+    yield
+    for load in loads:
+        load.hurry.clear()
 
 
 @pytest.fixture
@@ -149,9 +180,10 @@ def server(tmp_path: Path) -> Iterator[Routelake]:
 def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pytest.FixtureRequest) -> None:
     deep = request.config.getoption("--deep", default=False)
     rng = random.Random(20261121)
-    loads = [SmallLoad(server, seed) for seed in range(2)]
+    small = [SmallLoad(server, seed) for seed in range(2)]
     large = LargeLoad(server)
-    for load in (*loads, large):
+    loads = [*small, large]
+    for load in loads:
         load.start()
     for _ in range(20 if deep else 2):
         # From the middle of its start to well into its work.
@@ -160,32 +192,38 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
         epoch = _epoch(server)
         if rng.random() < 0.75:
             wait_until(lambda epoch=epoch: _epoch(server) > epoch, 120, "the fold to commit again")
-            threading.Event().wait(rng.uniform(0, 1.5))
-        server.kill_child("fold")
+            with in_a_hurry(loads):
+                threading.Event().wait(rng.uniform(0, 1.5))
+                server.kill_child("fold")
+        else:
+            server.kill_child("fold")
         wait_until(lambda pid=pid: _other_child(server, "fold", pid), 120, "the fold to be started again")
     wait_until(server.is_whole, 180, "routelake to be ready again")
-    server.kill_child("gateway")
+    with in_a_hurry(loads):
+        server.kill_child("gateway")
     wait_until(server.is_whole, 120, "routelake to be ready after the gateway's end")
     for _ in range(10 if deep else 1):
         gateway = server.child("gateway")
-        os.kill(server.log_worker_pid(), signal.SIGKILL)
+        with in_a_hurry(loads):
+            os.kill(server.log_worker_pid(), signal.SIGKILL)
         wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 120, "the gateway to be started again")
         wait_until(server.is_whole, 120, "routelake to be ready after the end of what writes the log")
-    for pid in (server.child("fold"), server.log_worker_pid(), server.child("gateway")):
-        with stopped(tree(pid)):
-            threading.Event().wait(rng.uniform(0.5, 2))
-    with stopped(tree(server.child("fold"))):
-        seen = [len(load.acknowledged) for load in loads]
-        wait_until(
-            lambda: all(len(load.acknowledged) > before + 5 for load, before in zip(loads, seen, strict=True)),
-            60,
-            "registrations while the fold stands still",
-        )
-    for load in (*loads, large):
+    with in_a_hurry(loads):
+        for pid in (server.child("fold"), server.log_worker_pid(), server.child("gateway")):
+            with stopped(tree(pid)):
+                threading.Event().wait(rng.uniform(0.5, 2))
+        with stopped(tree(server.child("fold"))):
+            seen = [len(load.acknowledged) for load in small]
+            wait_until(
+                lambda: all(len(load.acknowledged) > before + 5 for load, before in zip(small, seen, strict=True)),
+                60,
+                "registrations while the fold stands still",
+            )
+    for load in loads:
         load.stop()
-    assert not [unseen for load in loads for unseen in load.unseen]
+    assert not [unseen for load in small for unseen in load.unseen]
     assert len(large.acknowledged) > 5
-    acknowledged = {offset: what for load in loads for offset, what in load.acknowledged.items()}
+    acknowledged = {offset: what for load in small for offset, what in load.acknowledged.items()}
     assert len(acknowledged) > 20
     newest = max(acknowledged)
     wait_until(lambda: _folded(server) >= newest, 120, "everything to be folded")
