@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """routelake in place of the NameServer: stock broker, stock mqadmin, the real fold, real Delta tables.
 
-The scenario is the one the stock NameServer passes (test_scenario_on_stock_namesrv.py), to the letter.
+The scenario is the one the stock NameServer passes (test_scenario_on_stock_namesrv.py), to the letter. One routelake serves
+all tests of this file, in their order; it is stopped, started again from a backup, and killed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 from peers.java import wait_until
 from peers.routelake import Routelake
-from tests.e2e import scenario
+from tests.e2e import backups, scenario
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -27,6 +28,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
     """One routelake for this file, on a lake of its own."""
     with Routelake(tmp_path_factory.mktemp("routelake") / "data") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def bring_back(server: Routelake, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What brings back a backup that was taken while routelake ran, between two writes."""
+    take, bring_back = backups.blocks(server.data_dir, tmp_path_factory.mktemp("backup") / "backup")
+    backups.put(server, "before")
+    code, printed = backups.shell(take)
+    assert code == 0, printed
+    backups.put(server, "after")
+    return bring_back
 
 
 def post(server: Routelake, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +94,13 @@ def test_history_answers_what_the_route_was(server: Routelake) -> None:
     assert any(change["command"] == "REGISTER_BROKER" for change in changes)
 
 
+def test_a_backup_does_not_come_back_under_a_routelake_that_runs(server: Routelake, bring_back: str) -> None:
+    code, printed = backups.shell(bring_back)
+    assert code == 2
+    assert "Stop" in printed
+    assert backups.has(server, "after")
+
+
 def test_a_restarted_gateway_serves_before_the_fold_is_up(server: Routelake) -> None:
     """Both processes die; the gateway answers from the last epoch within seconds, Spark or no Spark."""
     post(server, "/v1/brokers/register", registration("broker-r", 1, kept=4, other=4))
@@ -101,7 +120,26 @@ def _route(server: Routelake, topic: str) -> Any:
 
 
 def test_sigterm_drains_and_exits_0(server: Routelake) -> None:
-    """The last one here, and the hardest time for it: the fold is being started again (test_kill stops a ready one)."""
+    """The hardest time for it: the fold is being started again (test_kill stops a ready one)."""
     began = time.monotonic()
     assert server.stop() == 0
     assert time.monotonic() - began < 30, "a child that does not stop is killed after DRAIN_S, 12 s"
+
+
+def test_what_was_backed_up_comes_back(server: Routelake, bring_back: str) -> None:
+    server.stop()
+    code, printed = backups.shell(bring_back)
+    assert code == 0, printed
+    assert len(list(server.data_dir.glob("before-restore-*"))) == 1
+    server.start()
+    wait_until(lambda: backups.has(server, "before"), 90, "what was backed up")
+    assert not backups.has(server, "after")
+    backups.put(server, "later")
+    assert not list(server.lake_dir.glob("head-differences-*.json"))
+
+
+def test_a_backup_comes_back_as_soon_as_what_was_killed_has_ended(server: Routelake, bring_back: str) -> None:
+    """The fold ends when it notices that serve is gone."""
+    server.kill()
+    wait_until(lambda: backups.shell(bring_back)[0] == 0, 60, "what was backed up to be brought back")
+    assert len(list(server.data_dir.glob("before-restore-*"))) > 1
