@@ -5,7 +5,8 @@ A 5.5.0 broker registers such a topic inside the send and waits. A 4.9.7 broker 
 send at once: a consumer that starts then, and finds no route, sleeps until its next poll. These clients poll every ten
 minutes, so whoever sees a message has found the route when it asked first.
 
-What routelake answers comes from the head of the log: half of its topics are made while the fold is stopped.
+What routelake answers comes from the head of the log: half of its topics are made while the fold stands still. The gateway
+is a process; what it serves does not depend on whose fold writes the tables, so that is one without Spark.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks.harness.machine import tree
 from peers.broker import StockBroker
 from peers.java import wait_until
 from peers.java_client import JavaClient, bodies
 from peers.rocketmq import StockNameServer
 from peers.routelake import Routelake
-from peers.stopped import stopped
+from pipelines.log.open import open_log
 from tests.e2e.scenario import route
+from tests.support.minifold import MiniFold
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -43,24 +44,34 @@ TRIES = 200
 _numbers = count()
 
 
+class Ours(NamedTuple):
+    """A gateway, and the fold beside it."""
+
+    gateway: Routelake
+    fold: MiniFold
+
+    @contextmanager
+    def without_fold(self) -> Iterator[None]:
+        """Nothing is folded meanwhile."""
+        self.fold.pause()
+        yield
+        self.fold.resume()
+
+
 class Scene:
     """A NameServer, a broker that knows no topic yet, and clients as old as the broker."""
 
-    def __init__(self, namesrv: StockNameServer | Routelake, client: JavaClient) -> None:
+    def __init__(self, namesrv: StockNameServer | Ours, client: JavaClient) -> None:
         self.client = client
-        if isinstance(namesrv, Routelake):
-            self.namesrv_addr = namesrv.namesrv_addr
-            self._fold: Routelake | None = namesrv
-        else:
-            self.namesrv_addr = namesrv.address
-            self._fold = None
+        self._ours = namesrv if isinstance(namesrv, Ours) else None
+        self.namesrv_addr = namesrv.gateway.namesrv_addr if isinstance(namesrv, Ours) else namesrv.address
         self._producer: Any = client.producer(self.namesrv_addr, f"producers-{next(_numbers)}", POLL_MS)
 
     def in_each_state(self) -> Iterator[tuple[str, AbstractContextManager[None]]]:
-        """As it is; then, if it is routelake, with the fold stopped."""
+        """As it is; then, if it is routelake, while nothing is folded."""
         yield "", nullcontext()
-        if self._fold is not None:
-            yield "fold stopped, ", stopped(tree(*self._fold.children("fold")))
+        if self._ours is not None:
+            yield "without the fold, ", self._ours.without_fold()
 
     def send(self) -> tuple[str, str]:
         """One message to a topic that does not exist yet, sent once; gives topic and body."""
@@ -73,9 +84,9 @@ class Scene:
 
     def refused(self) -> int:
         """How many route requests routelake has answered with 17; nobody counts the real NameServer's."""
-        if self._fold is None:
+        if self._ours is None:
             return 0
-        address = f"http://127.0.0.1:{self._fold.http_port}/metrics"
+        address = f"http://127.0.0.1:{self._ours.gateway.http_port}/metrics"
         with urllib.request.urlopen(address, timeout=BUSY_S) as answer:
             found = re.search(r'^rocketmq_namesrv_route_errors_total\{code="17"\} (\d+)', answer.read().decode(), re.M)
         return int(found.group(1)) if found else 0
@@ -104,21 +115,24 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def routelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
-    """It becomes ready while the real NameServer has its turn."""
-    process = Routelake(tmp_path_factory.mktemp("routelake") / "data")
-    try:
-        yield process.start(wait_ready_s=None)
-        assert process.stop() == 0
-    finally:
-        process.kill()
+def routelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
+    data_dir = tmp_path_factory.mktemp("routelake") / "data"
+    data_dir.mkdir()
+    gateway = Routelake(data_dir, "gateway")
+    with closing(open_log(f"sqlite://{data_dir / 'events.db'}")) as log, MiniFold(log, data_dir / "lake") as fold:
+        try:
+            gateway.start(wait_ready_s=None).wait_listening()
+            yield Ours(gateway, fold)
+            assert gateway.stop() == 0
+        finally:
+            gateway.kill()
 
 
 @pytest.fixture(scope="module", params=["NameServer", "routelake"])
-def namesrv(request: pytest.FixtureRequest, routelake: Routelake) -> Iterator[StockNameServer | Routelake]:
+def namesrv(request: pytest.FixtureRequest) -> Iterator[StockNameServer | Ours]:
     if request.param == "routelake":
-        routelake.wait_ready()
-        yield routelake
+        ours: Ours = request.getfixturevalue("routelake")
+        yield ours
     else:
         with StockNameServer() as stock:
             yield stock
@@ -138,7 +152,7 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def scene(namesrv: StockNameServer | Routelake, release: str, clients: dict[str, JavaClient]) -> Iterator[Scene]:
+def scene(namesrv: StockNameServer | Ours, release: str, clients: dict[str, JavaClient]) -> Iterator[Scene]:
     with ExitStack() as stack:
         found = Scene(namesrv, clients[release])
         stack.callback(found.close)
