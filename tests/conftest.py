@@ -30,6 +30,7 @@ from tests.support.measured import Measured, runs_tests
 
 settings.register_profile(
     "ordinary",
+    max_examples=50,
     derandomize=True,
     database=None,
     deadline=None,

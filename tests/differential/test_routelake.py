@@ -102,16 +102,16 @@ def _play_many(port: int, request: pytest.FixtureRequest, few: int, many: int, *
 @pytest.mark.timeout(1800)
 def test_main_codes(port: int, request: pytest.FixtureRequest) -> None:
     """The requests of the main job."""
-    _play_many(port, request, 1_000, 5_000, request_codes=codes.MAIN_CODES)
+    _play_many(port, request, 600, 5_000, request_codes=codes.MAIN_CODES)
 
 
 @pytest.mark.timeout(1800)
 def test_every_code(port: int, request: pytest.FixtureRequest) -> None:
     """Every request but the configuration of the NameServer."""
-    _play_many(port, request, 1_000, 5_000, request_codes=frozenset(codes.ALL_CODES) - CONFIG_CODES)
+    _play_many(port, request, 600, 5_000, request_codes=frozenset(codes.ALL_CODES) - CONFIG_CODES)
 
 
 @pytest.mark.timeout(1800)
 def test_lost_connections(port: int, request: pytest.FixtureRequest) -> None:
     """A lost connection unregisters what was bound to it."""
-    _play_many(port, request, 1_000, 2_000, request_codes=codes.MAIN_CODES, closes=True)
+    _play_many(port, request, 600, 2_000, request_codes=codes.MAIN_CODES, closes=True)

@@ -107,6 +107,8 @@ def honest(gateway: Routelake, paths: dict[str, int]) -> Iterator[None]:
     broker.check()
 
 
+EPOCHS: Final = 25
+"""That are asked for what was then."""
 NOTHING_FOLDED: Final = {"/healthz": 200, "/v1/brokers": 200, "/v1/topics/none/route": 404}
 
 
@@ -206,11 +208,11 @@ def test_what_was_asked_before_is_kept_by_its_bytes(folding: Routelake, during_s
     """Paths, topics, tags and questions about the past that nobody asked before, and one topic with a large past."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "large"}
     with socket.create_connection(("127.0.0.1", folding.remoting_port), 60) as admin:
-        for number in range(100):
+        for number in range(60):
             put = {**order, "value": f"{number:06d}" + "v" * (250 * KIB)}
             admin.sendall(encode_frame(codes.PUT_KV_CONFIG, put, version=513, opaque=number))
             assert b'"code":0' in read_answer(admin)
-            if number <= 50:
+            if number <= EPOCHS:
                 wait_until(lambda number=number: newest_epoch(folding) >= number, 60, "an epoch of its own")
     numbers = itertools.count()
 
@@ -226,7 +228,7 @@ def test_what_was_asked_before_is_kept_by_its_bytes(folding: Routelake, during_s
                     f"/v1/topics/{topic}/route",
                     f"/v1/topics/{topic}/changes",
                     "/v1/topics/large/changes?limit=1000",
-                    f"/v1/topics/{quote(topic[:100])}/route?as_of={1 + one % 50}",
+                    f"/v1/topics/{quote(topic[:100])}/route?as_of={1 + one % EPOCHS}",
                 )[number % 4]
                 try:
                     client.request("GET", path, headers={"If-None-Match": f'"{one}-' + "x" * (16 * KIB) + '"'})

@@ -119,7 +119,7 @@ def test_at_each_moment_it_is_what_as_of_says(
             assert (state["brokerAddrs"] or None) == (found or None)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_pages_that_read_little_make_the_same(tmp_path: Path, seed: int) -> None:
     history, moments = lake_of(tmp_path, seed, (5,), 12)
     first = history.resolve("1").commit.event_time
@@ -163,11 +163,12 @@ def in_pages(history: History, timeline: Any, name: str, window: Window, limit: 
             return found[::-1]
 
 
-def test_blame_names_an_epoch_in_which_the_field_changed(tmp_path: Path) -> None:
+def test_blame_names_an_epoch_in_which_the_field_changed(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    asked_at = 8 if request.config.getoption("--deep") else 4
     history, moments = lake_of(tmp_path, 1, (9, 1, 20), 12)
     fields = 0
     for topic in ("T", "U"):
-        for moment in [*moments[-8:], datetime.now(UTC)]:
+        for moment in [*moments[-asked_at:], datetime.now(UTC)]:
             found = topic_blame(history, topic, moment.isoformat())
             try:
                 route = json.loads(history.route(topic, moment.isoformat()).body)

@@ -80,7 +80,7 @@ class Comparison:
 def play_many(
     request: pytest.FixtureRequest, few: int, deep_steps: int, comparison: Comparison, **narrowed: Any
 ) -> None:
-    """So many histories drawn by Hypothesis, ten times as many put together from them; with --deep so many steps."""
+    """So many histories drawn by Hypothesis, five times as many put together from them; with --deep so many steps."""
     deep = request.config.getoption("--deep")
     few = max(1, few // 10) if request.config.getoption("--fast") else few
     started = time.monotonic()
@@ -100,7 +100,7 @@ def play_many(
     rng = random.Random() if deep else random.Random(few)
     histories = recombined([history for history, _ in drawn], rng)
     played = len(drawn)
-    while comparison.steps < deep_steps if deep else played < 11 * few:
+    while comparison.steps < deep_steps if deep else played < 6 * few:
         history, settings = next(histories), rng.choice(drawn)[1]
         played += 1
         if _fails(comparison, history, settings):
