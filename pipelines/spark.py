@@ -15,6 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from deploy import class_data
 from deploy.jars import ensure
 from schemas.errors import SetupError
 
@@ -71,6 +72,7 @@ def session(
     shards: int = 2,
     delta: bool = False,
     scratch_dir: Path | None = None,
+    jvm_options: str | None = None,
 ) -> SparkSession:
     """A local session.
 
@@ -80,6 +82,7 @@ def session(
         shards: shuffle partitions, one task each.
         delta: with Delta Lake's SQL, for readers.
         scratch_dir: where the JVM keeps temporary files; None for the system's place.
+        jvm_options: more of the JVM's, with a space before them; None for its class data, if there is any.
 
     Raises:
         SetupError: the JVM does not start.
@@ -91,6 +94,8 @@ def session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
+    classes = class_data.options() if jvm_options is None else jvm_options
+    conf.set("spark.driver.extraJavaOptions", _OPTIONS["spark.driver.extraJavaOptions"] + classes)
     conf.setMaster(f"local[{max(2, min(shards, os.cpu_count() or 2))},{_ATTEMPTS}]")
     conf.set("spark.driver.extraClassPath", ":".join(map(str, ensure("local-fs"))))
     conf.set("spark.driver.memory", driver_memory)
