@@ -136,8 +136,11 @@ class JvmsBesideTheRest(LoadFileScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         wants_jvm = node is next(iter(self.assigned_work))
-        units = [unit for unit in self.workqueue if self._starts_jvm(unit) == wants_jvm] or list(self.workqueue)
-        self.workqueue.move_to_end(min(units, key=_turn), last=False)
+        own = [unit for unit in self.workqueue if self._starts_jvm(unit) == wants_jvm]
+        helps = not own and not wants_jvm
+        # Whole folders take minutes: whoever helps begins with them, or one would be all that is left in the end.
+        unit = min(own or self.workqueue, key=lambda unit: (helps and unit not in _TOGETHER, _turn(unit)))
+        self.workqueue.move_to_end(unit, last=False)
         super()._assign_work_unit(node)
 
     def _starts_jvm(self, unit: str) -> bool:
