@@ -97,8 +97,10 @@ class KafkaLog:
                 deadline = time.monotonic() + self._delivery_timeout_s + 5
                 # Nothing is sent before the flush (linger), hence the list becomes one batch.
                 futures = [producer.send(self._topic, key=key, value=payload, partition=0) for key, payload in records]
-                with contextlib.suppress(KafkaError):  # the futures say more
-                    producer.flush(timeout=self._delivery_timeout_s + 5)
+                while not all(future.is_done for future in futures) and time.monotonic() < deadline:
+                    # Again where Kafka found a batch too large: a flush ends when it is split, and its parts linger.
+                    with contextlib.suppress(KafkaError):  # the futures say more
+                        producer.flush(timeout=max(0.0, deadline - time.monotonic()))
                 done = [
                     future.get(timeout=max(0.0, deadline - time.monotonic()))  # type: ignore[no-untyped-call]
                     for future in futures
@@ -196,7 +198,8 @@ class KafkaLog:
                 acks="all",
                 enable_idempotence=True,
                 batch_size=BATCH_BYTES,
-                linger_ms=1000,  # an append flushes; see there
+                # An append flushes; see there. As long as kafka-python allows: a busy machine takes seconds to queue.
+                linger_ms=int(self._delivery_timeout_s * 1000) // 2,
                 max_request_size=MAX_MESSAGE_BYTES,
                 max_block_ms=int(self._delivery_timeout_s * 1000),
                 request_timeout_ms=int(self._delivery_timeout_s * 1000) // 2,
