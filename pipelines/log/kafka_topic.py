@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import AuthorizationError, BrokerResponseError, PolicyViolationError, TopicAlreadyExistsError
+from kafka.errors import (
+    AuthorizationError,
+    BrokerResponseError,
+    InvalidReplicationFactorError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+)
 
 from pipelines.log.base import MAX_KEY_BYTES, MAX_PAYLOAD_BYTES
 from schemas.errors import SetupError
@@ -25,6 +32,11 @@ TOPIC_CONFIG: Final = {
 }
 """What a topic is made with. An existing topic must agree, except on max.message.bytes, which then is the limit."""
 
+BROKERS_S: Final = 15.0
+"""How long a topic may wait for the brokers that its replicas need."""
+
+AGAIN_S: Final = 0.2
+
 
 def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) -> tuple[str, int]:
     """Make the topic, or check the one that is there.
@@ -37,15 +49,7 @@ def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) 
         KafkaError: as Kafka reports it.
     """
     if topic not in admin.list_topics():
-        spec = {"num_partitions": 1, "replication_factor": -1, "configs": dict(TOPIC_CONFIG)}
-        try:
-            admin.create_topics({topic: spec}, wait_for_metadata=True)
-        except TopicAlreadyExistsError:
-            admin.wait_for_topics([topic])  # another process was faster
-        except (AuthorizationError, PolicyViolationError) as error:
-            _refuse(f"Kafka does not let us make the topic {topic} ({error}). Run:", _create_command(bootstrap, topic))
-        except BrokerResponseError as error:
-            raise SetupError(f"Kafka cannot make the topic {topic}: {error}", topic=topic) from error
+        make_topic(admin, bootstrap, topic, TOPIC_CONFIG)
     (described,) = admin.describe_topics([topic])
     partitions = len(described["partitions"])
     if partitions != 1:
@@ -69,6 +73,39 @@ def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) 
             f"the topic {topic} is not fit to be an event log ({found}). Run:", alter_command(bootstrap, topic, wrong)
         )
     return str(described["topic_id"]), int(config["max.message.bytes"])
+
+
+def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, config: Mapping[str, str]) -> None:
+    """Make a topic of one partition, or wait for the one that another process makes.
+
+    A Kafka that has just started answers before its brokers have registered (InvalidReplicationFactorError); so it does
+    while fewer are up than the topic has replicas.
+
+    Raises:
+        SetupError: Kafka refuses it.
+        KafkaError: it cannot be made yet, or Kafka does not answer.
+    """
+    spec = {"num_partitions": 1, "replication_factor": -1, "configs": dict(config)}
+    deadline = time.monotonic() + BROKERS_S
+    while True:
+        try:
+            admin.create_topics({topic: spec}, wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            admin.wait_for_topics([topic])  # another process was faster
+        except (AuthorizationError, PolicyViolationError) as error:
+            _refuse(f"Kafka does not let us make the topic {topic} ({error}). Run:", _create_command(bootstrap, topic))
+        except InvalidReplicationFactorError as error:
+            if time.monotonic() > deadline:
+                raise InvalidReplicationFactorError(
+                    f"the topic {topic} cannot be made: fewer brokers are up than default.replication.factor asks for"
+                ) from error
+            time.sleep(AGAIN_S)
+            continue
+        except BrokerResponseError as error:
+            if error.retriable:
+                raise
+            raise SetupError(f"Kafka cannot make the topic {topic}: {error}", topic=topic) from error
+        return
 
 
 def alter_command(bootstrap: Sequence[str], topic: str, config: dict[str, str]) -> str:
