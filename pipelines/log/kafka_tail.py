@@ -130,7 +130,7 @@ class KafkaTail(LogTail):
         self._ahead: deque[Cost] = deque()
         """Records that no batch has taken yet."""
         self._taken_to = -1
-        self._end = 0
+        self._end: int | None = None
 
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:
         """See `LogTail`. Kafka itself waits."""
@@ -145,7 +145,8 @@ class KafkaTail(LogTail):
         return begin, self._end
 
     def _costs(self, start: int, limit: int) -> Generator[Cost]:
-        """Up to where the log ended when its bounds were last asked for."""
+        """Up to where the log ended when its bounds were last asked for, if ever, else now."""
+        end = self._bounds()[1] if self._end is None else self._end
         if self._taken_to != start:
             self._ahead.clear()
             self._reader.go_to(start)
@@ -153,7 +154,7 @@ class KafkaTail(LogTail):
         deadline = time.monotonic() + _ANSWER_S
         for _ in range(limit):
             while not self._ahead:
-                if self._reader.at >= self._end:
+                if self._reader.at >= end:
                     return
                 if not self._read_ahead(1000) and time.monotonic() > deadline:
                     raise UnavailableError(f"cannot read the event log {self.name}: no answer")

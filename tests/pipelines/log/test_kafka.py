@@ -23,6 +23,7 @@ from pipelines.log import LogRecord, kafka_client, open_log
 from pipelines.log import kafka as kafka_log
 from pipelines.log.kafka import KafkaLog
 from pipelines.log.kafka_topic import TOPIC_CONFIG
+from pipelines.log.open import open_tail
 from pipelines.log.urls import parse_url
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 
@@ -225,6 +226,14 @@ def test_a_list_is_one_record_batch_however_long_queueing_it_takes(url: str, mon
         monkeypatch.setattr(KafkaProducer, "send", slowly)
         appended = log.append([("k", b"v")] * 4)
         assert len({at.event_time_ms for at in appended}) == 1
+
+
+def test_a_tail_that_was_not_asked_for_its_bounds(url: str) -> None:
+    """As SQLite's: a batch ends where the log does, and not where it begins."""
+    with contextlib.closing(open_log(url)) as log:
+        log.append([("k", b"v")] * 3)
+        with contextlib.closing(open_tail(url)) as tail:
+            assert tail.bounded_end(0, 100, 1_000_000) == 3
 
 
 def test_a_frozen_broker_is_unavailable_in_bounded_time_and_then_usable_again(
