@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DataDir, DataMode, LogUrl, log_url
+from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_url
+from pipelines.log.urls import with_config
 from runtime.machine import mask_files
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ def backup(
     data_dir: DataDir = Path("data"),
     data_mode: DataMode = "700",
     log: LogUrl = "",
+    log_config: LogConfig = None,
 ) -> None:
     """Back up tables and event log while routelake goes on."""
     from pipelines.backup.take import take_backup
 
+    log = with_config(log, log_config)
     mask_files(data_mode)
     manifest = take_backup(data_dir.absolute(), log_url(data_dir, log), target.absolute())
     print(f"{target}: backup of {data_dir} at {_position(manifest)}")
@@ -35,6 +38,7 @@ def restore(
     data_dir: DataDir = Path("data"),
     data_mode: DataMode = "700",
     log: LogUrl = "",
+    log_config: LogConfig = None,
     keep_log: Annotated[
         bool, typer.Option("--keep-log", help="Restore the tables alone; the log that is there goes on from them.")
     ] = False,
@@ -45,6 +49,7 @@ def restore(
     """Put a backup in place of what is in the data directory, which is moved aside. Stop routelake first."""
     from pipelines.backup.restore import restore as run
 
+    log = with_config(log, log_config)
     mask_files(data_mode)
     done = run(source.absolute(), data_dir.absolute(), log_url(data_dir, log), keep_log=keep_log, dry_run=dry_run)
     if dry_run:

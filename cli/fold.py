@@ -10,19 +10,26 @@ import typer
 from cli import preflight
 from cli.fold_options import OPTIONS, FoldOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LogUrl, log_url
+from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_url
 from cli.starting import make
+from pipelines.log.urls import with_config
 from runtime.logs import configure
 from runtime.secrets import drop_secrets
 
 
 @with_options("options", OPTIONS, FoldOptions.of)
 def fold(
-    data_dir: DataDir = Path("data"), data_mode: DataMode = "700", log: LogUrl = "", *, options: FoldOptions
+    data_dir: DataDir = Path("data"),
+    data_mode: DataMode = "700",
+    log: LogUrl = "",
+    log_config: LogConfig = None,
+    *,
+    options: FoldOptions,
 ) -> None:
     """Run the fold alone: the one Spark query that writes the tables."""
     configure("fold")
     drop_secrets()
+    log = with_config(log, log_config)
     preflight.check_data_dir(data_dir)
     preflight.check_log(log, data_dir)
     options.judge(data_dir)

@@ -13,8 +13,9 @@ import typer
 
 from cli.gateway_options import OPTIONS, GatewayOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LogUrl, log_url
+from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_url, log_words
 from cli.starting import make
+from pipelines.log.urls import with_config
 from runtime.logs import configure
 
 
@@ -24,6 +25,7 @@ def gateway(
     data_dir: DataDir = Path("data"),
     data_mode: DataMode = "700",
     log: LogUrl = "",
+    log_config: LogConfig = None,
     *,
     options: GatewayOptions,
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
@@ -32,13 +34,14 @@ def gateway(
     """Run gateways alone: they answer from the tables and write to the event log."""
     is_supervisor = options.workers > 1
     configure("serve" if is_supervisor else "gateway")
+    log = with_config(log, log_config)
     listen = options.listening(context)
     if not reuse_port:
         options.judge(data_dir, log, listen, supervised=is_supervisor)
     if is_supervisor:
         from cli.supervised import gateways, supervise
 
-        common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
+        common = ["--data-dir", str(data_dir), "--data-mode", data_mode, *log_words(data_dir, log)]
         children = gateways(options, listen, common)
         raise typer.Exit(supervise(children, data_dir, data_mode, listen, options))
     from api.view.no_pandas import keep_pandas_out

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.options import DataDir, LogUrl, log_url
+from cli.options import DataDir, LogConfig, LogUrl, log_url
 from cli.route import Output
+from pipelines.log.urls import with_config
 from schemas.errors import RoutelakeError, SetupError, one_line
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def verify(
     data_dir: DataDir = Path("data"),
     log: LogUrl = "",
+    log_config: LogConfig = None,
     expect: Annotated[
         list[str] | None,
         typer.Option("--expect", metavar="EPOCH:DIGEST", help="A digest that was kept elsewhere."),
@@ -35,6 +37,7 @@ def verify(
     """
     from pipelines.audit.verify import verify as prove
 
+    log = with_config(log, log_config)
     expected = _digests(expect or [])
     lake_dir = (data_dir / "lake").resolve()
     if not lake_dir.is_dir():

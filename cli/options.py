@@ -10,6 +10,7 @@ import typer
 from typer.models import OptionInfo
 
 from api.settings.gateway import Reads
+from pipelines.log.urls import is_kafka, parse_url
 
 
 def _namesrv(text: str) -> OptionInfo:
@@ -50,6 +51,15 @@ LogUrl = Annotated[
         envvar="ROUTELAKE_LOG",
         metavar="URL",
         help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
+    ),
+]
+LogConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-config",
+        envvar="ROUTELAKE_LOG_CONFIG",
+        metavar="FILE",
+        help="Kafka client properties: TLS, SASL and who we are; for a log in Kafka. See docs/settings.md.",
     ),
 ]
 Http = Annotated[
@@ -252,3 +262,10 @@ Quota = Annotated[
 def log_url(data_dir: Path, url: str) -> str:
     """The event log to use: the one that --log names, else SQLite in the data directory."""
     return url or f"sqlite://{data_dir.resolve()}/events.db"
+
+
+def log_words(data_dir: Path, log: str) -> list[str]:
+    """The same as options of a child process. What it has in its environment counts less."""
+    url = log_url(data_dir, log)
+    config = parse_url(url).config if is_kafka(url) else ""
+    return ["--log", url, *(["--log-config", config] if config else [])]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from clients.addresses import MAX_PORT, is_http
+from pipelines.log.kafka_access.settings import read_access
 from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
 from schemas.errors import SetupError
 
@@ -152,14 +153,19 @@ def check_log(url: str, data_dir: Path) -> None:
         data_dir: Which will be made.
 
     Raises:
-        SetupError: No such kind of log; its folder is not there or cannot be written; the file is something else.
+        SetupError: No such kind of log; its folder is not there or cannot be written; the file is something else; what
+            --log-config names cannot be used.
     """
     if not url:
         url = f"sqlite://{data_dir.absolute()}/events.db"
     if url == "memory:":
         raise SetupError(f"--log memory: ends with its process, and routelake has several. Use {URL_FORMS}.")
     if url.startswith("kafka:"):
-        parse_url(url)
+        access = read_access(parse_url(url).config)
+        if access.protocol.encrypts:
+            from pipelines.log.kafka_access.tls import client_context
+
+            client_context(access.tls, access.source)
     elif url.startswith("sqlite:"):
         _check_sqlite(sqlite_path(url), data_dir.absolute())
     else:

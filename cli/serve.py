@@ -11,7 +11,8 @@ from cli import fold_options, gateway_options
 from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LogUrl, log_url
+from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_words
+from pipelines.log.urls import with_config
 from runtime.logs import configure
 
 
@@ -22,19 +23,21 @@ def serve(
     data_dir: DataDir = Path("data"),
     data_mode: DataMode = "700",
     log: LogUrl = "",
+    log_config: LogConfig = None,
     *,
     of_gateways: GatewayOptions,
     of_fold: FoldOptions,
 ) -> None:
     """Run the NameServer: gateways and the fold, supervised."""
     configure("serve")
+    log = with_config(log, log_config)
     listen = of_gateways.listening(context)
     of_gateways.judge(data_dir, log, listen, supervised=True)
     of_fold.judge(data_dir)
     from cli.supervised import again, gateways, supervise
     from runtime.supervisor import Child
 
-    common = ["--data-dir", str(data_dir), "--data-mode", data_mode, "--log", log_url(data_dir, log)]
+    common = ["--data-dir", str(data_dir), "--data-mode", data_mode, *log_words(data_dir, log)]
     children = [
         *gateways(of_gateways, listen, common),
         Child("fold", again("fold", *common, *of_fold.arguments())),

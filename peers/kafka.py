@@ -7,6 +7,9 @@ import base64
 import subprocess
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -37,20 +40,70 @@ QUICK_KAFKA: Mapping[str, str] = {
 }
 
 
-class Kafka(Peer):
-    """A one-node cluster in a temporary directory that goes away with it."""
+_JAAS: Final = "org.apache.kafka.common.security"
 
-    def __init__(self, properties: Mapping[str, str] | None = None, host: str = "127.0.0.1") -> None:
+
+@dataclass(frozen=True)
+class Secured:
+    """What a Kafka needs that has ports for those who say who they are, beside the open one.
+
+    Attributes:
+        keystore: PEM: its key (PKCS #8), its certificate.
+        truststore: PEM: who signs clients' certificates.
+        users: Passwords by name, for SCRAM-SHA-512 and PLAIN.
+    """
+
+    keystore: Path
+    truststore: Path
+    users: Mapping[str, str]
+
+    def properties(self) -> dict[str, str]:
+        """Of server.properties, without the listeners."""
+        users = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.truststore),
+            "listener.name.ssl.ssl.client.auth": "required",
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_JAAS}.scram.ScramLoginModule required;",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{_JAAS}.plain.PlainLoginModule required {users};",
+        }
+
+    def format_arguments(self) -> list[str]:
+        """Of StorageTool: SCRAM's users are records of the cluster."""
+        return [f"--add-scram=SCRAM-SHA-512=[name={name},password={password}]" for name, password in self.users.items()]
+
+
+class Kafka(Peer):
+    """A one-node cluster in a temporary directory that goes away with it.
+
+    Attributes:
+        port: Open to everybody.
+        sasl_port: SASL_SSL; 0 without ``secured``.
+        mutual_port: SSL with clients' certificates; 0 without ``secured``.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        secured: Secured | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
         """Prepare it; `with` starts it.
 
         Args:
             properties: server.properties on top of QUICK_KAFKA.
-            host: address of this machine to listen at.
+            secured: Has two more ports.
+            host: address of this machine to listen at, openly.
         """
         super().__init__("kafka")
         self._host = host
         self.port = free_port()
         controller = free_port()
+        self._secured = secured
+        self.sasl_port, self.mutual_port = (free_port(), free_port()) if secured else (0, 0)
         listeners = {
             "listeners": f"PLAINTEXT://{host}:{self.port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://{host}:{self.port}",
@@ -59,6 +112,12 @@ class Kafka(Peer):
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(self.home / "data"),
         }
+        if secured is not None:
+            more = f",SASL_SSL://127.0.0.1:{self.sasl_port},SSL://127.0.0.1:{self.mutual_port}"
+            listeners["listeners"] += more
+            listeners["advertised.listeners"] += more
+            listeners["listener.security.protocol.map"] += ",SASL_SSL:SASL_SSL,SSL:SSL"
+            listeners |= secured.properties()
         self._properties = self._write_properties(
             "server.properties", {**QUICK_KAFKA, **listeners, **(properties or {})}
         )
@@ -101,6 +160,7 @@ class Kafka(Peer):
                 # In one word: an id may begin with a hyphen, which would be taken for an option of its own.
                 f"--cluster-id={cluster_id}",
                 f"--config={self._properties}",
+                *(self._secured.format_arguments() if self._secured is not None else ()),
             ],
             cwd=self.home,
             capture_output=True,

@@ -64,7 +64,8 @@ def configure(process: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    # kafka-python prints several lines a second while a broker is down; the log writer says it once.
+    # kafka-python prints several lines a second while a broker is down; the log writer says it once. At debug it prints
+    # requests, with the passwords they carry.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     for chatty in ("asyncio", "httpx", "py4j", "pyspark"):  # they tell the inner life of a library
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from api.settings.gateway import GatewaySettings
 from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, parse_boolean, parse_percent
-from api.settings.properties import PropertiesError, parse_body
 from api.settings.shown import shown_settings
 from remoting.commands import RefusedError
 from schemas.codes import ResponseCode
+from schemas.properties import PropertiesError, parse_body
 
 
 def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from api.settings.keys import KEYS, REFUSED, Key, Use, nearest, parse_boolean, parse_int
-from api.settings.properties import PropertiesError, Property, parse_file
 from schemas.codes import MAX_INT
 from schemas.errors import SetupError
+from schemas.properties import PropertiesError, Property, parse_file
 
 Value = bool | int | str
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from api.settings.properties import PropertiesError, parse_file
 from schemas.errors import SetupError
+from schemas.properties import PropertiesError, parse_file
 from security.tls_config import TlsOptions, TlsSettings, tls_settings
 
 

@@ -240,4 +240,4 @@ def _copy_log(path: Path, target: Path) -> Log:
 
 def _note_kafka(url: str) -> Log:
     with closing(open_log(url)) as log:
-        return Log("kafka", log.log_id, log.end().next_offset, url=url)
+        return Log("kafka", log.log_id, log.end().next_offset, url=url.partition("?")[0])

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import AuthorizationError, KafkaError
+from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError
 
 from pipelines.log.base import (
     DEFAULT_READ_BYTES,
@@ -37,7 +37,9 @@ from pipelines.log.base import (
     LogRecord,
     check_entries,
 )
-from pipelines.log.kafka_client import bounds, connected, log_consumer
+from pipelines.log.kafka_access.errors import AccessError
+from pipelines.log.kafka_access.settings import read_access
+from pipelines.log.kafka_client import bounds, entered, log_consumer
 from pipelines.log.kafka_topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
 from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
 
@@ -58,15 +60,19 @@ class KafkaLog:
     Args:
         bootstrap: ``host:port`` of some brokers.
         topic: its name.
+        config: a file of Kafka client properties; empty: Kafka is open.
         delivery_timeout_s: how long an append is tried.
 
     Raises:
-        SetupError: the topic is not fit to be a log, or we may not use it; the message names the command to run.
+        SetupError: Kafka does not let us in, or the topic is not fit to be a log; the message says what to do.
         UnavailableError: no broker answers.
     """
 
-    def __init__(self, bootstrap: Sequence[str], topic: str, *, delivery_timeout_s: float = DELIVERY_TIMEOUT_S) -> None:
+    def __init__(
+        self, bootstrap: Sequence[str], topic: str, config: str = "", *, delivery_timeout_s: float = DELIVERY_TIMEOUT_S
+    ) -> None:
         self._bootstrap = list(bootstrap)
+        self._config = config
         self._topic = topic
         self._partition = TopicPartition(topic, 0)
         self._delivery_timeout_s = delivery_timeout_s
@@ -192,9 +198,10 @@ class KafkaLog:
 
     def _open_producer(self) -> KafkaProducer:
         if self._producer is None:
-            self._producer = connected(
+            self._producer = entered(
                 KafkaProducer,
                 self._bootstrap,
+                self._config,
                 acks="all",
                 enable_idempotence=True,
                 batch_size=BATCH_BYTES,
@@ -211,13 +218,14 @@ class KafkaLog:
     def _open_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
             self._consumer = log_consumer(
-                self._bootstrap, self._partition, answer_s=READ_TIMEOUT_S, offset_reset="earliest"
+                self._bootstrap, self._partition, self._config, answer_s=READ_TIMEOUT_S, offset_reset="earliest"
             )
         return self._consumer
 
     def _open_admin(self) -> KafkaAdminClient:
         if self._admin is None:
-            self._admin = connected(KafkaAdminClient, self._bootstrap, request_timeout_ms=int(READ_TIMEOUT_S * 1000))
+            timeout_ms = int(READ_TIMEOUT_S * 1000)
+            self._admin = entered(KafkaAdminClient, self._bootstrap, self._config, request_timeout_ms=timeout_ms)
         return self._admin
 
     # After a time-out kafka-python 3.0's producer never sends again, though the broker is back. So a client that failed
@@ -254,18 +262,31 @@ class KafkaLog:
         self, doing: str, close_client: Callable[[], None] = lambda: None, *, in_doubt: bool = False
     ) -> Iterator[None]:
         """Turn Kafka's errors into ours, and throw away the client that met one."""
+        opens = doing == "open"
         try:
             yield
+        except (AccessError, KafkaError) as error:
+            close_client()
+            why = self._why_closed(error) if opens else error
+            text = f"cannot {doing} the event log {self._name}: {str(why) or type(why).__name__}"
+            if opens and isinstance(why, (AccessError, AuthorizationError)):
+                raise AccessError(text, log=self._name) from error
+            kind = InDoubtError if in_doubt else UnavailableError
+            raise kind(text, log=self._name) from error
         except SetupError:
             close_client()
             raise
-        except KafkaError as error:
-            close_client()
-            why = str(error) or type(error).__name__
-            if doing == "open" and isinstance(error, AuthorizationError):
-                raise SetupError(f"Kafka does not let us open {self._name}: {why}", log=self._name) from error
-            kind = InDoubtError if in_doubt else UnavailableError
-            raise kind(f"cannot {doing} the event log {self._name}: {why}", log=self._name) from error
+
+    def _why_closed(self, error: Exception) -> Exception:
+        """What kafka-python does not say of a Kafka that it could not reach."""
+        if isinstance(error, KafkaTimeoutError):
+            from pipelines.log.kafka_access.probe import check_access
+
+            try:
+                check_access(self._bootstrap, read_access(self._config), waits=False)
+            except (AccessError, UnavailableError) as better:
+                return better
+        return error
 
     def _check_open(self) -> None:
         if self._closed:

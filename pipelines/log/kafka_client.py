@@ -9,8 +9,12 @@ from typing import Any, Final, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from pipelines.log.kafka_access.options import client_options
+from pipelines.log.kafka_access.settings import KafkaAccess, read_access
+
 Client = TypeVar("Client", KafkaAdminClient, KafkaConsumer, KafkaProducer)
 
+_OPEN: Final = KafkaAccess()
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """How long to look for a broker."""
@@ -22,15 +26,22 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 """One answer to a consumer; a larger record comes alone."""
 
 
-def connected(kind: type[Client], bootstrap: Sequence[str], **config: Any) -> Client:  # noqa: ANN401 (as each takes it)
-    """A client that has found its brokers.
+def connected(
+    kind: type[Client],
+    bootstrap: Sequence[str],
+    access: KafkaAccess = _OPEN,
+    **config: Any,  # noqa: ANN401 (as each takes it)
+) -> Client:
+    """A client that has found its brokers, and was let in.
 
     When none answers, kafka-python 3.0 raises in the constructor and leaves a thread behind that goes on connecting for
     ever: one for each attempt while Kafka is down. So the network client is made here, and ended here.
 
     Raises:
         KafkaError: no broker answers, or not as it should.
+        AccessError: Files that ``access`` names cannot be used.
     """
+    options = client_options(access)
     made: list[Any] = []
 
     def kafka_client(**options: object) -> Any:  # noqa: ANN401 (untyped there)
@@ -39,7 +50,7 @@ def connected(kind: type[Client], bootstrap: Sequence[str], **config: Any) -> Cl
 
     try:
         waits = {"bootstrap_timeout_ms": int(CONNECT_TIMEOUT_S * 1000), "reconnect_backoff_max_ms": _RECONNECT_MS}
-        return kind(kafka_client=kafka_client, bootstrap_servers=list(bootstrap), **(waits | config))
+        return kind(kafka_client=kafka_client, bootstrap_servers=list(bootstrap), **(waits | options | config))
     except BaseException:
         for client in made:
             with contextlib.suppress(Exception):
@@ -49,23 +60,49 @@ def connected(kind: type[Client], bootstrap: Sequence[str], **config: Any) -> Cl
         raise
 
 
+def entered(
+    kind: type[Client],
+    bootstrap: Sequence[str],
+    config: str,
+    **options: Any,  # noqa: ANN401 (as each takes it)
+) -> Client:
+    """The same by a file of client properties, as it stands there now.
+
+    With a file the brokers are asked first whether they let us in: that takes milliseconds, while kafka-python goes on
+    trying for `CONNECT_TIMEOUT_S` and does not say why.
+
+    Raises:
+        KafkaError: no broker answers, or not as it should.
+        AccessError: they do not let us in, or the file cannot be used.
+    """
+    access = read_access(config)
+    if access.source:
+        from pipelines.log.kafka_access.probe import check_access
+
+        check_access(bootstrap, access, waits=True)
+    return connected(kind, bootstrap, access, **options)
+
+
 def log_consumer(
-    bootstrap: Sequence[str], partition: TopicPartition, *, answer_s: float, offset_reset: str
+    bootstrap: Sequence[str], partition: TopicPartition, config: str, *, answer_s: float, offset_reset: str
 ) -> KafkaConsumer:
     """A consumer of a log's one partition.
 
     Args:
         bootstrap: addresses of brokers.
         partition: of the log.
+        config: as `KafkaPlace` has it.
         answer_s: how long Kafka may leave a request unanswered.
         offset_reset: where to go on from an offset that is not there: ``earliest``, or ``none`` for an error.
 
     Raises:
         KafkaError: no broker answers, or not as it should.
+        AccessError: as `entered`.
     """
-    consumer = connected(
+    consumer = entered(
         KafkaConsumer,
         bootstrap,
+        config,
         request_timeout_ms=int(answer_s * 1000),
         enable_auto_commit=False,
         auto_offset_reset=offset_reset,

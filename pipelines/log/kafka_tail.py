@@ -20,6 +20,7 @@ from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRange
 from pipelines.log.base import LogRecord
 from pipelines.log.cost import SMALL_BYTES, cost_bytes
 from pipelines.log.kafka import KafkaLog, record_of
+from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_client import bounds, log_consumer
 from pipelines.log.tail import Cost, LogTail, missing_records
 from pipelines.log.urls import parse_url
@@ -36,15 +37,15 @@ class KafkaReader:
     """The one partition of a log, read forwards from wherever one likes. For one thread.
 
     Raises:
-        UnavailableError: no broker answers.
+        UnavailableError: no broker answers, or none lets us in.
     """
 
-    def __init__(self, bootstrap: Sequence[str], topic: str) -> None:
+    def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "") -> None:
         self.name = f"kafka://{','.join(bootstrap)}/{topic}"
         self._partition = TopicPartition(topic, 0)
         self._at = -1
         with self._errors():
-            self._consumer = log_consumer(bootstrap, self._partition, answer_s=_ANSWER_S, offset_reset="none")
+            self._consumer = log_consumer(bootstrap, self._partition, config, answer_s=_ANSWER_S, offset_reset="none")
 
     def bounds(self) -> tuple[int, int]:
         """The oldest offset, and the one after the last.
@@ -106,7 +107,7 @@ class KafkaReader:
             yield
         except (OffsetOutOfRangeError, NoOffsetForPartitionError) as error:
             raise missing_records(self.name, self._at) from error
-        except KafkaError as error:
+        except (AccessError, KafkaError) as error:
             raise UnavailableError(
                 f"cannot read the event log {self.name}: {str(error) or type(error).__name__}"
             ) from error
@@ -117,15 +118,18 @@ class KafkaTail(LogTail):
 
     Raises:
         SetupError: the topic is not fit to be a log.
-        UnavailableError: no broker answers.
+        UnavailableError: no broker answers, or none lets us in: the fold was let in when it started, so that may pass.
     """
 
     first_offset = 0
 
-    def __init__(self, bootstrap: Sequence[str], topic: str) -> None:
-        with closing(KafkaLog(bootstrap, topic)) as log:
-            self.log_id = log.log_id
-        self._reader = KafkaReader(bootstrap, topic)
+    def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "") -> None:
+        try:
+            with closing(KafkaLog(bootstrap, topic, config)) as log:
+                self.log_id = log.log_id
+        except AccessError as error:
+            raise UnavailableError(str(error)) from error
+        self._reader = KafkaReader(bootstrap, topic, config)
         self.name = self._reader.name
         self._ahead: deque[Cost] = deque()
         """Records that no batch has taken yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from schemas.errors import SetupError
 
@@ -29,17 +29,48 @@ def sqlite_path(url: str) -> Path:
     return Path(path)
 
 
-def parse_url(url: str) -> tuple[list[str], str]:
-    """``kafka://host:port[,host:port]/topic`` into addresses and topic.
+class KafkaPlace(NamedTuple):
+    """Where a Kafka log is.
+
+    Attributes:
+        bootstrap: ``host:port`` of some brokers.
+        topic: Its name.
+        config: The absolute path of a file of Kafka client properties; empty: Kafka is open.
+    """
+
+    bootstrap: list[str]
+    topic: str
+    config: str
+
+
+def parse_url(url: str) -> KafkaPlace:
+    """What ``kafka://host:port[,host:port]/topic[?config=/file]`` names. The path is taken literally.
 
     Raises:
         SetupError: it has another form.
     """
-    match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})", url)
+    match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})(?:\?config=(/.+))?", url)
     addresses = match[1].split(",") if match else []
     if match is None or match[2] in (".", "..") or not all(map(_is_address, addresses)):
         raise SetupError(f"{url!r}: a Kafka log is named like kafka://host:9092,host:9092/topic")
-    return addresses, match[2]
+    return KafkaPlace(addresses, match[2], match[3] or "")
+
+
+def with_config(url: str, config: Path | None) -> str:
+    """The same log, reached as a file says. In the URL, so that whoever opens the log anywhere finds the file.
+
+    Raises:
+        SetupError: The log is not in Kafka, or names another file itself.
+    """
+    if config is None:
+        return url
+    path = str(config.absolute())
+    if not is_kafka(url):
+        raise SetupError(f"--log-config {config} is for a log in Kafka: name it by --log kafka://host:port/topic.")
+    named = parse_url(url).config
+    if named not in ("", path):
+        raise SetupError(f"--log names {named}, and --log-config {path}: leave one of them out.")
+    return url if named else f"{url}?config={path}"
 
 
 def _is_address(text: str) -> bool:

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from cli.options import log_words
 from cli.preflight import Listen, exposure, listen_address
 from lake.ddl import lock_lake
 from peers.java import free_port
 from peers.routelake import ROOT
+from pipelines.log.urls import with_config
 from schemas.errors import SetupError
 
 PROGRAM = """
@@ -130,6 +132,42 @@ def test_event_logs(
     said = refused(*words_of(command, ports), "--log", url.format(folder=tmp_path))
     assert says in said
     assert "or memory:" not in said
+
+
+LOG_CONFIGS = [
+    (None, "No such file or directory. Name a file of Kafka client properties"),
+    ("security.protocol=TLS", "client.properties: security.protocol: 'TLS' is none of"),
+    ("bootstrap.servers=a:1", "client.properties: bootstrap.servers stands in --log"),
+    ("security.protocol=SSL\nssl.truststore.location=/nowhere/ca.pem", "/nowhere/ca.pem cannot be read"),
+    (
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=file:/nowhere",
+        "/nowhere",
+    ),
+]
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
+@pytest.mark.parametrize(("text", "says"), LOG_CONFIGS)
+def test_files_of_kafka_client_properties(
+    tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str, text: str | None, says: str
+) -> None:
+    file = tmp_path / "client.properties"
+    if text is not None:
+        file.write_text(text)
+    kafka = ["--log", "kafka://127.0.0.1:1/topic", "--log-config", str(file)]
+    assert says in refused(*words_of(command, ports), *kafka)
+    assert "is for a log in Kafka" in refused(*words_of(command, ports), *kafka[2:])
+
+
+def test_children_get_the_file_that_was_named_whatever_their_environment_says(tmp_path: Path) -> None:
+    assert log_words(tmp_path, "") == ["--log", f"sqlite://{tmp_path}/events.db"]
+    url = with_config("kafka://k:9092/t", tmp_path / "file")
+    assert log_words(tmp_path, url) == [
+        "--log",
+        f"kafka://k:9092/t?config={tmp_path}/file",
+        "--log-config",
+        f"{tmp_path}/file",
+    ]
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -14,12 +14,12 @@ import pytest
 from api.gateway import GatewaySettings
 from api.settings.keys import KEYS, LIVE_KEYS, Use, nearest
 from api.settings.namesrv import NamesrvProperties, check, read
-from api.settings.properties import parse
 from api.settings.start import gateway_settings, listen_address, remoting_settings
 from cli import main as cli
 from peers.java import classpath
 from peers.routelake import ROOT
 from schemas.errors import SetupError
+from schemas.properties import parse
 
 DEFAULT = ("127.0.0.1", 9876)
 CONFIG_CLASSES = (

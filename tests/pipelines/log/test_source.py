@@ -186,7 +186,7 @@ def test_a_log_that_spark_cannot_read_is_a_setup_error(spark: SparkSession) -> N
 def test_null_keys_and_values_read_as_empty_ones(
     log: EventLog, sink: Sink, read: Callable[..., DataFrame], stream_backend: Backend
 ) -> None:
-    (address,), topic = parse_url(stream_backend.url)
+    (address,), topic, _ = parse_url(stream_backend.url)
     log.append([("k", b"")])
     with contextlib.closing(KafkaProducer(bootstrap_servers=address)) as foreign:
         for key, value in ((b"k", None), (None, b"v")):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.settings.properties import PropertiesError, Property, parse, parse_body, parse_file
+from schemas.properties import PropertiesError, Property, parse, parse_body, parse_file
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The four requests that tell how a Kafka listener wants to be talked to, in their oldest versions.
+
+A frame is its size (4 bytes), then for a request: api key, version, correlation id, client id; for an answer:
+correlation id. Source: https://kafka.apache.org/protocol, and kafka.net.connection of kafka-python.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final, NamedTuple
+
+_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_CLIENT_ID: Final = b"routelake"
+
+METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 3, 17, 18, 36
+"""API keys."""
+
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
+"""Error codes."""
+
+NO_TOPICS: Final = struct.pack(">i", 0)
+"""Body of a METADATA request, version 1."""
+
+
+class HungUpError(Exception):
+    """The other side closed the connection."""
+
+
+class NoKafkaError(Exception):
+    """What was answered is no answer of Kafka; ``head`` is its begin."""
+
+    def __init__(self, head: bytes) -> None:
+        """See the attribute."""
+        self.head = head
+        super().__init__(head)
+
+
+def ask(sock: socket.socket, api: int, version: int, body: bytes = b"") -> bytes:
+    """The body of the answer.
+
+    Raises:
+        HungUpError, NoKafkaError: There is none.
+        OSError: The connection broke, or nothing came in time.
+    """
+    head = struct.pack(">hhih", api, version, api, len(_CLIENT_ID)) + _CLIENT_ID
+    sock.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+    size = _exactly(sock, 4)
+    (length,) = struct.unpack(">i", size)
+    if not 4 <= length <= _MAX_ANSWER_BYTES:
+        raise NoKafkaError(size)
+    answer = _exactly(sock, length)
+    if answer[:4] != struct.pack(">i", api):
+        raise NoKafkaError(size + answer[:4])
+    return answer[4:]
+
+
+def text(value: str) -> bytes:
+    """A STRING."""
+    return struct.pack(">h", len(value.encode())) + value.encode()
+
+
+def sized(value: bytes) -> bytes:
+    """BYTES."""
+    return struct.pack(">i", len(value)) + value
+
+
+class Handshake(NamedTuple):
+    """The answer to SASL_HANDSHAKE, version 1."""
+
+    error: int
+    mechanisms: list[str]
+
+
+def handshake(body: bytes) -> Handshake:
+    """Read it. Raises NoKafkaError."""
+    try:
+        error, count = struct.unpack_from(">hi", body)
+        at, mechanisms = 6, []
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", body, at)
+            mechanisms.append(body[at + 2 : at + 2 + length].decode())
+            at += 2 + length
+    except (struct.error, UnicodeDecodeError):
+        raise NoKafkaError(body[:8]) from None
+    return Handshake(error, mechanisms)
+
+
+class Authenticated(NamedTuple):
+    """The answer to SASL_AUTHENTICATE, version 0."""
+
+    error: int
+    message: str
+    auth_bytes: bytes
+
+
+def authenticated(body: bytes) -> Authenticated:
+    """Read it. Raises NoKafkaError."""
+    try:
+        error, length = struct.unpack_from(">hh", body)
+        at = 4 + max(length, 0)
+        (size,) = struct.unpack_from(">i", body, at)
+    except struct.error:
+        raise NoKafkaError(body[:8]) from None
+    return Authenticated(error, body[4:at].decode(errors="replace"), body[at + 4 : at + 4 + max(size, 0)])
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    got = b""
+    while len(got) < count:
+        more = sock.recv(count - len(got))
+        if not more:
+            raise HungUpError
+        got += more
+    return got
