@@ -47,7 +47,7 @@ from pipelines.backup.manifest import (
     describe,
 )
 from pipelines.log.open import open_log
-from pipelines.log.sqlite_file import connect_reader, read_log_id, sqlite_errors
+from pipelines.log.sqlite_file import connect_reader, read_log_id, refuse_moved, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, clear_generation, prove
 from pipelines.log.urls import sqlite_path
 from schemas.errors import SetupError, one_line
@@ -228,6 +228,7 @@ def _copy_log(path: Path, target: Path) -> Log:
         closing(connect_reader(path)) as source,
         closing(sqlite3.connect(target, isolation_level=None)) as copy,
     ):
+        refuse_moved(source, path)
         copy.execute("PRAGMA synchronous = OFF")  # everything is synced at the end
         source.backup(copy)  # all pages in one step, hence of one snapshot
         copy.execute("PRAGMA journal_mode = DELETE")

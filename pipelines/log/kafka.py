@@ -41,6 +41,7 @@ from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_access.settings import read_access
 from pipelines.log.kafka_client import bounds, entered, log_consumer
 from pipelines.log.kafka_topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
+from pipelines.log.urls import first_offset
 from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
 
 DELIVERY_TIMEOUT_S: Final = 15.0
@@ -75,6 +76,7 @@ class KafkaLog:
         self._config = config
         self._topic = topic
         self._partition = TopicPartition(topic, 0)
+        self._first = first_offset(topic)
         self._delivery_timeout_s = delivery_timeout_s
         # Each client has a lock of its own: a slow append does not hold up a read.
         self._append_lock = threading.Lock()
@@ -111,7 +113,7 @@ class KafkaLog:
                     future.get(timeout=max(0.0, deadline - time.monotonic()))  # type: ignore[no-untyped-call]
                     for future in futures
                 ]
-            return [Appended(metadata.offset, metadata.timestamp) for metadata in done]
+            return [Appended(self._first + metadata.offset, metadata.timestamp) for metadata in done]
 
     def read(
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
@@ -143,13 +145,14 @@ class KafkaLog:
                 begin, end = self._bounds()
                 found = self._open_consumer().offsets_for_times({self._partition: max(0, older_than_ms)})
         young = found[self._partition]
-        new_begin = min(before_offset, end - 1, end if young is None else young.offset)
+        new_begin = min(before_offset, end - 1, end if young is None else self._first + young.offset)
         if new_begin <= begin:
             return 0
         with self._admin_lock:
             self._check_open()
             with self._admin_errors("trim"):
-                self._open_admin().delete_records({self._partition: new_begin}, timeout_ms=READ_TIMEOUT_S * 1000)
+                before = {self._partition: new_begin - self._first}
+                self._open_admin().delete_records(before, timeout_ms=READ_TIMEOUT_S * 1000)
         return new_begin - begin
 
     def close(self) -> None:
@@ -171,25 +174,26 @@ class KafkaLog:
             )
 
     def _bounds(self) -> tuple[int, int]:
-        return bounds(self._open_consumer(), self._partition, answer_s=READ_TIMEOUT_S)
+        return bounds(self._open_consumer(), self._partition, first=self._first, answer_s=READ_TIMEOUT_S)
 
     def _fetch(self, start: int, end: int, max_records: int, max_bytes: int) -> list[LogRecord]:
         """What is between two offsets that the log has, within the bounds of `read`."""
         if start >= end:
             return []
         consumer = self._open_consumer()
-        consumer.seek(self._partition, start)
+        first = self._first
+        consumer.seek(self._partition, start - first)
         deadline = time.monotonic() + READ_TIMEOUT_S
         records: list[LogRecord] = []
         total_bytes = 0
-        while len(records) < max_records and (consumer.position(self._partition, timeout_ms=1000) or start) < end:
+        while len(records) < max_records and first + (consumer.position(self._partition, timeout_ms=1000) or 0) < end:
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"cannot read the event log {self._name}: no answer for {READ_TIMEOUT_S:.0f} s", log=self._name
                 )
             polled = consumer.poll(timeout_ms=1000, max_records=max_records - len(records))
             for message in polled.get(self._partition, ()):
-                record = record_of(message)
+                record = record_of(message, first)
                 total_bytes += len(record.payload)
                 if record.offset >= end or (records and total_bytes > max_bytes):
                     return records
@@ -293,8 +297,8 @@ class KafkaLog:
             raise UnavailableError("the event log is closed")
 
 
-def record_of(message: Any) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any, too
-    """A record as the log knows it."""
+def record_of(message: Any, first: int) -> LogRecord:  # noqa: ANN401 - a ConsumerRecord; the stubs call its fields Any
+    """A record as the log knows it; ``first`` is the log's offset of Kafka's 0."""
     key = b"" if message.key is None else message.key
     value = b"" if message.value is None else message.value
-    return LogRecord(message.offset, message.timestamp, key.decode(errors="replace"), value)
+    return LogRecord(first + message.offset, message.timestamp, key.decode(errors="replace"), value)

@@ -113,9 +113,9 @@ def log_consumer(
     return consumer
 
 
-def bounds(consumer: KafkaConsumer, partition: TopicPartition, *, answer_s: float) -> tuple[int, int]:
-    """The oldest offset, and the one after the last. Raises KafkaError."""
+def bounds(consumer: KafkaConsumer, partition: TopicPartition, *, first: int, answer_s: float) -> tuple[int, int]:
+    """The log's oldest offset, and the one after the last; ``first`` is Kafka's 0. Raises KafkaError."""
     timeout_ms = int(answer_s * 1000)
     begin = consumer.beginning_offsets([partition], timeout_ms=timeout_ms)[partition]
     end = consumer.end_offsets([partition], timeout_ms=timeout_ms)[partition]
-    return begin, end
+    return first + begin, first + end

@@ -23,7 +23,7 @@ from pipelines.log.kafka import KafkaLog, record_of
 from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_client import bounds, log_consumer
 from pipelines.log.tail import Cost, LogTail, missing_records
-from pipelines.log.urls import parse_url
+from pipelines.log.urls import first_offset, parse_url
 from schemas.errors import UnavailableError
 from schemas.events import HEAD_BYTES
 
@@ -43,6 +43,7 @@ class KafkaReader:
     def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "") -> None:
         self.name = f"kafka://{','.join(bootstrap)}/{topic}"
         self._partition = TopicPartition(topic, 0)
+        self.first = first_offset(topic)
         self._at = -1
         with self._errors():
             self._consumer = log_consumer(bootstrap, self._partition, config, answer_s=_ANSWER_S, offset_reset="none")
@@ -54,12 +55,12 @@ class KafkaReader:
             UnavailableError: no answer.
         """
         with self._errors():
-            return bounds(self._consumer, self._partition, answer_s=_ANSWER_S)
+            return bounds(self._consumer, self._partition, first=self.first, answer_s=_ANSWER_S)
 
     def go_to(self, offset: int) -> None:
         """Make this the next offset."""
         if self._at != offset:
-            self._consumer.seek(self._partition, offset)
+            self._consumer.seek(self._partition, offset - self.first)
             self._at = offset
 
     @property
@@ -76,8 +77,9 @@ class KafkaReader:
         """
         with self._errors():
             polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
-            self._at = self._consumer.position(self._partition, timeout_ms=timeout_ms) or self._at
-            return [record_of(message) for message in polled.get(self._partition, ())]
+            if at := self._consumer.position(self._partition, timeout_ms=timeout_ms):
+                self._at = self.first + at
+            return [record_of(message, self.first) for message in polled.get(self._partition, ())]
 
     def between(self, start: int, end: int) -> Iterator[list[LogRecord]]:
         """The records from ``start`` up to, not including, ``end``.
@@ -121,9 +123,8 @@ class KafkaTail(LogTail):
         UnavailableError: no broker answers, or none lets us in: the fold was let in when it started, so that may pass.
     """
 
-    first_offset = 0
-
     def __init__(self, bootstrap: Sequence[str], topic: str, config: str = "") -> None:
+        self.first_offset = first_offset(topic)
         try:
             with closing(KafkaLog(bootstrap, topic, config)) as log:
                 self.log_id = log.log_id

@@ -48,6 +48,7 @@ from pipelines.log.sqlite_file import (
     file_identity,
     open_for_writing,
     read_log_id,
+    refuse_moved,
     sqlite_errors,
 )
 from pipelines.log.sqlite_start import HeldLog, prove
@@ -236,13 +237,18 @@ class SqliteReader:
     """A reader of an existing log, for one thread at a time.
 
     Raises:
-        SetupError: there is no log at ``path``.
+        SetupError: there is no log at ``path``, or it went elsewhere.
     """
 
     def __init__(self, path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._path = path
         with sqlite_errors(path, "read", at_start=True):
             self._reader = connect_reader(path, busy_timeout_s)
+            try:
+                refuse_moved(self._reader, path)
+            except BaseException:
+                self._reader.close()
+                raise
 
     def read(
         self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES

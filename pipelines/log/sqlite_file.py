@@ -17,6 +17,11 @@ from schemas.errors import InDoubtError, RoutelakeError, SetupError, Unavailable
 FORMAT_VERSION: Final = 1
 """Of the file (meta.format_version); payloads carry their own."""
 
+MOVED: Final = "moved"
+"""In its place, in a log that went elsewhere: older versions refuse it, too (docs/adr/0018)."""
+
+_MOVED_TO: Final = "moved_to"
+
 BUSY_TIMEOUT_S: Final = 10.0
 """How long to wait for another process's append."""
 
@@ -67,6 +72,33 @@ def read_log_id(reader: sqlite3.Connection) -> str:
     """See `EventLog.log_id`."""
     row: tuple[str] = reader.execute("SELECT value FROM meta WHERE key = 'log_id'").fetchone()
     return row[0]
+
+
+def moved_to(connection: sqlite3.Connection) -> str:
+    """Where the log went; empty where it is still here."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_MOVED_TO,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def refuse_moved(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises SetupError if the log went elsewhere."""
+    if to := moved_to(connection):
+        raise SetupError(f"the event log {path} was moved to {to}. Say so by --log.", path=str(path))
+
+
+def mark_moved(path: Path, to: str) -> None:
+    """Write down that the log went elsewhere, in the file alone. Nobody else has it open.
+
+    Raises:
+        sqlite3.Error: see `sqlite_errors` for what they mean.
+    """
+    with contextlib.closing(_connect(path, "rw", BUSY_TIMEOUT_S)) as writer:
+        writer.execute("PRAGMA journal_mode = DELETE")
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MOVED_TO, to))
+        writer.execute("INSERT OR REPLACE INTO meta VALUES ('format_version', ?)", (MOVED,))
+        writer.execute("COMMIT")
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
@@ -139,6 +171,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
             f"{path} is a SQLite database, but no routelake event log. Give --log another path.", path=str(path)
         )
     row = connection.execute("SELECT value FROM meta WHERE key = 'format_version'").fetchone()
+    refuse_moved(connection, path)
     if row is None or row[0] != str(FORMAT_VERSION):
         found = row[0] if row else "unknown"
         raise SetupError(

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pipelines.log.base import LOST_LOG
 from schemas.errors import SetupError
@@ -39,8 +38,7 @@ class LogTail(ABC):
         first_offset: of a new log.
     """
 
-    first_offset: ClassVar[int]
-
+    first_offset: int
     name: str
     log_id: str
     _scan: _Scan | None = None

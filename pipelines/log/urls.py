@@ -56,6 +56,12 @@ def parse_url(url: str) -> KafkaPlace:
     return KafkaPlace(addresses, match[2], match[3] or "")
 
 
+def first_offset(topic: str) -> int:
+    """The log's offset of Kafka's offset 0: what a name like ``events.from-400124`` says, else 0 (docs/adr/0018)."""
+    match = re.search(r"\.from-([0-9]{1,18})$", topic)
+    return int(match[1]) if match else 0
+
+
 def with_config(url: str, config: Path | None) -> str:
     """The same log, reached as a file says. In the URL, so that whoever opens the log anywhere finds the file.
 

@@ -19,7 +19,7 @@ from tests.support.command import command, environment, process
 ENVIRONMENT = environment()
 
 
-COMMANDS = ["serve", "gateway", "fold", "bench", "broker", "fleet", "route", "import-kv", "completion", "admin"]
+COMMANDS = ["serve", "gateway", "fold", "bench", "broker", "fleet", "route", "import-kv", "completion", "admin", "log"]
 
 
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS), ["admin", "topicRoute"]], ids=" ".join)

@@ -23,7 +23,7 @@ from pipelines.log import LogRecord, kafka_client, open_log
 from pipelines.log import kafka as kafka_log
 from pipelines.log.kafka import KafkaLog
 from pipelines.log.kafka_topic import TOPIC_CONFIG
-from pipelines.log.open import open_tail
+from pipelines.log.open import close_readers, open_tail, records_between
 from pipelines.log.urls import parse_url
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 
@@ -226,6 +226,27 @@ def test_a_list_is_one_record_batch_however_long_queueing_it_takes(url: str, mon
         monkeypatch.setattr(KafkaProducer, "send", slowly)
         appended = log.append([("k", b"v")] * 4)
         assert len({at.event_time_ms for at in appended}) == 1
+
+
+def test_a_topic_that_begins_at_a_later_offset(url: str) -> None:
+    """docs/adr/0018: the log's offsets are Kafka's and what the topic's name says."""
+    place, first = f"{url}.from-400124", 400_124
+    with contextlib.closing(open_log(place)) as log:
+        assert log.end().next_offset == first
+        assert log.read(0) == []
+        appended = log.append([("k", str(number).encode()) for number in range(10)])
+        assert [at.offset for at in appended] == list(range(first, first + 10))
+        assert [record.offset for record in log.read(first + 4)] == list(range(first + 4, first + 10))
+        assert log.trim(first + 3, 2**60) == 3
+        assert log.read(0)[0].payload == b"3"
+        with contextlib.closing(open_tail(place)) as tail:
+            assert tail.first_offset == first
+            assert tail.bounded_end(first + 3, 4, 1_000_000) == first + 7
+            with pytest.raises(SetupError, match=f"from offset {first} to {first + 2}"):
+                tail.check_readable_from(first)
+    read = [record.offset for records in records_between(place, first + 5, first + 8) for record in records]
+    close_readers(place)
+    assert read == [first + 5, first + 6, first + 7]
 
 
 def test_a_tail_that_was_not_asked_for_its_bounds(url: str) -> None:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``routelake log``: the event log itself; docs/operations.md, "From SQLite to Kafka"."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import DataDir, LogConfig
+from cli.usage import TEXT, Commands
+from pipelines.log.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
+from schemas.errors import SetupError
+
+log = typer.Typer(
+    cls=Commands,
+    help="The event log: move it.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    **TEXT,
+)
+
+
+@log.command()
+def copy(
+    to: Annotated[str, typer.Option("--to", metavar="URL", help="kafka://host:port/topic; where it begins is added.")],
+    data_dir: DataDir = Path("data"),
+    source: Annotated[
+        str, typer.Option("--from", metavar="URL", help="sqlite:///abs/path.db; by default that of the data directory.")
+    ] = "",
+    log_config: LogConfig = None,
+) -> None:
+    """Move a SQLite event log to Kafka, with its offsets and times. Stop gateways and fold first."""
+    from lake.ddl import lock_lake
+    from pipelines.log.copy import move
+    from pipelines.log.kafka_copy import KafkaTarget
+
+    if not is_kafka(to):
+        raise SetupError(f"--to {to!r}: a log is copied to Kafka: kafka://host:port/topic.")
+    to = with_config(to, log_config)
+    if first_offset(parse_url(to).topic):
+        raise SetupError(f"--to {to}: name the topic without .from-NUMBER, which is added.")
+    lake_dir = (data_dir / "lake").resolve()
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+    path = sqlite_path(source or f"sqlite://{data_dir.resolve()}/events.db")
+    with closing(lock_lake(lake_dir)):
+        moved = move(path, partial(KafkaTarget, to), _say)
+        shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it names the old log
+    print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")
+    print(f"  proved: every record has its offset, time, key and payload there ({moved.copied} were new)")
+    print(f"  from now on: --log {moved.to}{f' --log-config {log_config}' if log_config else ''}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    app.add_typer(log, name="log")
