@@ -17,6 +17,7 @@ from api.http.settings import HttpSettings
 from api.log_worker import LogWorker
 from api.wiring import GatewayParts
 from api.worker_metrics import WorkerMetrics
+from lake.ddl import check_format
 from pipelines.log.open import open_reader
 from remoting.settings import RemotingSettings
 from runtime.children import on_parent_exit
@@ -62,6 +63,7 @@ def run_gateway(
         SetupError: a port is in use, a setting is unusable, or the log or the lake cannot be used as it is.
         UnavailableError: the log cannot be reached.
     """
+    check_format(settings.lake_dir)
     give_back_large_blocks()
     gc.disable()  # until `_calm_collector`: what the start makes stays, and is not to be looked through again and again
     check_file_limit(remoting_settings.max_connections + http_settings.max_connections)

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -22,11 +22,15 @@ from lake.actions import LOG_FOLDER
 from lake.damage import DamagedTableError, check_commits, explain
 from lake.types import arrow_schema
 from schemas.errors import SetupError
+from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
 _LAKE_FILE = "lake.json"
 _PLAIN_TYPES = "plainTypes"
 """In the lake's file: no data file says types of Arrow's own (`lake.arrow_types`)."""
+
+_EVENTS = "events"
+"""In the lake's file: `EVENT_LEVEL` of the newest fold that has opened it; missing: 1."""
 
 LOCK_FILE = "fold.lock"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
@@ -71,14 +75,14 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
         retention_days: how long history stays readable; a table whose properties say otherwise gets this.
 
     Raises:
-        SetupError: the folder cannot be written or used, holds a lake of a newer format, or something else stands in a
-            table's place.
+        SetupError: the folder cannot be written or used, holds a lake of a newer format or one whose log may hold newer
+            events, or something else stands in a table's place.
     """
     if _ESCAPED.search(str(lake_dir.absolute())):
         raise SetupError(
             f"{lake_dir}: Delta tables cannot be under a path with %20 or the like. Choose another --data-dir."
         )
-    check_format(lake_dir)
+    _check_events(lake_dir)
     try:
         lake_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -89,6 +93,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
         # Last, so that a folder with the marker has every table.
         new = all(table.version() == 0 for table in tables.values())
         write_whole(marker, json.dumps({"format": LAKE_FORMAT_VERSION, _PLAIN_TYPES: new}) + "\n")
+    _declare_events(marker)
     return tables
 
 
@@ -104,12 +109,21 @@ def declare_plain_types(lake_dir: Path) -> None:
 
 
 def check_format(lake_dir: Path) -> None:
-    """Refuse a lake of a newer format. Raises SetupError; a missing lake is fine."""
+    """Refuse a lake of a newer format: nobody could read it.
+
+    Raises:
+        SetupError: It is such a lake; a missing one is fine.
+    """
+    _read_marker(lake_dir)
+
+
+def _read_marker(lake_dir: Path) -> dict[str, Any]:
     marker = lake_dir / _LAKE_FILE
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))["format"]
+        said: dict[str, Any] = json.loads(marker.read_text(encoding="utf-8"))
+        found = said["format"]
     except FileNotFoundError:
-        return
+        return {}
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise SetupError(
             f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away."
@@ -118,6 +132,24 @@ def check_format(lake_dir: Path) -> None:
         raise SetupError(
             f"{lake_dir} has format {found}, this routelake reads up to {LAKE_FORMAT_VERSION}. Upgrade routelake first."
         )
+    return said
+
+
+def _check_events(lake_dir: Path) -> None:
+    """Refuse a lake whose log may hold events that this fold would put into quarantine. Raises SetupError."""
+    level = _read_marker(lake_dir).get(_EVENTS, 1)
+    if not isinstance(level, int) or level > EVENT_LEVEL:
+        raise SetupError(
+            f"{lake_dir} was opened by a newer routelake: its log may hold events of level {level}, this one reads up "
+            f"to {EVENT_LEVEL} and would put them into quarantine. Upgrade routelake first."
+        )
+
+
+def _declare_events(marker: Path) -> None:
+    """Before anybody writes events of this level, so that no older fold takes the lake afterwards."""
+    said = json.loads(marker.read_bytes())
+    if said.get(_EVENTS, 1) < EVENT_LEVEL:
+        write_whole(marker, json.dumps({**said, _EVENTS: EVENT_LEVEL}) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -28,6 +28,10 @@ DEFERRABLE: Final = b"\x02"
 """First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next immediate one,
 which a CLOCK is at the latest. A reader that meets a higher first byte than this must not guess."""
 
+EVENT_LEVEL: Final = 1
+"""What a reader of the log has to know. It rises with a new first byte, a new command, a new meaning of a field; not
+with a field that may be ignored. A lake says which level its log may have (docs/adr/0019)."""
+
 HEAD_BYTES: Final = 1 + 18
 """Of a payload: its first byte, and the longest header of a zstd frame (RFC 8878, 3.1.1.1)."""
 

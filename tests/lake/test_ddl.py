@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lake import ddl
 from lake.active import active
 from lake.commits import CommitTail, commits_between
 from lake.ddl import check_format, lock_lake, open_lake
@@ -292,3 +293,18 @@ def test_a_directory_that_is_read_only(anybodys: Path, action: str, made: bool) 
     assert run.stdout.startswith("refused:"), run.stderr
     assert str(anybodys) in run.stdout
     assert "--data-dir" in run.stdout
+
+
+def test_a_lake_whose_log_may_hold_newer_events(tmp_path: Path) -> None:
+    """docs/adr/0019: an older fold would put them into quarantine, and go on. Who only reads tables may."""
+    opened(tmp_path)
+    marker = tmp_path / "lake.json"
+    before = marker.read_bytes()
+    assert "events" not in json.loads(before)
+    with pytest.MonkeyPatch.context() as newer:
+        newer.setattr(ddl, "EVENT_LEVEL", 2)
+        opened(tmp_path)
+        assert json.loads(marker.read_bytes()) == {**json.loads(before), "events": 2}
+        opened(tmp_path)
+    refused(tmp_path, "events of level 2, this one reads up to 1", "Upgrade routelake first")
+    check_format(tmp_path)

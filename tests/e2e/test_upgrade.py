@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rolling upgrade, from this version to one that is to come: the fold first, then the gateways, one after the other.
+
+The version to come is this one with other rules and events of a higher level (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from peers.java import wait_until
+from peers.routelake import ROOT, Routelake
+from tests.e2e.scenario import ask, route
+from tests.model import codes
+from tests.support.command import process
+from tests.support.http_api import broker
+
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
+
+TO_COME = """
+import pipelines.fold.version, schemas.events
+pipelines.fold.version.RULES_VERSION += 1
+schemas.events.EVENT_LEVEL += 1
+"""
+WAIT_S = 120.0
+
+
+class Scene:
+    """Processes over one data directory, of this version and of the one to come."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        (folder / "to-come").mkdir()
+        (folder / "to-come" / "sitecustomize.py").write_text(TO_COME)
+        self.data_dir = folder / "data"
+        self._stack = stack
+        self._to_come = {"PYTHONPATH": os.pathsep.join([str(folder / "to-come"), str(ROOT)])}
+
+    def run(self, command: str, *, to_come: bool) -> Routelake:
+        made = Routelake(self.data_dir, command, environment=self._to_come if to_come else None)
+        self._stack.callback(made.kill)
+        return made.start(wait_ready_s=None)
+
+    def gateway(self, *, to_come: bool) -> Routelake:
+        made = self.run("gateway", to_come=to_come)
+        made.wait_listening(WAIT_S)
+        return made
+
+    def level(self) -> int:
+        """Of events, as the lake says."""
+        file = self.data_dir / "lake" / "lake.json"
+        return int(json.loads(file.read_text()).get("events", 1)) if file.exists() else 0
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        yield Scene(tmp_path, stack)
+
+
+def is_aside(gateway: Routelake) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{gateway.http_port}/metrics", timeout=30) as answer:
+        return "\nroutelake_head_aside 1.0" in answer.read().decode()
+
+
+def put(gateway: Routelake, value: str) -> None:
+    assert ask(gateway.namesrv_addr, codes.PUT_KV_CONFIG, namespace="n", key="k", value=value).code == codes.SUCCESS
+
+
+def shows(value: str, *gateways: Routelake) -> None:
+    """Each comes to answer so, and none of them loses the route meanwhile."""
+
+    def shown() -> bool:
+        assert all(route(gateway.namesrv_addr, "orders") for gateway in gateways)
+        answers = [ask(one.namesrv_addr, codes.GET_KV_CONFIG, namespace="n", key="k") for one in gateways]
+        return all((answer.ext or {}).get("value") == value for answer in answers)
+
+    wait_until(shown, WAIT_S, f"all gateways to show {value}")
+
+
+def test_fold_first_then_gateways_and_never_back(scene: Scene) -> None:
+    fold = scene.run("fold", to_come=False)
+    old = [scene.gateway(to_come=False) for _ in range(2)]
+    for gateway in old:
+        gateway.wait_ready()
+    body = broker("broker-a", topics=("orders", "refunds"), heartbeatTimeoutMillis=3_600_000)
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{old[0].http_port}/v1/brokers/register",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=60).close()
+    wait_until(lambda: all(route(one.namesrv_addr, "orders") for one in old), WAIT_S, "the route at both")
+    assert scene.level() == 1
+
+    assert fold.stop() == 0
+    fold = scene.run("fold", to_come=True)
+    wait_until(lambda: scene.level() == 2, WAIT_S, "the lake to have the level of the new fold")
+    put(old[0], "by an old one")
+    shows("by an old one", *old)
+    wait_until(lambda: all(map(is_aside, old)), WAIT_S, "the old gateways to follow the tables alone")
+
+    new = [scene.gateway(to_come=True)]
+    assert old[0].stop() == 0
+    put(old[1], "by the old one that is left")
+    shows("by the old one that is left", old[1], *new)
+    put(new[0], "by a new one")
+    shows("by a new one", old[1], *new)
+    restarted = scene.gateway(to_come=False)  # as after a crash in the middle of it
+    shows("by a new one", restarted)
+    new.append(scene.gateway(to_come=True))
+    assert [one.stop() for one in (old[1], restarted)] == [0, 0]
+    put(new[1], "all are new")
+    shows("all are new", *new)
+    assert not any(map(is_aside, new))
+
+    assert fold.stop() == 0
+    back = process("fold", "--data-dir", scene.data_dir)
+    assert back.returncode == 2, back.stderr
+    assert "its log may hold events of level 2, this one reads up to 1" in back.stderr
+    assert "Upgrade routelake first" in back.stderr
+    shows("all are new", *new)
