@@ -129,10 +129,19 @@ def test_defaults() -> None:
 def test_everything_switched_on() -> None:
     options = ["auth.existingSecret=accounts", "tls.existingSecret=tls", "tls.mode=enforcing", "nameserver.workers=2"]
     options += ["metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=log"]
+    options += ["logConfig.existingSecret=kafka"]
     found = rendered(*(part for option in options for part in ("--set", option)))
     assert {kind for kind, _ in found} >= {"ServiceMonitor", "PrometheusRule", "PodDisruptionBudget"}
     (container,) = found["StatefulSet", "rl-routelake-nameserver"]["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    for place in (("StatefulSet", "rl-routelake-nameserver"), ("Deployment", "rl-routelake-fold")):
+        spec = found[place]["spec"]["template"]["spec"]
+        (config,) = (
+            entry["value"] for entry in spec["containers"][0]["env"] if entry["name"] == "ROUTELAKE_LOG_CONFIG"
+        )
+        (mount,) = (one["mountPath"] for one in spec["containers"][0]["volumeMounts"] if one["name"] == "kafka")
+        assert config == f"{mount}/client.properties"
+        assert {"secretName": "kafka", "defaultMode": 0o440} in [one.get("secret") for one in spec["volumes"]]
 
 
 @needs_helm
