@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A routelake that begins with SQLite and goes on in a Kafka that asks who comes, as its operator sees it."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from peers.java import wait_until
+from peers.kafka import Kafka
+from peers.routelake import Routelake
+from tests.e2e.scenario import route
+from tests.support.certificates import Authority
+from tests.support.command import process
+from tests.support.http_api import broker
+from tests.support.secured_kafka import SCRAM, Properties, secured_kafka
+
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def kafka(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with secured_kafka(authority, tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def post(running: Routelake, path: str, body: object, method: str = "POST") -> dict[str, Any]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{running.http_port}{path}",
+        None if body is None else json.dumps(body).encode(),
+        {"content-type": "application/json"},
+        method=method,
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def register(running: Routelake, name: str, *topics: str, host: int = 1) -> dict[str, Any]:
+    body = broker(name, topics=topics, host=host, heartbeatTimeoutMillis=HOUR_MS)
+    return post(running, "/v1/brokers/register", body)
+
+
+def last_change(running: Routelake, topic: str, offset: int) -> dict[str, Any]:
+    """What its history says last of it, once the tables have an offset."""
+
+    def found() -> list[dict[str, Any]]:
+        try:
+            changes: list[dict[str, Any]] = running.get(f"/v1/topics/{topic}/changes?limit=1&wait_for={offset}")[
+                "changes"
+            ]
+        except HTTPError:  # it waits for some seconds, and the fold may take longer
+            return []
+        return changes
+
+    wait_until(lambda: bool(found()), 120, f"a change of {topic}")
+    return found()[0]
+
+
+def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Authority, tmp_path: Path) -> None:
+    says, data_dir = Properties(tmp_path, authority), tmp_path / "data"
+    file = says()
+    to = f"kafka://127.0.0.1:{kafka.sasl_port}/events"
+
+    with Routelake(data_dir) as running:
+        register(running, "broker-a", "orders", "payments")
+        deleted = post(running, "/v1/topics/payments", None, "DELETE")
+        before = last_change(running, "payments", deleted["offset"])
+        assert before["offset"] == deleted["offset"]
+        assert running.stop() == 0
+
+    moved = process("log", "copy", "--data-dir", data_dir, "--to", to, "--log-config", file)
+    assert moved.returncode == 0, moved.stderr
+    assert f"from now on: --log {to}.from-1 --log-config {file}" in moved.stdout
+    again = process("log", "copy", "--data-dir", data_dir, "--to", to, "--log-config", file)
+    assert again.returncode == 0, again.stderr
+    assert "(0 were new)" in again.stdout
+    old = process("gateway", "--data-dir", data_dir)
+    assert (old.returncode, old.stderr.count("was moved to")) == (2, 1), old.stderr
+
+    with Routelake(data_dir, "serve", ("--log", f"{to}.from-1", "--log-config", str(file))) as running:
+        assert route(running.namesrv_addr, "orders") is not None
+        assert route(running.namesrv_addr, "payments") is None
+        assert last_change(running, "payments", deleted["offset"]) == before
+        registered = register(running, "broker-b", "orders", "refunds", host=2)
+        assert registered["offset"] > deleted["offset"]
+        rows = route(running.namesrv_addr, "orders")
+        assert rows is not None
+        assert {row["brokerName"] for row in rows["queueDatas"]} == {"broker-a", "broker-b"}
+        assert last_change(running, "orders", registered["offset"])["offset"] == registered["offset"]
+        assert running.stop() == 0
+
+    log = ("--log", f"{to}.from-1", "--log-config", file)
+    proof = process("history", "verify", "--data-dir", data_dir, *log)
+    assert proof.returncode == 0, proof.stdout + proof.stderr
+    backed_up = process("backup", tmp_path / "backup", "--data-dir", data_dir, *log)
+    assert backed_up.returncode == 0, backed_up.stderr
+    assert "config" not in (tmp_path / "backup" / "backup.json").read_text()
+
+
+def test_who_is_not_let_in_reads_why_in_the_last_line(kafka: Kafka, authority: Authority, tmp_path: Path) -> None:
+    says, stranger = Properties(tmp_path, authority), Authority(tmp_path / "stranger", "a stranger")
+    to = f"kafka://127.0.0.1:{kafka.sasl_port}/refused"
+    wrong = f"{SCRAM} required username=gate password=wrong;"
+    plain = {"ssl__truststore__type": None, "ssl__truststore__location": None}
+    for file, said in (
+        (says(sasl__jaas__config=wrong), "does not take user gate with this password, by SCRAM-SHA-512"),
+        (says(ssl__truststore__location=stranger.path), "that none of the authorities of ssl.truststore has signed"),
+        (says(security__protocol="SASL_PLAINTEXT", **plain), "speaks TLS, and we plain text"),
+    ):
+        ended = process("serve", "--data-dir", tmp_path / "data", "--log", to, "--log-config", file)
+        assert ended.returncode == 2, ended.stderr
+        line = next(line for line in ended.stderr.splitlines() if said in line)
+        assert str(file) in line
+        assert "Traceback" not in ended.stderr
+        assert "wrong" not in ended.stderr
