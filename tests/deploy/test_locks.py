@@ -36,7 +36,7 @@ def test_every_requirement_is_exact_and_hashed_and_names_no_registry(lock: str) 
 
 def test_the_locks_are_of_this_pyproject() -> None:
     extras = PROJECT["optional-dependencies"]
-    base = {*PROJECT["dependencies"], *extras["gateway"]}
+    base = {*PROJECT["dependencies"], *extras["gateway"], *extras["object-store"]}
     assert base <= {line.split()[0] for line in requirements(GATEWAY)}
     wanted = {*base, *extras["fold"], *extras["clients"], *extras["setup"]}
     assert wanted <= {line.split()[0] for line in requirements(RUNTIME)}
