@@ -11,4 +11,10 @@ commits.py      rows of routeCommitTable, and the tail that follows them
 damage.py       what a power cut or a hand leaves: named, with the way out
 arrow_types.py  data files without Arrow's own types (ADR 9)
 query.py        SQL over one table version
+store.py        objects of a lake at a URL
+probe.py        whether a store keeps its word
+copied.py       the copy of such a lake that its one writer commits to
+mirror.py       publishes what was committed there; keeps others from doing so
+lease.py        who that is
+held.py         the two together, as the fold has them
 """

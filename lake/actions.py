@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 LOG_FOLDER: Final = "_delta_log"
-_LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
+LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
 
 
 class File(msgspec.Struct, rename="camel"):
@@ -83,15 +83,20 @@ _last_checkpoint_decoder = msgspec.json.Decoder(LastCheckpoint)
 def read_last_checkpoint(table: Path) -> LastCheckpoint | None:
     """None where the table has no checkpoint. Raises OSError, or ValueError for a pointer that is torn."""
     try:
-        text = (table / _LAST_CHECKPOINT).read_bytes()
+        text = (table / LAST_CHECKPOINT).read_bytes()
     except FileNotFoundError:
         return None
+    return decode_last_checkpoint(text)
+
+
+def decode_last_checkpoint(text: bytes) -> LastCheckpoint:
+    """The pointer's content. Raises ValueError for one that is torn."""
     return _last_checkpoint_decoder.decode(text)
 
 
 def write_last_checkpoint(table: Path, pointer: LastCheckpoint) -> None:
     """Write the pointer of a table that nobody reads yet."""
-    (table / _LAST_CHECKPOINT).write_bytes(msgspec.json.encode(pointer))
+    (table / LAST_CHECKPOINT).write_bytes(msgspec.json.encode(pointer))
 
 
 def entry_name(version: int) -> str:

@@ -20,12 +20,13 @@ from deltalake.exceptions import DeltaError
 
 from lake.actions import LOG_FOLDER
 from lake.damage import DamagedTableError, check_commits, explain
+from lake.store import StoreError, store_of
 from lake.types import arrow_schema
 from schemas.errors import SetupError
 from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
-_LAKE_FILE = "lake.json"
+LAKE_FILE = "lake.json"
 _PLAIN_TYPES = "plainTypes"
 """In the lake's file: no data file says types of Arrow's own (`lake.arrow_types`)."""
 
@@ -88,7 +89,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     except OSError as error:
         raise _cannot_write(lake_dir, error.strerror) from error
     tables = {table.name: open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
-    marker = lake_dir / _LAKE_FILE
+    marker = lake_dir / LAKE_FILE
     if not marker.exists():
         # Last, so that a folder with the marker has every table.
         new = all(table.version() == 0 for table in tables.values())
@@ -99,31 +100,35 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
 
 def has_plain_types(lake_dir: Path) -> bool:
     """Whether no data file of any version says types of Arrow's own; older lakes may hold such files."""
-    return bool(json.loads((lake_dir / _LAKE_FILE).read_bytes()).get(_PLAIN_TYPES, False))
+    return bool(json.loads((lake_dir / LAKE_FILE).read_bytes()).get(_PLAIN_TYPES, False))
 
 
 def declare_plain_types(lake_dir: Path) -> None:
     """Write down that every data file has been looked at."""
-    marker = lake_dir / _LAKE_FILE
+    marker = lake_dir / LAKE_FILE
     write_whole(marker, json.dumps({**json.loads(marker.read_bytes()), _PLAIN_TYPES: True}) + "\n")
 
 
-def check_format(lake_dir: Path) -> None:
-    """Refuse a lake of a newer format: nobody could read it.
+def check_format(lake_dir: Path | str) -> None:
+    """Refuse a lake of a newer format, in a folder or at a URL: nobody could read it.
 
     Raises:
-        SetupError: It is such a lake; a missing one is fine.
+        SetupError: It is newer, or cannot be read; one that is not there is fine.
+        StoreError: The store cannot be asked.
     """
     _read_marker(lake_dir)
 
 
-def _read_marker(lake_dir: Path) -> dict[str, Any]:
-    marker = lake_dir / _LAKE_FILE
+def _read_marker(lake_dir: Path | str) -> dict[str, Any]:
+    marker = f"{lake_dir}/{LAKE_FILE}"
     try:
-        said: dict[str, Any] = json.loads(marker.read_text(encoding="utf-8"))
+        text = store_of(str(lake_dir)).get(LAKE_FILE) if "://" in str(lake_dir) else Path(marker).read_bytes()
+        said: dict[str, Any] = json.loads(text)
         found = said["format"]
     except FileNotFoundError:
         return {}
+    except StoreError:
+        raise  # it may pass
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise SetupError(
             f"{marker} cannot be read ({error}). Restore it from a backup, or move the lake away."

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake in an object store in the hands of a fold: taken, kept, given back."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from lake.ddl import write_whole
+from lake.lease import LOOK_S, Lease
+from lake.mirror import Mirror
+from lake.probe import probe
+from lake.store import Store, open_store
+from schemas.errors import SetupError, one_line
+
+log = structlog.get_logger("routelake.fold")
+
+_HOLDER_FILE: Final = "holder"
+_FETCH_EVERY_S: Final = 30.0
+"""While another fold has the lake: then there is little left to fetch when it is taken over."""
+
+
+class HeldLake:
+    """One fold's hold on a lake at a URL.
+
+    Args:
+        store: The lake's.
+        copy_dir: Of the copy that the fold commits to; this process has its lock.
+        lease: None for one of its own.
+
+    Attributes:
+        mirror: Publishes what is committed to the copy.
+    """
+
+    def __init__(self, store: Store, copy_dir: Path, lease: Lease | None = None) -> None:
+        self._store = store
+        self._holder = _holder_of(copy_dir)
+        self.mirror = Mirror(store, copy_dir)
+        self._is_taken = False
+        self._lease = lease or Lease(store, self._holder, on_lost=self._lost)
+
+    @classmethod
+    def at(cls, url: str, copy_dir: Path) -> HeldLake:
+        """The one at a URL.
+
+        Raises:
+            SetupError: The store cannot be used, or does not keep one writer from another.
+        """
+        store = open_store(url)
+        probe(store)
+        return cls(store, copy_dir)
+
+    def take(self, stopped: Callable[[float], bool], *, standby: bool) -> bool:
+        """Wait until nobody else holds the lake, take it, and bring the copy up to date.
+
+        Args:
+            stopped: Waits for so many seconds; whether the process is to end.
+            standby: Whether to wait for a holder that lives; else that is refused.
+
+        Returns:
+            False where the process is to end.
+
+        Raises:
+            SetupError: Another fold holds it.
+            StoreError, OSError: Storage failed.
+        """
+        said, fetch_s = "", 0.0
+        while True:
+            try:
+                held_by = self._lease.try_to_take()
+                if held_by is None:
+                    break
+                if not standby and self._lease.is_renewed:
+                    raise SetupError(
+                        f"{self._store.url} is held by another fold ({held_by.holder}). Stop it, or wait for its end "
+                        "with --standby."
+                    )
+                if said != held_by.holder:
+                    said = held_by.holder
+                    log.info("standing by" if standby else "waiting for a lease to end", held_by=said)
+                if standby and time.monotonic() >= fetch_s:
+                    self.mirror.fetch()
+                    fetch_s = time.monotonic() + _FETCH_EVERY_S
+            except OSError as error:
+                if not standby:
+                    raise
+                log.warning("the lake cannot be read, and will be tried again", error=one_line(error))
+            if stopped(LOOK_S):
+                return False
+        self._lease.keep()
+        self.mirror.fetch()
+        self.mirror.fence(self._holder, self._lease.term)
+        self._is_taken = True
+        log.info("took the lake", lake=self._store.url, term=self._lease.term)
+        return True
+
+    @property
+    def is_from_another(self) -> bool:
+        """Whether another fold may have written since this one last did: then its checkpoint is of no use.
+
+        That fold may have committed to some tables, and to routeCommitTable no more: a new checkpoint takes it back.
+        """
+        return self._lease.taken_from != self._holder
+
+    def close(self) -> None:
+        """Publish what is left, and give the lake back, so that nobody need wait for the lease to end."""
+        if self._is_taken and self.mirror.lost is None:
+            try:
+                self.mirror.publish()
+                self.mirror.publish_rest()
+            except Exception as error:
+                log.warning("not all was published; the next start goes on from what was", error=one_line(error))
+        self._lease.release()
+
+    def _lost(self, why: str) -> None:
+        self.mirror.lost = self.mirror.lost or why
+
+
+def _holder_of(copy_dir: Path) -> str:
+    """Names this machine and data directory, the same at every start."""
+    file = copy_dir / _HOLDER_FILE
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        holder = f"{socket.gethostname()}:{copy_dir.parent} {uuid.uuid4().hex[:8]}"
+        write_whole(file, holder)
+        return holder
+
+
+__all__ = ["HeldLake"]

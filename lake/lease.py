@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who of several folds writes a lake in an object store: an object that its holder renews.
+
+The lease keeps folds from taking the lake from each other; what keeps a lake whole where two believe to hold it are the
+fences (`lake.mirror`). No clock of another machine is looked at: the lease has ended when it was not renewed for
+`EXPIRE_S` of the observer's own time. Every change of it is a PUT with a condition, so that of several who want it one
+gets it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from lake.store import Store, Tag, Tagged, TakenError
+from schemas.errors import SetupError
+
+log = structlog.get_logger("routelake.fold")
+
+LEASE_FILE: Final = "fold.lease"
+RENEW_S: Final = 3.0
+EXPIRE_S: Final = 15.0
+LOOK_S: Final = 1.0
+"""How often one who waits looks at it."""
+
+
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """What the object says.
+
+    Attributes:
+        holder: The fold's name, for people; and its data directory's, by which it knows itself after a restart.
+        term: How often the lake was taken.
+        beat: Counts renewals, so that each is another object.
+        released: Whether the holder has stopped, so that nobody need wait for the lease to end.
+    """
+
+    holder: str
+    term: int
+    beat: int = 0
+    released: bool = False
+
+
+_decoder = msgspec.json.Decoder(LeaseRecord)
+
+
+class Lease:
+    """One fold's claim to a lake.
+
+    Args:
+        store: The lake's.
+        holder: Of this fold; the same after a restart in the same data directory, which one process uses at a time.
+        clock_s: For tests.
+        on_lost: Is told, on the lease's thread, when somebody else has it.
+
+    Attributes:
+        term: Of this claim; 0 before it is held.
+        taken_from: Who held it before; empty where nobody had.
+        is_renewed: Whether somebody else has renewed it while this one looked.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        holder: str,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        on_lost: Callable[[str], None] = lambda why: None,
+    ) -> None:
+        self.term = 0
+        self.taken_from = ""
+        self._store = store
+        self._holder = holder
+        self._clock_s = clock_s
+        self._on_lost = on_lost
+        self._record = LeaseRecord("", 0)
+        self._tag = Tag(None, None)
+        self._seen: tuple[Tag, float] | None = None
+        """The tag of somebody else's lease, and since when it has been that."""
+        self.is_renewed = False
+        self._is_lost = False
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def try_to_take(self) -> LeaseRecord | None:
+        """Take the lease if it is free.
+
+        Returns:
+            None where it is ours now; else who holds it.
+
+        Raises:
+            StoreError: Storage failed.
+            SetupError: Something else stands in its place.
+        """
+        try:
+            found = self._store.get_tagged(LEASE_FILE)
+        except FileNotFoundError:
+            return self._take(LeaseRecord("", 0), None)
+        record = _record_of(found, self._store.url)
+        if not record.released and record.holder != self._holder and not self._has_ended(found.tag):
+            return record
+        return self._take(record, found.tag)
+
+    def _has_ended(self, tag: Tag) -> bool:
+        now_s = self._clock_s()
+        if self._seen is None or self._seen[0] != tag:
+            self.is_renewed |= self._seen is not None
+            self._seen = (tag, now_s)
+        return now_s - self._seen[1] >= EXPIRE_S
+
+    def _take(self, before: LeaseRecord, tag: Tag | None) -> LeaseRecord | None:
+        record = LeaseRecord(self._holder, before.term + 1)
+        data = msgspec.json.encode(record)
+        try:
+            if tag is None:
+                self._tag = self._store.put_new(LEASE_FILE, data)
+            else:
+                self._tag = self._store.replace(LEASE_FILE, data, tag)
+        except TakenError:
+            self._seen = None
+            return before  # somebody was quicker: look again
+        self._record, self.term, self.taken_from = record, record.term, before.holder
+        return None
+
+    def keep(self) -> None:
+        """Renew it from now on, on a thread of its own."""
+        self._thread = threading.Thread(target=self._keep, name="fold-lease", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Give it back, if it is still ours: who waits need not wait for its end."""
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join(EXPIRE_S)
+        if self.term and not self._is_lost:
+            try:
+                self._renew(released=True)
+            except (OSError, TakenError) as error:
+                log.warning("the lease was not given back", error=str(error))
+            self.term = 0
+
+    def _keep(self) -> None:
+        while not self._end.wait(RENEW_S):
+            try:
+                self._renew()
+            except TakenError:
+                found = self._store.find(LEASE_FILE)
+                holder = "nobody" if found is None else _record_of(Tagged(found, self._tag), self._store.url).holder
+                self._is_lost = True
+                self._on_lost(f"the lease of {self._store.url} is held by {holder} now")
+                return
+            except OSError as error:
+                log.warning("the lease was not renewed, and will be tried again", error=str(error))
+
+    def _renew(self, *, released: bool = False) -> None:
+        record = msgspec.structs.replace(self._record, beat=self._record.beat + 1, released=released)
+        self._tag = self._store.replace(LEASE_FILE, msgspec.json.encode(record), self._tag)
+        self._record = record
+
+
+def _record_of(found: Tagged, url: str) -> LeaseRecord:
+    try:
+        return _decoder.decode(found.data)
+    except msgspec.DecodeError as error:
+        raise SetupError(
+            f"{url}/{LEASE_FILE} is no lease of a fold ({error}). Delete it while no fold runs."
+        ) from error
+
+
+__all__ = ["EXPIRE_S", "LEASE_FILE", "LOOK_S", "RENEW_S", "Lease", "LeaseRecord"]

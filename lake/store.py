@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake's objects in an object store: S3, Google Cloud Storage, Azure, or whatever speaks one of their protocols.
+
+A thin layer over obstore. What the lake needs of a store is little: whole objects, lists in order of names, and that a
+PUT may be made to fail where an object stands already (``If-None-Match: *``) or where it is no longer the one that was
+read (``If-Match``). One writer is proven by the former alone; see `lake.mirror`.
+
+A PUT whose answer is lost is repeated, and then refused, because the first one did it: so whoever is refused compares
+what stands there with what it wrote. Credentials, region and endpoint come from the usual environment (``AWS_...``,
+``GOOGLE_...``, ``AZURE_...``), from files they name, or from the machine's role.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
+    from obstore.store import ObjectStore
+
+SCHEMES: Final = ("s3://", "gs://", "az://")
+
+AT_ONCE: Final = 16
+"""Requests that are under way at a time. A round trip is what costs."""
+
+_TIMEOUT: Final = timedelta(seconds=20)
+_CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+_RETRY_FOR: Final = timedelta(seconds=15)
+"""A batch that fails is repeated, and a gateway goes on with what it has: nobody gains by longer waits here."""
+_TRIES: Final = 5
+
+_ALLOW_HTTP: Final = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
+"""What delta-rs goes by, too."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class StoreError(OSError):
+    """The store did not do what it was asked for; it may later."""
+
+
+class StoreRefusedError(StoreError):
+    """It does not know who asks, or he may not."""
+
+
+class TakenError(Exception):
+    """Another object stands where one was to be put."""
+
+
+class Found(NamedTuple):
+    """One object of a list. ``modified`` is by the store's clock."""
+
+    path: str
+    size_bytes: int
+    modified: datetime
+
+
+class Tag(NamedTuple):
+    """How a store knows one version of an object: S3 and Azure by ETag, Google by generation."""
+
+    e_tag: str | None
+    version: str | None
+
+
+class Tagged(NamedTuple):
+    """An object's bytes and tag."""
+
+    data: bytes
+    tag: Tag
+
+
+class Store:
+    """The objects below one URL. Paths are relative to it. Safe for threads.
+
+    Args:
+        url: For messages.
+        store: obstore's, with the URL's prefix.
+    """
+
+    def __init__(self, url: str, store: ObjectStore) -> None:
+        self.url = url.rstrip("/")
+        self._store = store
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="store")
+
+    def get(self, path: str) -> bytes:
+        """A whole object. Raises FileNotFoundError, StoreError."""
+        return self.get_tagged(path).data
+
+    def get_tagged(self, path: str) -> Tagged:
+        """A whole object and its tag. Raises FileNotFoundError, StoreError."""
+        import obstore
+
+        with self._errors("GET", path):
+            found = obstore.get(self._store, path)
+            return Tagged(bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"]))
+
+    def find(self, path: str) -> bytes | None:
+        """A whole object; None where there is none. Raises StoreError."""
+        try:
+            return self.get(path)
+        except FileNotFoundError:
+            return None
+
+    def fetch(self, path: str, target: Path) -> None:
+        """Write an object to a file, which is whole or not there. Raises FileNotFoundError, StoreError, OSError."""
+        import obstore
+
+        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._errors("GET", path), temporary.open("wb") as file:
+                for part in obstore.get(self._store, path):
+                    file.write(part)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def put(self, path: str, data: bytes | Path) -> None:
+        """Put an object, whatever stands there. Raises StoreError, and OSError for a file that cannot be read."""
+        import obstore
+
+        with self._errors("PUT", path):
+            obstore.put(self._store, path, data)
+
+    def put_new(self, path: str, data: bytes) -> Tag:
+        """Put an object where none stands, or the same bytes do; returns its tag.
+
+        Raises:
+            TakenError: Others do.
+            StoreError: Whether it was put is not known.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        for _ in range(_TRIES):
+            try:
+                with self._errors("PUT", path):
+                    done = obstore.put(self._store, path, data, mode="create")
+                return Tag(done["e_tag"], done["version"])
+            except (AlreadyExistsError, PreconditionError):
+                there = self._find_tagged(path)
+            if there is not None and there.data == data:
+                return there.tag
+            if there is not None:
+                raise TakenError(f"{self.url}/{path}")
+            # Two at once, of which the store let neither (409): again
+        raise StoreError(f"{self.url}/{path} can neither be put nor be read")
+
+    def replace(self, path: str, data: bytes, tag: Tag) -> Tag:
+        """Put an object in the place of the one with this tag; returns the new tag.
+
+        Raises:
+            TakenError: Another has taken its place.
+            StoreError: Whether it was put is not known.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        known: UpdateVersion = {}
+        if tag.e_tag is not None:
+            known["e_tag"] = tag.e_tag
+        if tag.version is not None:
+            known["version"] = tag.version
+        try:
+            with self._errors("PUT", path):
+                done = obstore.put(self._store, path, data, mode=known)
+            return Tag(done["e_tag"], done["version"])
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            there = self._find_tagged(path)
+        if there is not None and there.data == data:
+            return there.tag  # the first try did it, and its answer was lost
+        raise TakenError(f"{self.url}/{path}")
+
+    def listed(self, folder: str, after: str | None = None) -> Iterator[Found]:
+        """Objects below a folder in order of their names, those after a path. Raises StoreError."""
+        import obstore
+
+        with self._errors("LIST", folder):
+            for chunk in obstore.list(self._store, folder, offset=after, chunk_size=1000):
+                for one in chunk:
+                    yield Found(one["path"], one["size"], one["last_modified"])
+
+    def delete(self, paths: list[str]) -> None:
+        """Delete objects; those that are not there are none the less gone. Raises StoreError."""
+        import obstore
+
+        if paths:
+            with self._errors("DELETE", paths[0]):
+                obstore.delete(self._store, paths)
+
+    def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Do work for each item, several at a time; all have ended when the first error is raised."""
+        started = [self._threads.submit(work, item) for item in items]
+        for one in started:
+            one.exception()
+        return [one.result() for one in started]
+
+    def _find_tagged(self, path: str) -> Tagged | None:
+        try:
+            return self.get_tagged(path)
+        except FileNotFoundError:
+            return None
+
+    @contextmanager
+    def _errors(self, what: str, path: str) -> Iterator[None]:
+        """obstore's errors as ours, in one line without its own structures."""
+        from obstore.exceptions import (
+            AlreadyExistsError,
+            BaseError,
+            PermissionDeniedError,
+            PreconditionError,
+            UnauthenticatedError,
+        )
+
+        try:
+            yield
+        except (AlreadyExistsError, PreconditionError):
+            raise
+        except BaseError as error:
+            refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+            said = str(error).partition("\n\nDebug source")[0]
+            kind = StoreRefusedError if refused else StoreError
+            raise kind(f"{what} {self.url}/{path}: {' '.join(said.split())}") from error
+
+
+@lru_cache
+def store_of(url: str) -> Store:
+    """This process's one `open_store` of a URL; also of ``file://``, which only readers are given."""
+    if url.startswith("file://"):
+        from obstore.store import LocalStore
+
+        return Store(url, LocalStore(url.removeprefix("file://")))
+    return open_store(url)
+
+
+def open_store(url: str) -> Store:
+    """The objects below a URL; nothing is asked of the store yet.
+
+    Raises:
+        SetupError: The URL, or what the environment says of it, is unusable, or obstore is not installed.
+    """
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError as error:
+        raise SetupError("a lake at a URL needs obstore: pip install 'routelake[object-store]'.") from error
+    if not url.startswith(SCHEMES) or not url.partition("://")[2].strip("/"):
+        raise SetupError(f"--lake {url}: a folder, or a URL that begins with {', '.join(SCHEMES)} and names a bucket.")
+    if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
+        raise SetupError(f"--lake {url}: AWS_ENDPOINT_URL is plain HTTP; say AWS_ALLOW_HTTP=true if that is meant.")
+    plain_http = any(os.environ.get(name, "").lower() in ("true", "1") for name in _ALLOW_HTTP)
+    try:
+        store = from_url(
+            url.rstrip("/"),
+            client_options={"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT, "allow_http": plain_http},
+            retry_config={"max_retries": _TRIES, "retry_timeout": _RETRY_FOR},
+        )
+    except (BaseError, ValueError) as error:
+        said = " ".join(str(error).partition("\n\nDebug source")[0].split())
+        raise SetupError(f"--lake {url}: {said}. See docs/scale-out.md for what the environment must say.") from error
+    return Store(url, store)
+
+
+__all__ = [
+    "SCHEMES",
+    "Found",
+    "Store",
+    "StoreError",
+    "StoreRefusedError",
+    "Tagged",
+    "TakenError",
+    "open_store",
+    "store_of",
+]

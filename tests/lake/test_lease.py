@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease: who gets it, when it has ended, and that a paused holder does not get it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from lake.held import HeldLake
+from lake.lease import EXPIRE_S, LEASE_FILE, Lease
+from lake.store import TakenError
+from schemas.errors import SetupError
+from tests.support.stores import SteppingStore, store
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def memory() -> MemoryStore:
+    return MemoryStore()
+
+
+def test_the_first_has_it_and_the_second_only_when_it_is_not_renewed(memory: MemoryStore) -> None:
+    clock = Clock()
+    one, two = Lease(store(memory), "one"), Lease(store(memory), "two", clock_s=clock)
+    assert one.try_to_take() is None and one.term == 1
+    held = two.try_to_take()
+    assert held is not None and held.holder == "one"
+    clock.now_s = EXPIRE_S - 1
+    one._renew()
+    assert two.try_to_take() is not None and two.is_renewed
+    clock.now_s += EXPIRE_S - 1
+    assert two.try_to_take() is not None
+    clock.now_s += 1
+    assert two.try_to_take() is None and two.term == 2
+    with pytest.raises(TakenError):
+        one._renew()
+
+
+def test_one_that_is_given_back_is_free_at_once(memory: MemoryStore) -> None:
+    one, two = Lease(store(memory), "one"), Lease(store(memory), "two")
+    one.try_to_take()
+    one.release()
+    assert two.try_to_take() is None and two.term == 2
+    one.release()  # again, and late: it is another's now
+    assert two.try_to_take() is None
+
+
+def test_a_restart_in_the_same_place_waits_for_nobody(memory: MemoryStore) -> None:
+    Lease(store(memory), "one").try_to_take()
+    again = Lease(store(memory), "one")
+    assert again.try_to_take() is None and again.term == 2
+
+
+def test_of_two_who_want_it_one_gets_it(memory: MemoryStore) -> None:
+    own = SteppingStore(memory)
+    one, two = Lease(own, "one"), Lease(store(memory), "two")
+    own.before = lambda number, path: None if number > 1 else _takes(two)
+    held = one.try_to_take()
+    assert two.term == 1 and one.term == 0 and held is not None
+    found = one.try_to_take()
+    assert found is not None and found.holder == "two"
+
+
+def _takes(lease: Lease) -> None:
+    assert lease.try_to_take() is None
+
+
+def test_a_renewal_whose_answer_was_lost_is_none(memory: MemoryStore) -> None:
+    own = SteppingStore(memory)
+    one = Lease(own, "one")
+    one.try_to_take()
+    own.lose_answer_of = {LEASE_FILE}
+    with pytest.raises(OSError, match="lost"):
+        one._renew()
+    one._renew()
+    one._renew()
+
+
+def test_what_is_no_lease_is_refused(memory: MemoryStore) -> None:
+    store(memory).put(LEASE_FILE, b"lease?")
+    with pytest.raises(SetupError, match="no lease"):
+        Lease(store(memory), "one").try_to_take()
+
+
+def test_a_fold_that_is_no_standby_is_refused_while_another_lives(memory: MemoryStore, tmp_path: Path) -> None:
+    other = Lease(store(memory), "other")
+    other.try_to_take()
+
+    def stopped(_seconds: float) -> bool:
+        other._renew()
+        return False
+
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(SetupError, match=r"held by another fold \(other\).*--standby"):
+        HeldLake(store(memory), tmp_path / "copy").take(stopped, standby=False)
+
+
+def test_a_standby_waits_and_takes_over(memory: MemoryStore, tmp_path: Path) -> None:
+    other = Lease(store(memory), "other")
+    other.try_to_take()
+    looks = 0
+
+    def stopped(_seconds: float) -> bool:
+        nonlocal looks
+        looks += 1
+        other.release() if looks == 3 else other._renew()
+        return False
+
+    (tmp_path / "copy").mkdir()
+    held = HeldLake(store(memory), tmp_path / "copy")
+    assert held.take(stopped, standby=True)
+    assert looks == 3
+    assert held.is_from_another
+    held.close()
+    again = HeldLake(store(memory), tmp_path / "copy")
+    assert again.take(lambda seconds: True, standby=False)
+    assert not again.is_from_another  # so its checkpoint goes on
+    again.close()
+
+
+def test_a_standby_can_be_stopped(memory: MemoryStore, tmp_path: Path) -> None:
+    Lease(store(memory), "other").try_to_take()
+    (tmp_path / "copy").mkdir()
+    assert not HeldLake(store(memory), tmp_path / "copy").take(lambda seconds: True, standby=True)
