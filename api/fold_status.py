@@ -8,12 +8,18 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from lake.deltalog import is_local
+from lake.store import store_of
 from schemas.tables import FOLD_FAILURE_FILE, FOLD_STATUS_FILE
 
 _POLL_S: Final = 0.5
+_REMOTE_POLL_S: Final = 10.0
+_FAILURE_EVERY: Final = 6
+"""Polls of a store. Who asks why looks when the status is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +42,15 @@ class FoldFailure:
 class FoldReports:
     """The two files as they were last read. Lives on one event loop."""
 
-    def __init__(self, lake_dir: Path) -> None:
-        self._status_file = _ReportFile(lake_dir / FOLD_STATUS_FILE)
-        self._failure_file = _ReportFile(lake_dir / FOLD_FAILURE_FILE)
+    def __init__(self, lake: str) -> None:
+        """Nothing is read yet.
+
+        Args:
+            lake: Directory or URL of the lake.
+        """
+        self._is_local = is_local(lake)
+        report = _ReportFile if self._is_local else _ReportObject
+        self._status_file, self._failure_file = report(lake, FOLD_STATUS_FILE), report(lake, FOLD_FAILURE_FILE)
         self._status: FoldStatus | None = None
         self._failure: FoldFailure | None = None
 
@@ -55,20 +67,25 @@ class FoldReports:
 
     async def follow(self, moved: Callable[[], None]) -> None:
         """Read them again and again; call back when there is a new status."""
-        while True:
-            if (found := self._status_file.news()) is not None:
+        for number in count():
+            if (found := await self._news(self._status_file)) is not None:
                 with suppress(KeyError, TypeError):
                     self._status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"])
                     moved()
-            if (found := self._failure_file.news()) is not None:
+            if (self._is_local or number % _FAILURE_EVERY == 0) and (
+                found := await self._news(self._failure_file)
+            ) is not None:
                 with suppress(KeyError, TypeError):
                     self._failure = FoldFailure(found["timeMillis"], found["error"])
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_POLL_S if self._is_local else _REMOTE_POLL_S)
+
+    async def _news(self, report: _ReportFile | _ReportObject) -> Any:  # noqa: ANN401 (JSON)
+        return report.news() if isinstance(report, _ReportFile) else await asyncio.to_thread(report.news)
 
 
 class _ReportFile:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, lake_dir: str, name: str) -> None:
+        self._path = Path(lake_dir, name)
         self._mtime_ns = -1
 
     def news(self) -> Any:  # noqa: ANN401 (JSON)
@@ -78,5 +95,21 @@ class _ReportFile:
             if mtime_ns != self._mtime_ns:
                 found = json.loads(self._path.read_bytes())
                 self._mtime_ns = mtime_ns
+                return found
+        return None
+
+
+class _ReportObject:
+    def __init__(self, url: str, name: str) -> None:
+        self._url, self._name = url, name
+        self._known = b""
+
+    def news(self) -> Any:  # noqa: ANN401 (JSON)
+        """What the object says; None if it has not changed since, or cannot be read."""
+        with suppress(OSError, ValueError):
+            text = store_of(self._url).get(self._name)
+            if text != self._known:
+                found = json.loads(text)
+                self._known = text
                 return found
         return None

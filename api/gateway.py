@@ -132,7 +132,7 @@ class Gateway:
             log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._head.feed
         )
         self._follower = Follower(
-            str(settings.lake_dir),
+            settings.lake,
             self._on_epoch_thread,
             settings.poll_s,
             begin_exact=True,
@@ -140,7 +140,7 @@ class Gateway:
         )
         self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
         """By log offset, of the newest events."""
-        self.fold = FoldReports(settings.lake_dir)
+        self.fold = FoldReports(settings.lake)
         self.preservation = SelfPreservation(
             lambda: self.settings, lambda: None if self._head.aside else self.at_head.view, self.command
         )
@@ -338,9 +338,10 @@ class Gateway:
         Without them every topic would be answered as one that does not exist, so a lake that is there but cannot be
         read keeps a gateway from starting. One that is not there yet is empty.
         """
-        commits = self.settings.lake_dir / ROUTE_COMMIT_TABLE.name
         try:
-            check_names(commits)  # once: the follower takes a commit that is missing for the end
+            if not self.settings.lake_url:
+                # Once: the follower takes a commit that is missing for the end.
+                check_names(self.settings.lake_dir / ROUTE_COMMIT_TABLE.name)
             self._follower.poll()
             base = self._follower.view
             while self._follower.poll():  # from the newest epoch with exact deadlines to the newest
@@ -350,7 +351,7 @@ class Gateway:
         except DamagedTableError as error:
             raise SetupError(f"the tables cannot be read: {error}. Restore the lake from a backup.") from error
         except BaseException as error:  # deltalake's panics are no Exception
-            message = f"the tables in {self.settings.lake_dir} cannot be read: {one_line(error)}"
+            message = f"the tables in {self.settings.lake} cannot be read: {one_line(error)}"
             raise UnavailableError(message) from error
         self._follower.start()
         return base
@@ -362,6 +363,8 @@ class Gateway:
 
     def _on_head_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
         assert self._loop is not None
+        if view.serial != self.at_head.view.serial:
+            self._follower.expect(view.log_offset)  # what has changed at the head is soon in the tables
         self._loop.call_soon_threadsafe(self._on_head, view, outcomes)
 
     def _on_outcomes_thread(self, offset: int, outcomes: list[CommandOutcome]) -> None:

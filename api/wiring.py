@@ -112,7 +112,7 @@ class GatewayParts:
         """
         return create_app(
             self.gateway,
-            History(str(self.gateway.settings.lake_dir)),
+            History(self.gateway.settings.lake),
             settings=self._http,
             answers=self.answers,
             metrics=self.metrics,

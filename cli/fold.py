@@ -10,7 +10,7 @@ import typer
 from cli import preflight
 from cli.fold_options import OPTIONS, FoldOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_url
+from cli.options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl, Standby, lake_place, log_url
 from cli.starting import make
 from pipelines.log.urls import with_config
 from runtime.logs import configure
@@ -23,7 +23,9 @@ def fold(
     data_mode: DataMode = "700",
     log: LogUrl = "",
     log_config: LogConfig = None,
+    lake: LakeUrl = "",
     *,
+    standby: Standby = False,
     options: FoldOptions,
 ) -> None:
     """Run the fold alone: the one Spark query that writes the tables."""
@@ -32,13 +34,16 @@ def fold(
     log = with_config(log, log_config)
     preflight.check_data_dir(data_dir)
     preflight.check_log(log, data_dir)
-    options.judge(data_dir)
+    options.judge(data_dir, lake, standby=standby)
     make(data_dir, data_mode)
     from pipelines.job import FoldSettings
     from pipelines.main import run_fold
 
+    place = lake_place(data_dir, lake)
     settings = FoldSettings(
-        lake_dir=(data_dir / "lake").resolve(),
+        lake_dir=place.copy_folder,
+        lake_url=place.url,
+        standby=standby,
         checkpoint_dir=(data_dir / "checkpoints" / "fold").resolve(),
         log_url=log_url(data_dir, log),
         scratch_dir=(data_dir / "scratch").resolve(),

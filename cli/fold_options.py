@@ -8,7 +8,16 @@ from typing import Any, Final, NamedTuple
 
 from cli import preflight
 from cli.groups import Options
-from cli.options import DriverMemory, FoldNiceness, LivenessS, LogRetentionH, RetentionDays, Shards, TriggerMs
+from cli.options import (
+    DriverMemory,
+    FoldNiceness,
+    LivenessS,
+    LogRetentionH,
+    RetentionDays,
+    Shards,
+    TriggerMs,
+    lake_place,
+)
 
 OPTIONS: Final[Options] = (
     ("trigger_ms", TriggerMs, 1_000),
@@ -37,12 +46,12 @@ class FoldOptions(NamedTuple):
         """From what typer found; takes it out of the values."""
         return cls(*(values.pop(name) for name, _, _ in OPTIONS))
 
-    def judge(self, data_dir: Path) -> None:
+    def judge(self, data_dir: Path, lake: str, *, standby: bool = False) -> None:
         """Refuse what a fold cannot start with. Raises SetupError."""
         preflight.check_shards(self.shards)
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
-        preflight.check_lake(data_dir, fold=True)
+        preflight.check_lake(lake_place(data_dir, lake), fold=True, standby=standby)
 
     def arguments(self) -> list[str]:
         """The same for a process of its own."""

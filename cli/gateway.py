@@ -13,7 +13,7 @@ import typer
 
 from cli.gateway_options import OPTIONS, GatewayOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_url, log_words
+from cli.options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl, lake_place, log_url
 from cli.starting import make
 from pipelines.log.urls import with_config
 from runtime.logs import configure
@@ -26,6 +26,7 @@ def gateway(
     data_mode: DataMode = "700",
     log: LogUrl = "",
     log_config: LogConfig = None,
+    lake: LakeUrl = "",
     *,
     options: GatewayOptions,
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
@@ -37,11 +38,11 @@ def gateway(
     log = with_config(log, log_config)
     listen = options.listening(context)
     if not reuse_port:
-        options.judge(data_dir, log, listen, supervised=is_supervisor)
+        options.judge(data_dir, log, lake, listen, supervised=is_supervisor)
     if is_supervisor:
-        from cli.supervised import gateways, supervise
+        from cli.supervised import common_arguments, gateways, supervise
 
-        common = ["--data-dir", str(data_dir), "--data-mode", data_mode, *log_words(data_dir, log)]
+        common = common_arguments(data_dir, data_mode, log, lake)
         children = gateways(options, listen, common)
         raise typer.Exit(supervise(children, data_dir, data_mode, listen, options))
     from api.view.no_pandas import keep_pandas_out
@@ -59,9 +60,11 @@ def gateway(
     bounds = remoting_settings(properties, options.frame_limit_mib, reuse_port=reuse_port)
     sessions_dir = None if worker_socket is None else worker_socket.parent / "sessions"  # of all workers
     make(data_dir, data_mode)
+    place = lake_place(data_dir, lake)
     settings = GatewaySettings(
         gateway_id=options.id(listen),
-        lake_dir=(data_dir / "lake").resolve(),
+        lake_dir=place.folder,
+        lake_url=place.url,
         allow_config_update=options.allow_config_update,
         self_preservation_percent=options.preservation.percent(),
         self_preservation_limit_s=options.preservation.limit_s,

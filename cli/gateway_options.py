@@ -43,6 +43,7 @@ from cli.options import (
     TlsKeyPassword,
     TlsModeText,
     Workers,
+    lake_place,
 )
 from cli.preflight import Listen
 from cli.preservation import LimitS, PreservationOptions, Share
@@ -151,7 +152,7 @@ class GatewayOptions(NamedTuple):
             listen = Listen(*listen_address(read(self.config), listen))
         return preflight.listen_address(self.http, "--http", _HTTP_PORT), listen
 
-    def judge(self, data_dir: Path, log: str, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
+    def judge(self, data_dir: Path, log: str, lake: str, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
         """Refuse what a gateway cannot start with, before anything is made; say whom it lets in. Raises SetupError."""
         preflight.check_gateway(self.config, self.frame_limit_mib, os.environ)
         self.preservation.percent()
@@ -160,7 +161,7 @@ class GatewayOptions(NamedTuple):
         self.tls.check()
         preflight.check_data_dir(data_dir)
         preflight.check_log(log, data_dir)
-        preflight.check_lake(data_dir, fold=False)
+        preflight.check_lake(lake_place(data_dir, lake), fold=False)
         preflight.check_listening(*listen, supervised=supervised)
         asks = self.who.enforces or self.tls.knows_clients
         check_exposed(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from typer.models import OptionInfo
@@ -60,6 +60,23 @@ LogConfig = Annotated[
         envvar="ROUTELAKE_LOG_CONFIG",
         metavar="FILE",
         help="Kafka client properties: TLS, SASL and who we are; for a log in Kafka. See docs/settings.md.",
+    ),
+]
+LakeUrl = Annotated[
+    str,
+    typer.Option(
+        "--lake",
+        envvar="ROUTELAKE_LAKE",
+        metavar="URL",
+        help="Where the tables are: a folder, or s3://, gs:// or az://bucket/prefix. Default: in the data directory.",
+    ),
+]
+Standby = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        envvar="ROUTELAKE_STANDBY",
+        help="With --lake URL: wait while another fold holds the lake, and take over when it ends.",
     ),
 ]
 Http = Annotated[
@@ -257,6 +274,35 @@ Quota = Annotated[
         "Again for another, or with commas. See docs/settings.md.",
     ),
 ]
+
+
+class LakePlace(NamedTuple):
+    """Where the tables are.
+
+    Attributes:
+        folder: Their own; at a URL a gateway's data directory.
+        url: Of an object store; empty for a folder.
+    """
+
+    folder: Path
+    url: str
+
+    @property
+    def copy_folder(self) -> Path:
+        """Where a fold writes: the tables, or its copy of them."""
+        return self.folder / COPY_FOLDER if self.url else self.folder
+
+
+def lake_place(data_dir: Path, lake: str) -> LakePlace:
+    """The lake to use: the one that --lake names, else in the data directory."""
+    if "://" in lake:
+        return LakePlace(data_dir.resolve(), lake.rstrip("/"))
+    return LakePlace((Path(lake) if lake else data_dir / "lake").resolve(), "")
+
+
+COPY_FOLDER: Final = "lake-copy"
+"""In the data directory of a fold whose lake is at a URL. It can be deleted while the fold is stopped, and needs no
+place in a backup."""
 
 
 def log_url(data_dir: Path, url: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cli.options import LakePlace
 from clients.addresses import MAX_PORT, is_http
 from pipelines.log.kafka_access.settings import read_access
 from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
@@ -218,13 +219,24 @@ def check_folder(folder: Path, option: str, what: str = "") -> None:
         raise SetupError(f"cannot write to {what}{folder}: {place} {why}. Choose another {option} or change its owner.")
 
 
-def check_lake(data_dir: Path, *, fold: bool) -> None:
+def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     """Whether the lake there, if there is one, is of a format we know, and for a fold: that no other one holds it.
+
+    Of a lake at a URL only the URL is looked at; the store itself is asked by who uses it.
 
     Raises:
         SetupError: It is not.
     """
-    lake_dir = data_dir / "lake"
+    if standby and not place.url:
+        raise SetupError(
+            "--standby waits for another fold of a lake at a URL: name it with --lake (docs/scale-out.md)."
+        )
+    if place.url:
+        from lake.store import open_store
+
+        open_store(place.url)
+        return
+    lake_dir = place.folder
     if not lake_dir.is_dir():
         return
     from lake.ddl import LOCK_FILE, check_format, lock_lake

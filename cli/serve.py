@@ -11,7 +11,7 @@ from cli import fold_options, gateway_options
 from cli.fold_options import FoldOptions
 from cli.gateway_options import GatewayOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_words
+from cli.options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl
 from pipelines.log.urls import with_config
 from runtime.logs import configure
 
@@ -24,6 +24,7 @@ def serve(
     data_mode: DataMode = "700",
     log: LogUrl = "",
     log_config: LogConfig = None,
+    lake: LakeUrl = "",
     *,
     of_gateways: GatewayOptions,
     of_fold: FoldOptions,
@@ -32,12 +33,12 @@ def serve(
     configure("serve")
     log = with_config(log, log_config)
     listen = of_gateways.listening(context)
-    of_gateways.judge(data_dir, log, listen, supervised=True)
-    of_fold.judge(data_dir)
-    from cli.supervised import again, gateways, supervise
+    of_gateways.judge(data_dir, log, lake, listen, supervised=True)
+    of_fold.judge(data_dir, lake)
+    from cli.supervised import again, common_arguments, gateways, supervise
     from runtime.supervisor import Child
 
-    common = ["--data-dir", str(data_dir), "--data-mode", data_mode, *log_words(data_dir, log)]
+    common = common_arguments(data_dir, data_mode, log, lake)
     children = [
         *gateways(of_gateways, listen, common),
         Child("fold", again("fold", *common, *of_fold.arguments())),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from api.settings.gateway import Reads
 from cli.gateway_options import GatewayOptions
+from cli.options import log_words
 from cli.preflight import Listen
 from cli.starting import make
 from runtime.supervisor import Child, Supervisor
@@ -19,6 +20,12 @@ from runtime.supervisor import Child, Supervisor
 def again(*arguments: str) -> list[str]:
     """Another command of this program, in a process of its own."""
     return [sys.executable, "-m", "cli.main", *arguments]
+
+
+def common_arguments(data_dir: Path, data_mode: str, log: str, lake: str) -> list[str]:
+    """What gateways and fold are told alike."""
+    common = ["--data-dir", str(data_dir), "--data-mode", data_mode, *log_words(data_dir, log)]
+    return [*common, "--lake", lake] if lake else common
 
 
 def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], common: list[str]) -> list[Child]:

@@ -172,8 +172,7 @@ class CommitTail:
             DamagedTableError, DeltaError, OSError: the table cannot be read.
         """
         self._version = None
-        if is_local(self._lake_dir):
-            ddl.check_format(Path(self._lake_dir))
+        ddl.check_format(self._lake_dir)
         try:
             version, files = active(table_uri(self._lake_dir, ROUTE_COMMIT_TABLE))
         except TableNotFoundError:
@@ -211,7 +210,8 @@ class CommitTail:
         while self._version is not None and len(found) < limit:
             if not self._log.exists(self._version + 1):
                 return found
-            if not self.is_same_table():
+            # In a store that is a request, which `has_moved` makes now and then.
+            if is_local(self._lake_dir) and not self.is_same_table():
                 return None
             rows = self._log.appended(self._version + 1)
             for commit in [] if rows is None else _commits(rows):
@@ -231,16 +231,18 @@ class CommitTail:
         )
 
     def has_moved(self) -> bool:
-        """Whether something was added to the log or taken away since it was last read; True where it cannot be told.
+        """Whether something was added to the log or taken away since it was last read, as far as can be told.
 
         Raises:
             OSError: the log is not there.
         """
-        mtime_ns = self._log.mtime_ns()
-        return mtime_ns is None or mtime_ns != self._log_mtime_ns
+        if not is_local(self._lake_dir):
+            return not self.is_same_table()
+        return self._log.mtime_ns() != self._log_mtime_ns
 
     def _reached(self, version: int) -> None:
-        self._version, self._identity, self._log_mtime_ns = version, self._log.identity(version), self._log.mtime_ns()
+        self._version, self._log_mtime_ns = version, self._log.mtime_ns()
+        self._identity = self._log.identity_as_read(version)
 
 
 def _newest_files(lake_dir: str | Path) -> Sequence[File]:

@@ -13,7 +13,8 @@ files say; without, its rows are those of the added and removed files that carry
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -24,6 +25,7 @@ import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
 from lake.actions import LOG_FOLDER, Action, File, entry_name, read_actions
+from lake.store import store_of
 from lake.types import arrow_schema
 from schemas.tables import Table
 
@@ -34,8 +36,13 @@ _CHANGE_TYPE: Final = "_change_type"
 _PREIMAGE: Final = "update_preimage"
 _DELETE: Final = "delete"
 
+_MAX_AHEAD: Final = 200
+"""Commits that are read before they are asked for: the objects are held in memory."""
+
 FileIdentity = tuple[int, int]
-"""Modification time in nanoseconds and size of a commit's file: different if another file stands in its place."""
+"""Modification time in nanoseconds and size of a commit's file: different if another file stands in its place.
+
+In a store: CRC of its text, and size."""
 
 
 def table_uri(lake_dir: str, table: Table) -> str:
@@ -69,22 +76,35 @@ class DeltaLog:
         """
         self._uri = table_uri(lake_dir, table)
         self._local = Path(self._uri).absolute() if is_local(lake_dir) else None
+        self._lake = lake_dir
         self._table = table
         self._codes = codes
-        self._files: pfs.FileSystem | None = None
+        self._ahead: dict[str, bytes] = {}
+        """Objects of a store that were read before they are asked for, and will be asked for once."""
+        self._read_identity: tuple[int, FileIdentity] | None = None
 
     def exists(self, version: int) -> bool:
         """Whether a version has been committed (and its log file not cleaned up)."""
         if self._local is not None:
             return (self._local / entry_name(version)).exists()
-        info = self._file_system().get_file_info(entry_name(version))
-        return bool(info.type == pfs.FileType.File)
+        # The whole entry: the next question is what it says.
+        found = store_of(self._lake).find(self._path(entry_name(version)))
+        if found is not None:
+            self._ahead[entry_name(version)] = found
+            self._read_identity = (version, _identity_of(found))
+        return found is not None
+
+    def identity_as_read(self, version: int) -> FileIdentity | None:
+        """The same as `identity`, of the entry as `exists` has read it where it has: without another request."""
+        if self._read_identity is not None and self._read_identity[0] == version:
+            return self._read_identity[1]
+        return self.identity(version)
 
     def identity(self, version: int) -> FileIdentity | None:
         """Which file a version's is; None when it is not there (any more)."""
         if self._local is None:
-            info = self._file_system().get_file_info(entry_name(version))
-            return (info.mtime_ns or 0, info.size or 0) if info.type == pfs.FileType.File else None
+            entry = store_of(self._lake).find(self._path(entry_name(version)))
+            return None if entry is None else _identity_of(entry)
         try:
             found = (self._local / entry_name(version)).stat()
         except FileNotFoundError:
@@ -155,19 +175,15 @@ class DeltaLog:
                     yield part.append_column(GONE, pa.repeat(pa.scalar(removed), part.num_rows))
 
     def _actions(self, version: int) -> list[Action]:
-        if self._local is not None:
-            text = (self._local / entry_name(version)).read_bytes()
-        else:
-            with self._file_system().open_input_file(entry_name(version)) as file:
-                text = file.read()
-        return read_actions(text)
+        name = entry_name(version)
+        return read_actions(self._object(name) if self._local is None else (self._local / name).read_bytes())
 
     def _read(self, file: File, columns: tuple[str, ...]) -> pa.Table:
         """Columns of a data file, those of its partition included."""
         if file.deletion_vector is not None:
             raise ValueError(f"{self._table.name} has deletion vectors, which routelake never writes")
         path = unquote(file.path)
-        source = str(self._local / path) if self._local is not None else self._file_system().open_input_file(path)
+        source = str(self._local / path) if self._local is not None else pa.BufferReader(self._object(path))
         values = file.partition_values or {}
         stored = [name for name in columns if name not in values]
         codes = [name for name in self._codes if name in stored]
@@ -182,10 +198,49 @@ class DeltaLog:
             arrays[name] = column.dictionary_encode() if name in self._codes else column
         return pa.table({name: arrays[name] for name in columns})
 
-    def _file_system(self) -> pfs.FileSystem:
-        if self._files is None:
-            self._files = file_system(self._uri)
-        return self._files
+    def _path(self, name: str) -> str:
+        """An object's, relative to the lake."""
+        return f"{self._table.name}/{name}"
+
+    def _object(self, name: str) -> bytes:
+        found = self._ahead.pop(name, None)
+        return store_of(self._lake).get(self._path(name)) if found is None else found
+
+    def _files_of(self, version: int) -> list[str]:
+        """What `changes` reads of a version, whose entry has been read ahead."""
+        actions = read_actions(self._ahead[entry_name(version)])
+        feed = [action.cdc for action in actions if action.cdc is not None]
+        changed = [action.add or action.remove for action in actions]
+        return [unquote(file.path) for file in feed or changed if file is not None and file.data_change]
+
+
+def _identity_of(entry: bytes) -> FileIdentity:
+    return zlib.crc32(entry), len(entry)
+
+
+def read_ahead(wanted: Sequence[tuple[DeltaLog, range]]) -> None:
+    """Read what `DeltaLog.changes` of these versions will ask for side by side, in two round trips.
+
+    Args:
+        wanted: Logs of one lake, and versions. Nothing is read where it is local, or where they are many.
+
+    Raises:
+        OSError: A commit, or its data, is not there (any more).
+    """
+    if not wanted or wanted[0][0]._local is not None or sum(len(versions) for _, versions in wanted) > _MAX_AHEAD:
+        return
+    store = store_of(wanted[0][0]._lake)
+
+    def read(one: tuple[DeltaLog, str]) -> None:
+        log, name = one
+        log._ahead[name] = store.get(log._path(name))
+
+    for log, _ in wanted:
+        log._ahead.clear()
+    store.side_by_side(read, [(log, entry_name(version)) for log, versions in wanted for version in versions])
+    store.side_by_side(
+        read, [(log, file) for log, versions in wanted for version in versions for file in log._files_of(version)]
+    )
 
 
 def file_system(uri: str) -> pfs.FileSystem:

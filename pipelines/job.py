@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.commits import last_commit
 from lake.ddl import open_lake, write_whole
+from lake.mirror import Mirror
 from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge
 from pipelines.fold.state import RouteState
 from pipelines.intervals.keeper import IntervalKeeper
@@ -51,6 +52,7 @@ class FoldSettings:
     """Everything the query needs to know."""
 
     lake_dir: Path
+    """The lake, or with ``lake_url`` the copy of it that the fold commits to (`lake.mirror`)."""
     checkpoint_dir: Path
     log_url: str
     scratch_dir: Path
@@ -66,6 +68,9 @@ class FoldSettings:
     driver_memory: str = "1g"
     niceness: int = 5
     """By how much the fold's processes give way to others, once it folds."""
+    lake_url: str = ""
+    standby: bool = False
+    """Whether to wait for the end of another fold that holds the lake at the URL."""
 
 
 def spark_session(settings: FoldSettings) -> SparkSession:
@@ -83,8 +88,15 @@ def spark_session(settings: FoldSettings) -> SparkSession:
 class FoldQuery:
     """A running query over a lake it holds the lock of."""
 
-    def __init__(self, spark: SparkSession, settings: FoldSettings, on_epoch: Callable[[Epoch], None] | None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: FoldSettings,
+        on_epoch: Callable[[Epoch], None] | None,
+        mirror: Mirror | None = None,
+    ) -> None:
         self._settings = settings
+        self._mirror = mirror
         self._on_epoch = on_epoch
         self._log = open_log(settings.log_url)
         seed = self._prepare_checkpoint()
@@ -100,6 +112,7 @@ class FoldQuery:
             self._log,
             settings.retention_days,
             settings.log_retention_hours,
+            mirror,
         )
         self._committing = threading.Lock()
         self._spool_dir = settings.scratch_dir / "spool"
@@ -170,6 +183,8 @@ class FoldQuery:
         with self._committing:
             epoch = self.writer.write(query_id, batch_id, batch)
             batch.close()
+            if self._mirror is not None:
+                self._mirror.publish()
             if epoch is not None:
                 write_whole(self._settings.checkpoint_dir / EPOCH_FILE, str(epoch.epoch))
                 if self._on_epoch is not None:
@@ -177,6 +192,8 @@ class FoldQuery:
             self._write_status(batch_id)
             self._intervals.step(self.writer.epoch, self.writer.tables[ROUTE_CHANGE_TABLE.name].version)
             self._maintenance.step(self.writer)
+            if self._mirror is not None:
+                self._mirror.publish_rest()
 
     def _write_status(self, batch_id: int) -> None:
         status = {

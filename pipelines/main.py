@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 
 from lake.commits import last_commit
 from lake.ddl import check_format, lock_lake, open_lake, write_whole
+from lake.held import HeldLake
+from lake.mirror import FencedError, Mirror
 from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.log.base import check_end
 from pipelines.log.open import open_log
@@ -66,17 +68,29 @@ def run_fold(settings: FoldSettings) -> int:
     raise_file_limit()
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
-    check_format(settings.lake_dir)
+    if not settings.lake_url:
+        check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)
     shutil.rmtree(settings.scratch_dir, ignore_errors=True)
     spark: SparkSession | None = None
+    held: HeldLake | None = None
     try:
+        if settings.lake_url:
+            held = HeldLake.at(settings.lake_url, settings.lake_dir)
+            if settings.standby:
+                spark = spark_session(settings)  # takes longer than all the rest of a take-over
+                stop.listen()
+                tell_ready()
+            if not held.take(stop.wait, standby=settings.standby):
+                return 0
+            if held.is_from_another:
+                shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
         # A refusal need not wait for a JVM.
         open_lake(settings.lake_dir, retention_days=settings.retention_days)
         _check_log(settings.log_url, settings.lake_dir)
-        spark = spark_session(settings)
+        spark = spark or spark_session(settings)
         stop.listen()  # Spark has taken SIGINT
-        return _fold(spark, settings, stop)
+        return _fold(spark, settings, stop, None if held is None else held.mirror)
     except RoutelakeError as error:
         _note_failure(settings.lake_dir, str(error), str(error))
         return refusal(error)  # while it can still be heard: see `end_jvm`
@@ -88,18 +102,22 @@ def run_fold(settings: FoldSettings) -> int:
         log.error("the fold cannot go on", error=text, details=FOLD_FAILURE_FILE)
         return EXIT_FAILED
     finally:
+        if held is not None:
+            held.close()
         if spark is not None:
             end_jvm(spark)
         lock.close()
 
 
-def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal) -> int:
+def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror: Mirror | None) -> int:
     """Run the query; one that fails is started again in the same JVM, from the checkpoint: nothing is folded twice."""
     failures, pause_s = 0, _FIRST_PAUSE_S
     progress = _Progress(settings)
     while True:
         progress.made = False
-        details = _query(spark, settings, stop, progress)
+        details = _query(spark, settings, stop, progress, mirror)
+        if mirror is not None and mirror.lost is not None:
+            raise FencedError(mirror.lost)
         if details is None or stop.wait(0):  # a stop of all processes at once ends the JVM, too
             return 0
         reason = cause(details)
@@ -140,20 +158,26 @@ class _Progress:
             self._niceness = 0
 
 
-def _query(spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress) -> str | None:
+def _query(
+    spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, mirror: Mirror | None
+) -> str | None:
     """Run one query; returns why it ended, in full, or None after a stop."""
     try:
-        query = FoldQuery(spark, settings, None)
+        query = FoldQuery(spark, settings, None, mirror)
     except (PySparkException, Py4JError) as error:
         return f"{type(error).__name__}: {error}"
     tell_ready()
-    log.info("folding", log=settings.log_url, lake=str(settings.lake_dir), epoch=query.writer.epoch)
+    lake = settings.lake_url or str(settings.lake_dir)
+    log.info("folding", log=settings.log_url, lake=lake, epoch=query.writer.epoch)
     next_look_s = 0.0
     while query.query.isActive:
         if stop.wait(0.2):
             query.hold()
             log.info("stopped", epoch=query.writer.epoch, log_offset=query.writer.log_offset)
             return None
+        if mirror is not None and mirror.lost is not None:
+            query.hold()
+            return mirror.lost
         if time.monotonic() < next_look_s:
             continue
         next_look_s = time.monotonic() + _LOOK_S

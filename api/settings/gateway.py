@@ -23,6 +23,8 @@ class Reads(StrEnum):
 class GatewaySettings:
     """Settings of one gateway process. Times in seconds unless named otherwise.
 
+    ``lake_dir`` has the tables, and what the gateway itself writes beside them; with ``lake_url`` they are there.
+
     ``clock_interval_s`` is RocketMQ's scanNotActiveBrokerInterval: how late a silent broker may be noticed. A silence
     of the log of ``gap_s``, always longer than that, counts against no broker.
 
@@ -39,6 +41,7 @@ class GatewaySettings:
 
     gateway_id: str
     lake_dir: Path
+    lake_url: str = ""
     head_wait_s: float = 10.0
     clock_interval_s: float = 5.0
     gap_s: float = 10.0
@@ -59,6 +62,11 @@ class GatewaySettings:
     preservation_interval_s: float = 1.0
     reads: Reads = Reads.HEAD
     shown_properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> str:
+        """Directory or URL of the tables."""
+        return self.lake_url or str(self.lake_dir)
 
 
 def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> GatewaySettings:

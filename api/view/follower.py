@@ -42,8 +42,15 @@ _LOOK_UP_S: Final = 5.0
 """How often, at most, a log that changed without a next version is looked at as a whole."""
 
 _NO_LAKE_POLL_S: Final = 0.2
+_NO_REMOTE_LAKE_POLL_S: Final = 1.0
+_REMOTE_POLL_S: Final = 0.15
+"""Of a log in a store, while an epoch is expected. Each is a small request."""
+_REMOTE_IDLE_POLL_S: Final = 10.0
+_REMOTE_LOOK_UP_S: Final = 60.0
+_REMOTE_OVERDUE_POLL_S: Final = 1.0
+_OVERDUE_AFTER_S: Final = 10.0
+"""The fold writes a batch a second; where it does not, it may be down for long."""
 
-_REMOTE_POLL_S: Final = 0.25
 _MAX_EPOCHS_PER_STEP: Final = 500
 """Further behind than this, loading the view is cheaper than reading the feed."""
 
@@ -116,7 +123,12 @@ class Follower:
         self._on_view = on_view
         self._begin_exact = begin_exact
         self._on_changes = on_changes
-        self._poll_s = poll_s if is_local(self._lake_dir) else max(poll_s, _REMOTE_POLL_S)
+        self._is_local = is_local(self._lake_dir)
+        self._poll_s = poll_s if self._is_local else max(poll_s, _REMOTE_POLL_S)
+        self._look_up_s = _LOOK_UP_S if self._is_local else _REMOTE_LOOK_UP_S
+        self._no_lake_poll_s = _NO_LAKE_POLL_S if self._is_local else _NO_REMOTE_LAKE_POLL_S
+        self._expected_offset, self._expected_since_s = -1, 0.0
+        self._polled_s = self._idle_until_s = 0.0
         self._clock = clock
         self._view = RouteView.empty()
         self._tail = CommitTail(self._lake_dir)
@@ -148,6 +160,15 @@ class Follower:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
+
+    def expect(self, offset: int) -> None:
+        """An epoch is to come that shows the log up to an offset: until it is there a store is asked often.
+
+        Callable from any thread.
+        """
+        if self._view.log_offset >= self._expected_offset:
+            self._expected_since_s = time.monotonic()
+        self._expected_offset = offset
 
     def status(self) -> FollowerStatus:
         """How it is doing. Callable from any thread."""
@@ -188,6 +209,10 @@ class Follower:
     def _run(self) -> None:
         wait_s = 0.0
         while not self._stop.wait(wait_s):
+            now_s = time.monotonic()
+            if now_s < self._idle_until_s and not self._is_expected(now_s):
+                wait_s = self._poll_s
+                continue
             try:
                 moved = self.poll()
             except BaseException as error:  # deltalake's panics are no Exception; nothing may end this thread
@@ -195,7 +220,17 @@ class Follower:
                 wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
             else:
                 self._failing = False
-                wait_s = 0.0 if moved else self._poll_s if self._has_lake else _NO_LAKE_POLL_S
+                if not self._is_local and self._has_lake and not moved:
+                    self._polled_s = time.monotonic()
+                    self._idle_until_s = self._polled_s + _REMOTE_IDLE_POLL_S
+                wait_s = 0.0 if moved else self._poll_s if self._has_lake else self._no_lake_poll_s
+
+    def _is_expected(self, now_s: float) -> bool:
+        """Whether to look for an epoch that is to come."""
+        if self._view.log_offset >= self._expected_offset:
+            return False
+        is_overdue = now_s - self._expected_since_s > _OVERDUE_AFTER_S
+        return not is_overdue or now_s - self._polled_s >= _REMOTE_OVERDUE_POLL_S
 
     def _failed(self, error: BaseException) -> None:
         self._last_error = f"{type(error).__name__}: {one_line(error)}"
@@ -212,7 +247,7 @@ class Follower:
         if found and not self._connected:
             return self._look_up()
         if not found and time.monotonic() >= self._next_look_up:
-            self._next_look_up = time.monotonic() + _LOOK_UP_S
+            self._next_look_up = time.monotonic() + self._look_up_s
             if self._tail.has_moved():
                 return self._look_up()
         return found

@@ -19,7 +19,7 @@ from api.view.rows import Changes
 from api.view.snapshot import RouteView, no_pause
 from lake.active import active, dataset
 from lake.commits import RouteCommit
-from lake.deltalog import DeltaLog, table_uri
+from lake.deltalog import DeltaLog, read_ahead, table_uri
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,
@@ -91,10 +91,16 @@ def changes_between(
     """
 
     def read(spec: Table) -> pa.Table | None:
-        first, last = before.versions.get(spec.name, -1) + 1, after.versions.get(spec.name, -1)
-        return logs[spec.name].changes(first, last, pause)
+        first, end = _moved(spec, before, after)
+        return logs[spec.name].changes(first, end - 1, pause)
 
+    read_ahead([(logs[spec.name], range(*_moved(spec, before, after))) for spec in STATE_TABLES])
     return changes_from(after, read, pause)
+
+
+def _moved(spec: Table, before: RouteCommit, after: RouteCommit) -> tuple[int, int]:
+    """The first version that came after a commit, and the one after the last of a later commit."""
+    return before.versions.get(spec.name, -1) + 1, after.versions.get(spec.name, -1) + 1
 
 
 def changes_from(

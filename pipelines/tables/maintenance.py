@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from lake.arrow_types import data_files, drop_arrow_types
 from lake.ddl import declare_plain_types, has_plain_types
+from lake.mirror import Mirror
 from lake.staging import StagedTable
 from pipelines.log.base import EventLog
 from pipelines.tables.writer import PROPERTIES, LakeWriter
@@ -54,8 +55,14 @@ class Maintenance:
     """Call `step` after each batch, from the writer's thread."""
 
     def __init__(
-        self, tables: Mapping[str, StagedTable], event_log: EventLog, retention_days: int, log_retention_hours: float
+        self,
+        tables: Mapping[str, StagedTable],
+        event_log: EventLog,
+        retention_days: int,
+        log_retention_hours: float,
+        mirror: Mirror | None = None,
     ) -> None:
+        self._mirror = mirror
         self._tables = tables
         self._declared = [table for table in (*ALL_TABLES, *INTERVAL_TABLES) if table.name in tables]
         self._event_log = event_log
@@ -118,9 +125,14 @@ class Maintenance:
             hours = INTERVALS_RETENTION_H if declared in INTERVAL_TABLES else self._retention_hours
             yield f"vacuum {name}", partial(table.maintain, partial(_vacuum, hours=hours))
             yield f"clean up log of {name}", partial(table.maintain, DeltaTable.cleanup_metadata)
+            if self._mirror is not None:
+                yield f"vacuum {name} in the store", partial(self._mirror.vacuum, name, hours)
+                yield f"clean up log of {name} in the store", partial(self._mirror.clean_log, name)
 
     def _older_files_work(self) -> Iterator[tuple[str, Work]]:
         """Files of earlier versions, and of change feeds; those of the newest versions are mended at the start."""
+        if self._mirror is not None:
+            return  # a copy has the newest ones alone, and what is in the store is not written again
         lake_dir = next(iter(self._tables.values())).path.parent
         if has_plain_types(lake_dir) and not any(table.had_arrow_types for table in self._tables.values()):
             return

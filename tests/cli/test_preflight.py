@@ -257,6 +257,23 @@ def test_numbers_and_folders(
     assert says in refused(*words_of(command, ports), *words.split())
 
 
+@pytest.mark.parametrize("command", ["serve", "gateway", "fold"])
+@pytest.mark.parametrize(
+    ("lake", "says"),
+    [
+        ("ftp://host/lake", "a URL that begins with s3://, gs://, az:// and names a bucket"),
+        ("s3://", "names a bucket"),
+        ("az://container/lake", "Account must be specified"),
+    ],
+)
+def test_lakes_at_urls(refused: Refused, ports: tuple[str, ...], command: str, lake: str, says: str) -> None:
+    assert says in refused(*words_of(command, ports), "--lake", lake)
+
+
+def test_a_standby_needs_a_lake_that_another_machine_reaches(refused: Refused) -> None:
+    assert "--standby waits for another fold of a lake at a URL" in refused("fold", "--standby")
+
+
 @pytest.mark.parametrize("command", ["serve", "gateway"])
 @pytest.mark.parametrize(
     ("words", "says"),

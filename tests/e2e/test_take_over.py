@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds a lake in an object store, by processes that are killed and stopped: the fold's own start, without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lake.store import open_store
+from peers.java import wait_until
+from peers.routelake import ROOT
+from peers.stopped import stopped
+from pipelines.log.open import open_log
+from tests.support import lakes
+from tests.support.copy_fold import CopyFold
+from tests.support.s3 import FakeS3, fake_s3
+
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(600)]
+
+URL = "s3://lake/held"
+
+FOLD = """
+import sys
+import pipelines.main as main
+from cli.main import app
+from cli.usage import run
+
+def fold(spark, settings, stop, mirror):
+    print("folds", flush=True)
+    while not stop.wait(0.1):
+        if mirror.lost is not None:
+            raise main.FencedError(mirror.lost)
+    return 0
+
+main.spark_session, main._fold, main.end_jvm = lambda settings: object(), fold, lambda spark: None
+raise SystemExit(run(app, sys.argv[1:]))
+"""
+
+
+class Fold:
+    """A process whose query does nothing but look whether it may go on."""
+
+    def __init__(self, folder: Path, name: str, *options: str) -> None:
+        self.output = folder / f"{name}.txt"
+        command = [sys.executable, "-c", FOLD, "fold", "--data-dir", str(folder / name), "--lake", URL]
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*command, "--log", f"sqlite://{folder}/events.db", *options],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+            )
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def wait_to_say(self, text: str, timeout_s: float = 90.0) -> float:
+        def found() -> bool:
+            assert self.process.poll() is None or text in self.said(), self.said()
+            return text in self.said()
+
+        return wait_until(found, timeout_s, f"{self.output.name} to say {text!r}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+
+@pytest.fixture
+def s3() -> Iterator[FakeS3]:
+    with pytest.MonkeyPatch.context() as patch, fake_s3(patch) as server:
+        yield server
+
+
+def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
+    log = open_log(f"sqlite://{tmp_path}/events.db")
+    CopyFold(log, open_store(URL), tmp_path / "copy").fold()  # so that there is something to fence
+    log.close()
+    one = Fold(tmp_path, "one")
+    folds = [one]
+    try:
+        one.wait_to_say("folds")
+        refused = Fold(tmp_path, "refused")
+        folds.append(refused)
+        assert refused.process.wait(90) == 2, refused.said()
+        assert "held by another fold" in refused.said() and "--standby" in refused.said()
+
+        two = Fold(tmp_path, "two", "--standby")
+        folds.append(two)
+        two.wait_to_say("standing by")
+        one.kill()
+        killed_s = time.monotonic()
+        two.wait_to_say("folds", 30)
+        print(f"taken over {time.monotonic() - killed_s:.1f} s after a crash")
+
+        three = Fold(tmp_path, "three", "--standby")
+        folds.append(three)
+        three.wait_to_say("standing by")
+        with stopped([two.process.pid]):
+            three.wait_to_say("folds", 90)
+        assert two.process.wait(90) == 1, two.said()
+        assert f"the lease of {URL} is held by" in two.said()
+
+        four = Fold(tmp_path, "four", "--standby")
+        folds.append(four)
+        four.wait_to_say("standing by")
+        three.process.send_signal(signal.SIGTERM)
+        stopped_s = time.monotonic()
+        assert three.process.wait(60) == 0, three.said()
+        four.wait_to_say("folds", 20)
+        print(f"taken over {time.monotonic() - stopped_s:.1f} s after a stop")
+
+        again = Fold(tmp_path, "four", "--standby")  # the same data directory: one process at a time
+        folds.append(again)
+        assert again.process.wait(90) == 2, again.said()
+        four.kill()
+        restarted = Fold(tmp_path, "four")
+        folds.append(restarted)
+        began_s = time.monotonic()
+        wait_until(lambda: restarted.said().count("folds") == 2, 90, "the lake to be taken again")
+        print(f"{time.monotonic() - began_s:.1f} s after a restart in the same place")
+        log = open_log(f"sqlite://{tmp_path}/events.db")
+        last = CopyFold(log, open_store(URL), tmp_path / "last")
+        lakes.check_epochs(last.copy_dir)
+        log.close()
+    finally:
+        for fold in folds:
+            fold.kill()
+            print(fold.said())
