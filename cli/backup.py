@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DataDir, DataMode, LogConfig, LogUrl, log_url
+from cli.lake import lake_folder
+from cli.options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl, log_url
 from pipelines.log.urls import with_config
 from runtime.machine import mask_files
 
@@ -22,14 +23,16 @@ def backup(
     data_mode: DataMode = "700",
     log: LogUrl = "",
     log_config: LogConfig = None,
+    lake: LakeUrl = "",
 ) -> None:
     """Back up tables and event log while routelake goes on."""
     from pipelines.backup.take import take_backup
 
     log = with_config(log, log_config)
     mask_files(data_mode)
-    manifest = take_backup(data_dir.absolute(), log_url(data_dir, log), target.absolute())
-    print(f"{target}: backup of {data_dir} at {_position(manifest)}")
+    with lake_folder(data_dir, lake) as folder:
+        manifest = take_backup(data_dir.absolute(), log_url(data_dir, log), target.absolute(), lake_dir=folder)
+    print(f"{target}: backup of {lake or data_dir} at {_position(manifest)}")
     _print_proof(manifest)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cli.options import DataDir, LogConfig, LogUrl, log_url
+from cli.lake import lake_folder
+from cli.options import DataDir, LakeUrl, LogConfig, LogUrl, log_url
 from cli.route import Output
 from pipelines.log.urls import with_config
 from schemas.errors import RoutelakeError, SetupError, one_line
@@ -25,6 +26,7 @@ def verify(
     data_dir: DataDir = Path("data"),
     log: LogUrl = "",
     log_config: LogConfig = None,
+    lake: LakeUrl = "",
     expect: Annotated[
         list[str] | None,
         typer.Option("--expect", metavar="EPOCH:DIGEST", help="A digest that was kept elsewhere."),
@@ -39,15 +41,15 @@ def verify(
 
     log = with_config(log, log_config)
     expected = _digests(expect or [])
-    lake_dir = (data_dir / "lake").resolve()
-    if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
-    events = _log(log_url(data_dir, log))
-    try:
-        report = prove(lake_dir, events, expected=expected, say=_say)
-    finally:
-        if events is not None:
-            events.close()
+    with lake_folder(data_dir, lake) as lake_dir:
+        if not lake_dir.is_dir():
+            raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+        events = _log(log_url(data_dir, log))
+        try:
+            report = prove(lake_dir, events, expected=expected, say=_say)
+        finally:
+            if events is not None:
+                events.close()
     if output is Output.JSON:
         print(msgspec.json.encode(report).decode())
     else:

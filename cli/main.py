@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import backup, developer, doctor, fold, gateway, history, kv_import, log, serve, spark_sql, sql, usage
+from cli import backup, developer, doctor, fold, gateway, history, kv_import, lake, log, serve, spark_sql, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
@@ -26,6 +26,7 @@ doctor.register(app)
 broker_cli.register(app)
 history.register(app)
 kv_import.register(app)
+lake.register(app)
 log.register(app)
 route_cli.register(app)
 spark_sql.register(app)

@@ -58,13 +58,14 @@ _UNFINISHED: Final = ".unfinished"
 _LOCK: Final = "unfinished.lock"
 
 
-def take_backup(data_dir: Path, log_url: str, target: Path) -> Manifest:
+def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | None = None) -> Manifest:
     """Back up a data directory.
 
     Args:
         data_dir: Where the lake is.
         log_url: The event log; a SQLite log is copied, of a Kafka log the position is written down.
         target: The backup's folder. Missing or empty; its parent is made.
+        lake_dir: The lake, where it is not in the data directory.
 
     Returns:
         What is in it.
@@ -73,7 +74,7 @@ def take_backup(data_dir: Path, log_url: str, target: Path) -> Manifest:
         SetupError: It cannot be taken; nothing is left of it.
         UnavailableError: The log is locked by others, or Kafka cannot be reached.
     """
-    lake_dir = data_dir / LAKE
+    lake_dir = data_dir / LAKE if lake_dir is None else lake_dir
     if not (lake_dir / _LAKE_FILE).exists():
         raise SetupError(f"{lake_dir} holds no lake: there is nothing to back up. Name the right --data-dir.")
     if log_url == "memory:":

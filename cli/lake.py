@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake lake`: a whole lake from an object store into a data directory, and the other way."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import preflight
+from cli.options import DataMode, lake_place
+from cli.usage import TEXT, Commands
+from runtime.machine import mask_files
+from schemas.errors import SetupError
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="s3://, gs:// or az://bucket/prefix.")]
+Folder = Annotated[Path, typer.Argument(metavar="DATA_DIR", help="A data directory; the tables are in DATA_DIR/lake.")]
+
+lake = typer.Typer(
+    cls=Commands,
+    help="Tables in an object store: fetch them, or put a data directory's there.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    **TEXT,
+)
+
+
+@lake.command()
+def get(url: Url, data_dir: Folder, data_mode: DataMode = "700") -> None:
+    """Fetch the tables at a URL, with all the past that is kept; a fold may go on meanwhile.
+
+    Then whatever takes --data-dir DATA_DIR reads them: history, sql, spark-sql; it is a lake of its own from there on.
+    """
+    from lake.store import open_store
+    from lake.whole import get as run
+
+    store = open_store(url)
+    preflight.check_data_dir(data_dir)
+    mask_files(data_mode)
+    with _in_words(url):
+        run(store, data_dir / "lake")
+    print(f"{data_dir}: has the tables of {url}")
+
+
+@lake.command()
+def put(data_dir: Folder, url: Url) -> None:
+    """Put a data directory's tables where there are none yet; stop its fold first.
+
+    From then on routelake runs with --lake URL; the event log stays where it is. So a restored backup gets there, too.
+    """
+    from lake.ddl import lock_lake
+    from lake.probe import probe
+    from lake.store import open_store
+    from lake.whole import put as run
+
+    store = open_store(url)
+    lake_dir = (data_dir / "lake").resolve()
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake.")
+    with closing(lock_lake(lake_dir)), _in_words(url):
+        probe(store)
+        run(lake_dir, store)
+    print(f"{url}: has the tables of {data_dir}; go on with --lake {url}")
+
+
+@contextmanager
+def lake_folder(data_dir: Path, url: str) -> Iterator[Path]:
+    """A folder ``lake`` with the tables to read: those of --lake, fetched for as long as this holds, or of --data-dir.
+
+    Raises:
+        SetupError: There is no lake, or it cannot be fetched.
+    """
+    place = lake_place(data_dir, url)
+    if not place.url:
+        yield place.folder
+        return
+    from lake.store import open_store
+    from lake.whole import get as run
+
+    with tempfile.TemporaryDirectory(prefix="routelake-lake-") as scratch:
+        folder = Path(scratch) / "lake"
+        with _in_words(url):
+            run(open_store(url), folder)
+        yield folder
+
+
+@contextmanager
+def _in_words(url: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SetupError(f"--lake {url}: {error}") from error
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    app.add_typer(lake, name="lake")
