@@ -12,7 +12,16 @@ import msgspec
 
 from benchmarks.harness.report import BENCHES, Result
 
-MICRO: Final = ("event-log", "fold-load", "history-cost", "history-pairs", "remoting-codec", "view-load")
+MICRO: Final = (
+    "event-log",
+    "fold-load",
+    "history-cost",
+    "history-pairs",
+    "remote-epoch",
+    "remote-follow",
+    "remoting-codec",
+    "view-load",
+)
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""
 
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An epoch of four tables into a folder and into S3, near and 20 ms away: ``./routelake bench remote-epoch``.
+
+One topic of one group of 20 changes in each; milliseconds, without the fold itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.harness.remote_lake import RemoteMaker, in_each_place, new_url
+from benchmarks.harness.report import median, quantile
+
+EPOCHS = 60
+WARM_UP = 5
+
+
+def main() -> None:
+    """In each place; print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--where", default="", help=argparse.SUPPRESS)
+    where = parser.parse_args().where
+    if not where:
+        in_each_place("benchmarks.remote_epoch")
+        return
+    with tempfile.TemporaryDirectory(prefix="routelake-remote-") as folder, new_url() as url:
+        plain, remote = RemoteMaker(Path(folder) / "plain", None), RemoteMaker(Path(folder) / "copy", url)
+        local, committed, published = [], [], []
+        for number in range(WARM_UP + EPOCHS):
+            one, (two, three) = plain.change()[0], remote.change()
+            if number >= WARM_UP:
+                local.append(one * 1000)
+                committed.append(two * 1000)
+                published.append(three * 1000)
+    for what, seen in (("a folder", local), ("the copy", committed), ("published", published)):
+        print(f"{where:10} {what:10} p50 {median(seen):7.1f} ms, p90 {quantile(seen, 0.9):7.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
