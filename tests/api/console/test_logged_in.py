@@ -61,6 +61,7 @@ def test_a_session_may_what_its_account_may(browser: Browser, tmp_path: Path) ->
         box = page.get_by_role("dialog", name="Delete topic orders")
         box.get_by_role("button", name="Delete", exact=True).click()
         expect(box.locator(".receipt")).to_contain_text("applied at")
+        expect(box.locator("table")).to_have_count(2)  # the tables have it
         box.get_by_role("button", name="Close").click()
         done = console.client.get("/v1/changes", params={"command": "DELETE_TOPIC_IN_NAMESRV", "limit": 1}).json()
         assert done["changes"][0]["actor"]["user"] == "admin"
