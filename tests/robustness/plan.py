@@ -37,8 +37,8 @@ KINDS: Final = (*ALWAYS, *SPARK, *LARGE, *MACHINE, *OTHERS)
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "kill-workers": ("spark",),
     "lost-checkpoint": ("spark",),
-    "slow-disk": ("preload",),
-    "failing-disk": ("preload",),
+    "slow-disk": ("preload", "sqlite"),
+    "failing-disk": ("preload", "sqlite"),
     "clock-forward": ("preload",),
     "clock-back": ("preload",),
     "disk-full": ("mount",),
