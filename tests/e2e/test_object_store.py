@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -55,6 +56,7 @@ def _route(gateway: Routelake, topic: str, query: str = "") -> Any:
     try:
         return gateway.get(f"/v1/topics/{topic}/route{query}")
     except urllib.error.HTTPError as error:
+        print(query, error.code, error.read().decode())
         return error.code
 
 
@@ -85,12 +87,15 @@ def test_a_fold_ends_and_the_standby_goes_on(
         gateway.wait_ready(300)
         before = _register(gateway, "broker-a", 1, orders=8, other=8)
         assert _committed(gateway, before)["queueDatas"][0]["writeQueueNums"] == 8
-        epoch = gateway.get("/readyz")["epoch"]
+        for name, value in s3.items():
+            monkeypatch.setenv(name, value)
+        epoch = pc.max(DeltaTable(f"{url}/routeCommitTable").to_pyarrow_table()["epoch"]).as_py()
         two.start(wait_ready_s=None)
         wait_until(lambda: "standing by" in two.log_tail(), 120, "the standby to wait")
 
         assert one.process is not None
         os.killpg(one.process.pid, signal.SIGKILL)
+        one.process.wait(30)
         killed_s = time.monotonic()
         after = _register(gateway, "broker-a", 2, orders=4, other=8)
         wait_until(lambda: "took the lake" in two.log_tail(), 120, "the standby to take the lake over", 0.1)
@@ -104,8 +109,6 @@ def test_a_fold_ends_and_the_standby_goes_on(
         assert one.process.wait(120) == 2, one.log_tail()
         assert "held by another fold" in one.log_tail() and "--standby" in one.log_tail()
         assert two.stop() == 0
-        for name, value in s3.items():
-            monkeypatch.setenv(name, value)
         assert json.loads(open_store(url).get(FOLD_STATUS_FILE))["epoch"] >= 2
         rows = DeltaTable(f"{url}/topicQueueTable").to_pyarrow_table().to_pylist()
         assert [(row["topic"], row["writeQueueNums"]) for row in rows if row["topic"] == "orders"] == [("orders", 4)]
