@@ -50,8 +50,11 @@ class _Kept(MiniFold):
         return True
 
 
-def fold(spark: None, settings: Any, stop: Any) -> int:
-    """In the place of `pipelines.main._fold`: a batch that fails ends the one, and another goes on from the tables."""
+def fold(spark: None, settings: Any, stop: Any, mirror: None) -> int:
+    """In the place of `pipelines.main._fold`: a batch that fails ends the one, and another goes on from the tables.
+
+    The lake is in a folder, so there is no mirror.
+    """
     while not stop.wait(0.5):
         log = open_log(settings.log_url)
         try:
