@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from benchmarks.acknowledge import QUOTAS
 from benchmarks.freshness import Scene
 from benchmarks.harness.background import heartbeat_frames, heartbeats
 from benchmarks.harness.bench import Bench
@@ -119,7 +120,9 @@ def run(rounds: int, folder: Path, say: Callable[[str], None]) -> dict[str, dict
     roots = {WITHOUT: without_history(folder / "copy"), WITH: ROOT}
     with ExitStack() as stack:
         bench = Bench(folder=folder)
-        servers = [stack.enter_context(routelake(folder / name, name=name, root=root)) for name, root in roots.items()]
+        servers = [
+            stack.enter_context(routelake(folder / name, QUOTAS, name=name, root=root)) for name, root in roots.items()
+        ]
         for number in range(rounds + 1):  # the first round is for compilers and caches
             for server in servers if number % 2 else reversed(servers):
                 with only(server, servers):
