@@ -202,11 +202,11 @@ def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool)
     elif _is_busy(error):
         kind, why = UnavailableError, "another process has it locked for too long. Which: `fuser -v " + str(path) + "`"
     elif code == sqlite3.SQLITE_FULL:
-        why = "the disk is full. Free some space on it"
+        kind, why = UnavailableError, "the disk is full. Free some space on it"  # at a start, too: it may pass
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         why = "there is no such file" if doing == "read" and not path.exists() else why_not_writable(path)
     elif code == sqlite3.SQLITE_IOERR:
-        why = f"{error} ({error.sqlite_errorname}). The disk is full or failing"
+        kind, why = UnavailableError, f"{error} ({error.sqlite_errorname}). The disk is full or failing"
     else:
         why = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     if code == sqlite3.SQLITE_IOERR and doing == "append to":

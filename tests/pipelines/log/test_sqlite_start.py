@@ -19,6 +19,7 @@ import pytest
 
 from peers.routelake import ROOT
 from pipelines.log.sqlite import SqliteLog
+from pipelines.log.sqlite_file import sqlite_errors
 from schemas.errors import SetupError, UnavailableError
 
 APPEND = """
@@ -272,3 +273,15 @@ def test_a_log_that_is_being_proved_is_waited_for(path: Path, monkeypatch: pytes
         monkeypatch.setattr("pipelines.log.sqlite_start.HeldLog.__init__.__kwdefaults__", {"wait_s": 0.05})
         with pytest.raises(UnavailableError, match=r"fuser -v .*events.db-lock"):
             SqliteLog(path)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR | 20 << 8])
+def test_a_disk_that_is_full_at_the_start_may_have_room_later(tmp_path: Path, code: int) -> None:
+    """A supervisor tries again after this error; a SetupError would end it for good. Found by torture."""
+    failed = sqlite3.OperationalError("disk I/O error")
+    failed.sqlite_errorcode, failed.sqlite_errorname = code, "SQLITE_IOERR_SHMSIZE"
+    with (
+        pytest.raises(UnavailableError, match="disk is full"),
+        sqlite_errors(tmp_path / "events.db", "open", at_start=True),
+    ):
+        raise failed
