@@ -67,11 +67,11 @@ class Follower(threading.Thread):
 
     def _listen(self) -> None:
         connection = HTTPConnection(self._server.host, self._server.http_port, timeout=SILENT_S)
+        self._stream += 1  # a refusal is not the end of the one before
         try:
             connection.connect()
             self._socket = connection.sock
             path, headers, after = self._asked()
-            self._stream += 1
             self._note("begin", after=after)
             connection.request("GET", path, headers=headers)
             with connection.getresponse() as response:

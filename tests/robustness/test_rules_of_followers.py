@@ -176,15 +176,21 @@ def test_a_follower_comes_back_where_it_was(tmp_path: Path) -> None:
         follower = Follower(Worker("f", "follower", "events", 1), address, recorder)
         follower.start()
         until(lambda: sum(path.startswith("/v1/events") for path, _ in asked) > 4)
-        follower.stop()
-        follower.join()
         server.shutdown()
+    until(lambda: "Refused" in (tmp_path / "record.jsonl").read_text())
+    follower.stop()
+    follower.join()
     recorder.close()
     assert follower.defect is None
     events = [(path, last) for path, last in asked if path.startswith("/v1/events")]
     assert events[0] == ("/v1/events?", None)
     assert any(last == "7" for _, last in events)
     assert any("from=" in path for path, _ in events)
-    first, *_ = [each for each in read_record(tmp_path / "record.jsonl").heard if each.kind == "epoch"]
+    record = read_record(tmp_path / "record.jsonl")
+    refused = {each.stream for each in record.heard if "Refused" in each.data.get("error", "")}
+    begun = {each.stream for each in record.heard if each.kind == "begin"}
+    assert refused, "nobody listened any more"
+    assert not refused & begun, "whom nobody answers has no connection that could have been told anything"
+    first, *_ = [each for each in record.heard if each.kind == "epoch"]
     assert (first.stream, first.epoch, first.data) == (1, 6, {"epoch": 6})
     assert json.dumps(first.line())
