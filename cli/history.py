@@ -6,14 +6,10 @@ from __future__ import annotations
 import typer
 
 from cli import history_changes, history_rebuild, history_report, history_states, history_verify
-from cli.usage import TEXT, Commands
+from cli.usage import group
 
-history = typer.Typer(
-    cls=Commands,
-    help="The past: changes, differences, timelines, a proof. Asks a gateway (--http), or reads tables (--data-dir).",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    **TEXT,
+history = group(
+    "The past: changes, differences, timelines, a proof. Asks a gateway (--http), or reads tables (--data-dir)."
 )
 history_changes.register(history)
 history_states.register(history)

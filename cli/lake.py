@@ -13,20 +13,14 @@ import typer
 
 from cli import preflight
 from cli.options import DataMode, lake_place
-from cli.usage import TEXT, Commands
+from cli.usage import group
 from runtime.machine import mask_files
 from schemas.errors import SetupError
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="s3://, gs:// or az://bucket/prefix.")]
 Folder = Annotated[Path, typer.Argument(metavar="DATA_DIR", help="A data directory; the tables are in DATA_DIR/lake.")]
 
-lake = typer.Typer(
-    cls=Commands,
-    help="Tables in an object store: fetch them, or put a data directory's there.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    **TEXT,
-)
+lake = group("Tables in an object store: fetch them, or put a data directory's there.")
 
 
 @lake.command()

@@ -13,17 +13,11 @@ from typing import Annotated
 import typer
 
 from cli.options import DataDir, LogConfig
-from cli.usage import TEXT, Commands
+from cli.usage import group
 from pipelines.log.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
 from schemas.errors import SetupError
 
-log = typer.Typer(
-    cls=Commands,
-    help="The event log: move it.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    **TEXT,
-)
+log = group("The event log: move it.")
 
 
 @log.command()

@@ -78,6 +78,17 @@ class Commands(TyperGroup):
         return names[found[0]] if found else None
 
 
+def group(about: str, cls: type[Commands] = Commands) -> typer.Typer:
+    """An empty group of commands, whose help begins with `about`; called without a command it shows that help."""
+    return typer.Typer(
+        cls=cls,
+        help=about,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **TEXT,
+    )
+
+
 def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
     """Run the command line; whatever goes wrong on purpose is one line on standard error.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer.core import TyperGroup
 
-from cli.usage import TEXT, Commands
+from cli.usage import Commands, group
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -32,10 +32,6 @@ def _loaded() -> TyperGroup:
     return typer.main.get_group(app)
 
 
-admin = typer.Typer(
-    cls=_Admin,
-    help="mqadmin for stock and routelake NameServers, and `compare`, which checks them against each other.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    **TEXT,
+admin = group(
+    "mqadmin for stock and routelake NameServers, and `compare`, which checks them against each other.", _Admin
 )
