@@ -12,13 +12,16 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from deploy.jars import ensure, pyspark_jars
+from deploy.jars import cache_dir, ensure, pyspark_jars
 
 PATTERN: Final = "spark-classes-*.jsa"
 """Files of this kind in the environment's folder (`sys.prefix`), where they go when it goes."""
+QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+"""A JVM with these says nothing about class data that does not fit, and goes on without it."""
 
 
 def archive() -> Path:
@@ -27,21 +30,37 @@ def archive() -> Path:
     Raises:
         JarError: a jar of the fold is missing and cannot be fetched.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     jars = pyspark_jars()
-    files = [java.resolve(), *ensure("local-fs"), *(sorted(jars.glob("*.jar")) if jars else [])]
-    seen = "\n".join(f"{file} {_identity(file)}" for file in files)
-    return Path(sys.prefix) / PATTERN.replace("*", hashlib.sha256(seen.encode()).hexdigest()[:16])
+    files = [*ensure("local-fs"), *(sorted(jars.glob("*.jar")) if jars else [])]
+    return Path(sys.prefix) / PATTERN.replace("*", _key(files))
+
+
+def archive_of(jar_set: str) -> Path:
+    """The same for what is started from a set of jars, in the folder of their cache.
+
+    Raises:
+        JarError: one of them is missing and cannot be fetched.
+    """
+    return cache_dir().parent / "class-data" / f"{jar_set}-{_key(ensure(jar_set))}.jsa"
+
+
+def options_of(jar_set: str) -> tuple[str, ...]:
+    """Options of a JVM whose class path begins with a set of jars; none, where nobody has written its class data."""
+    found = archive_of(jar_set)
+    return (f"-XX:SharedArchiveFile={found}", *QUIET) if found.is_file() else ()
 
 
 def options() -> str:
-    """Options of a JVM that uses it, or none; as spark.driver.extraJavaOptions has them, with a space before them.
-
-    A JVM that finds it does not fit goes on without it, and says nothing.
-    """
+    """Options of a JVM that uses it, or none; as spark.driver.extraJavaOptions has them, with a space before them."""
     found = archive()
-    return f' "-XX:SharedArchiveFile={found}" -Xlog:cds=off -Xlog:cds+dynamic=off' if found.is_file() else ""
+    return f' "-XX:SharedArchiveFile={found}" {" ".join(QUIET)}' if found.is_file() else ""
+
+
+def _key(jars: Sequence[Path]) -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+    seen = "\n".join(f"{file} {_identity(file)}" for file in (java.resolve(), *jars))
+    return hashlib.sha256(seen.encode()).hexdigest()[:16]
 
 
 def _identity(file: Path) -> str:

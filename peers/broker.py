@@ -83,7 +83,7 @@ class StockBroker(Stock):
             self.home,
             heap_mb=384,
             direct_mb=256,
-            jvm_args=(*QUICK_JVM, *java_options),
+            jvm_args=(*QUICK_JVM, *self._options, *java_options),
             ready=self._is_ready,
             start_timeout_s=90,
         )

@@ -45,7 +45,7 @@ class JavaClient(Stock):
             [str(self._port)],
             os.pathsep.join((self._classpath, str(py4j))),
             self.home,
-            jvm_args=(*QUICK_JVM, *java_options),
+            jvm_args=(*QUICK_JVM, *self._options, *java_options),
             ready=lambda process: port_answers(self._port),
         )
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from deploy import class_data
 from peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
 from peers.peer import Peer
 
@@ -33,12 +33,15 @@ _NO_LOGGING = '<?xml version="1.0" encoding="UTF-8"?>\n<configuration><root leve
 
 
 def prepare_home(home: Path) -> str:
-    """Write the logging configuration of all releases, and name the directory as the start of a class path."""
+    """Write the logging configuration of all releases; the option of the JVM that names it.
+
+    It is no part of the class path, which would then not be what class data was written for (`deploy.class_data`).
+    """
     for name in _LOGBACK_FILES:
         file = home / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(_NO_LOGGING)
-    return f"{home}{os.pathsep}"
+    return f"-Drmq.logback.configurationFile={home / _LOGBACK_FILES[0]}"
 
 
 class Stock(Peer):
@@ -46,7 +49,7 @@ class Stock(Peer):
 
     def __init__(self, jar_set: str = "rocketmq") -> None:
         super().__init__(jar_set)
-        self._classpath = prepare_home(self.home) + self._classpath
+        self._options = (prepare_home(self.home), *class_data.options_of(jar_set))
 
     @property
     def start_seconds(self) -> float:
@@ -85,7 +88,7 @@ class StockNameServer(Stock):
             self.home,
             heap_mb=192,
             memory=RUNSERVER_MEMORY if production else None,
-            jvm_args=(*(RUNSERVER_JVM if production else QUICK_JVM), *java_options),
+            jvm_args=(*(RUNSERVER_JVM if production else QUICK_JVM), *self._options, *java_options),
             ready=lambda process: "boot success" in process.tail() and port_answers(self.port),
         )
 

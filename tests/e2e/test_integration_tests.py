@@ -61,12 +61,12 @@ def stand_in(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[st
 def test_they_pass(tmp_path: Path, stand_in: list[str]) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    path = [*stand_in[:1], prepare_home(home).rstrip(os.pathsep), classpath("rocketmq-test")]
+    path = [*stand_in[:1], classpath("rocketmq-test")]
     ran = subprocess.run(
         [
             *(java_executable(), *QUICK_JVM, "-Xmx1g", "-XX:MaxDirectMemorySize=512m"),
             *(f"--add-opens={name}" for name in OPENS),
-            *(*stand_in[1:], f"-Duser.home={home}", "-Djava.net.preferIPv4Stack=true"),
+            *(*stand_in[1:], prepare_home(home), f"-Duser.home={home}", "-Djava.net.preferIPv4Stack=true"),
             *("-cp", os.pathsep.join(path)),
             *("org.junit.runner.JUnitCore", *(f"{PACKAGE}.{name}" for name in CLASSES)),
         ],

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the class data of Spark's JVM (`deploy.class_data`): what a fold has loaded when its first batches are committed.
+"""Writes class data (`deploy.class_data`): Spark's after a fold's first batches, RocketMQ's after a broker's start.
 
     python -m tests.support.class_data
 
-`./routelake test` does so beside the tests of a whole run, if the file is not there. It takes as long as a fold's start and a
-few seconds more.
+`./routelake test` does so beside the tests of a whole run, if the files are not there. It takes as long as those starts,
+and some seconds more.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from contextlib import closing
 from pathlib import Path
 
 from deploy import class_data
+from peers.broker import StockBroker
+from peers.rocketmq import StockNameServer
 from pipelines.job import FoldQuery, FoldSettings
 from pipelines.log.sqlite import SqliteLog
 from pipelines.spark import session
@@ -39,7 +41,7 @@ def record(target: Path) -> None:
         spark = session(
             "routelake-class-data",
             scratch_dir=work / "scratch",
-            jvm_options=f' "-XX:ArchiveClassesAtExit={classes}" -Xlog:cds=off -Xlog:cds+dynamic=off',
+            jvm_options=f' "-XX:ArchiveClassesAtExit={classes}" {" ".join(class_data.QUIET)}',
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
@@ -58,16 +60,32 @@ def record(target: Path) -> None:
     classes.replace(target)
 
 
+def record_broker(target: Path) -> None:
+    """Start a broker that writes down what it has loaded when it ends.
+
+    Args:
+        target: Becomes the file, whole or not at all.
+    """
+    classes = target.with_suffix(f".{os.getpid()}")
+    options = (f"-XX:ArchiveClassesAtExit={classes}", *class_data.QUIET)
+    with StockNameServer() as server, StockBroker(server.address, java_options=options) as broker:
+        broker.process.terminate(_EXIT_S)
+    classes.replace(target)
+
+
 def main() -> None:
-    """Write it, unless it is there; what was left of another Java or other jars goes."""
+    """Write what is not there; Spark's of another Java or other jars goes."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and take away what was written
-    target = class_data.archive()
-    if target.exists():
-        return
-    for old in target.parent.glob(class_data.PATTERN):
-        old.unlink()
-    record(target)
-    print(f"{target.name}: {target.stat().st_size // 1024**2} MiB", file=sys.stderr)
+    spark, rocketmq = class_data.archive(), class_data.archive_of("rocketmq")
+    if not spark.exists():
+        for old in spark.parent.glob(class_data.PATTERN):
+            old.unlink()
+        record(spark)
+    if not rocketmq.exists():
+        rocketmq.parent.mkdir(parents=True, exist_ok=True)
+        record_broker(rocketmq)
+    for each in (spark, rocketmq):
+        print(f"{each}: {each.stat().st_size // 1024**2} MiB", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from deploy import class_data
 from peers.broker import QUICK_BROKER, StockBroker
 from peers.java import classpath, java_executable
 from peers.rocketmq import JAR_SETS, StockNameServer, prepare_home
@@ -61,6 +62,8 @@ def _run_mqadmin(
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
             "-Xshare:auto",
+            prepare_home(Path(home)),
+            *class_data.options_of(JAR_SETS[release]),
             *java_options,
             f"-Duser.home={home}",
             f"-Drocketmq.home.dir={home}",
@@ -71,7 +74,7 @@ def _run_mqadmin(
             namesrv_addr,
             *args[1:],
         ]
-        path = prepare_home(Path(home)) + classpath(JAR_SETS[release])
+        path = classpath(JAR_SETS[release])
         if tools is not None:
             (Path(home) / "conf" / "tools.yml").write_text(tools)
         environment = {**os.environ, "ROCKETMQ_HOME": home, "CLASSPATH": path}
