@@ -162,15 +162,17 @@ class Gateway:
             SetupError: neither is ours, or they do not belong together.
         """
         self._loop = asyncio.get_running_loop()
-        end, base = await asyncio.gather(
+        opened, base = await asyncio.gather(
             self._log_client.open(), asyncio.to_thread(self._first_view), return_exceptions=True
         )
         try:
-            if isinstance(end, BaseException):
-                raise end
+            if isinstance(opened, BaseException):
+                raise opened
             if isinstance(base, BaseException):
                 raise base
-            check_end(end, self._follower.newest_offset)
+            # In this order: another gateway may append, and the fold commit it, at any moment.
+            folded_offset = self._follower.newest_offset
+            check_end(await self._log_client.end(), folded_offset)
             self._on_head(await asyncio.to_thread(self._head.begin, base), [])
             self._head.start()
             self._take_settings()

@@ -49,12 +49,20 @@ _TICK_S: Final = 0.001
 class LogClient(Protocol):
     """Makes the appends, one at a time. Lives on the caller's event loop."""
 
-    async def open(self) -> LogEnd:
-        """Open the log; returns where it ends.
+    async def open(self) -> None:
+        """Open the log.
 
         Raises:
             SetupError: It cannot be used as it is.
             UnavailableError: It cannot be reached.
+        """
+        ...
+
+    async def end(self) -> LogEnd:
+        """`EventLog.end`, as it is when this is called or later.
+
+        Raises:
+            UnavailableError: As `EventLog.end`; or whoever makes the appends is gone.
         """
         ...
 

@@ -51,7 +51,7 @@ _length = struct.Struct("!i")
 _CLOSE_S: Final = 1.0
 """How long an append under way may hold up the end. `GroupCommit.stop` has waited for it before."""
 
-Answer = LogEnd | list[Appended] | RoutelakeError
+Answer = LogEnd | list[Appended] | RoutelakeError | None
 
 
 class ResumingLog:
@@ -104,7 +104,7 @@ class LogWorker:
         self.died = asyncio.Event()
         """Set when the process has ended although nobody closed it: nothing will be written any more."""
 
-    async def open(self) -> LogEnd:
+    async def open(self) -> None:
         """See `LogClient`. Once."""
         try:
             process, stream = spawn(__name__)
@@ -114,9 +114,16 @@ class LogWorker:
         self._process = process
         self._reading = essential(asyncio.create_task(self._read(reader, process)), "who hears what was appended")
         try:
-            end = await self._ask(self._arguments)
+            await self._ask(self._arguments)
         except InDoubtError as error:
             raise UnavailableError("the process that writes the event log has died while it opened the log") from error
+
+    async def end(self) -> LogEnd:
+        """See `LogClient`."""
+        try:
+            end = await self._ask(None)
+        except InDoubtError as error:
+            raise UnavailableError("the process that writes the event log has died") from error
         assert isinstance(end, LogEnd)
         return end
 
@@ -195,9 +202,10 @@ def _serve(gateway: Connection) -> None:
         return
     with closing(event_log):
         resuming_log = ResumingLog(event_log, gateway_id, gap_s)
-        gateway.send(_tried(event_log.end))
+        gateway.send(None)
         while True:
-            gateway.send(_tried(resuming_log.append, gateway.recv()))
+            asked = gateway.recv()
+            gateway.send(_tried(event_log.end) if asked is None else _tried(resuming_log.append, asked))
 
 
 def _tried(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RoutelakeError:

@@ -65,7 +65,8 @@ def kinds(folder: Path) -> list[type]:
 @on_a_loop
 async def test_it_writes_what_it_is_told(tmp_path: Path) -> None:
     worker = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    assert await worker.open() == LogEnd(1, None)
+    await worker.open()
+    assert await worker.end() == LogEnd(1, None)
     (resume,) = await worker.append([])
     written = await worker.append([entry(number) for number in range(300)])
     assert [appended.offset for appended in written] == list(range(2, 302))
@@ -80,7 +81,8 @@ async def test_it_writes_what_it_is_told(tmp_path: Path) -> None:
     assert [record[:2] for record in records] == [tuple(appended) for appended in [resume, *written]]
     assert [(record.key, record.payload) for record in records[1:]] == [entry(number) for number in range(300)]
     again = LogWorker(f"sqlite://{tmp_path / 'events.db'}", "gw", 3600.0)
-    assert await again.open() == LogEnd(302, written[-1].event_time_ms)
+    await again.open()
+    assert await again.end() == LogEnd(302, written[-1].event_time_ms)
     await again.close()
     await again.close()
 

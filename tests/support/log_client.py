@@ -17,7 +17,10 @@ class LocalLogClient:
         self._log = event_log
         self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s)
 
-    async def open(self) -> LogEnd:
+    async def open(self) -> None:
+        """The caller has opened it."""
+
+    async def end(self) -> LogEnd:
         return self._log.end()
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:

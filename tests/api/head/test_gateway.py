@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from api.gateway import Gateway
 from api.head.head import Head
 from api.http.app import close_app
 from api.settings.gateway import GatewaySettings
 from api.view.snapshot import RouteView
 from api.wiring import GatewayParts
 from peers.java import wait_until
-from pipelines.log.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, EventLog, LogRecord
+from pipelines.log.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, Appended, EventLog, LogRecord
 from pipelines.log.open import open_log, open_reader
 from schemas.errors import UnavailableError
-from schemas.events import encode, routing_key
+from schemas.events import AnyEvent, encode, routing_key
 from tests.support import events as make
 from tests.support.local import assert_no_difference
 from tests.support.log_client import LocalLogClient
@@ -42,6 +44,12 @@ async def gateway(folder: Path, log: EventLog, name: str = "g", **settings: Any)
     finally:
         await parts.gateway.stop()
         assert_no_difference(parts.gateway)
+
+
+def _append(log: EventLog, event: AnyEvent) -> Appended:
+    """As another gateway would."""
+    (appended,) = log.append([(routing_key(event), encode(event))])
+    return appended
 
 
 def test_without_a_fold(tmp_path: Path) -> None:
@@ -93,6 +101,29 @@ def test_with_a_fold_that_comes_and_goes(tmp_path: Path) -> None:
     log.close()
 
 
+def test_another_gateways_events_are_folded_while_one_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables that are read after the log's end was asked for hold more than it: nothing was cut off."""
+    log = open_log(f"sqlite://{tmp_path / 'events.db'}")
+    first = _append(log, make.register("b:1"))
+    read_tables = Gateway._first_view
+
+    with MiniFold(log, tmp_path / "lake") as fold:
+        fold.wait_for(first.offset)
+
+        def read_later(self: Gateway) -> RouteView:
+            appended = _append(log, make.put("n", "k", "v"))
+            fold.wait_for(appended.offset)
+            return read_tables(self)
+
+        async def main() -> None:
+            async with gateway(tmp_path, log) as late:
+                assert late.gateway.view.kv_get("n", "k") == "v"
+
+        monkeypatch.setattr(Gateway, "_first_view", read_later)
+        asyncio.run(main())
+    log.close()
+
+
 def test_ready_without_a_fold(tmp_path: Path) -> None:
     """The fold's check says what is wrong, and does not count."""
     log = open_log(f"sqlite://{tmp_path / 'events.db'}")
@@ -132,12 +163,12 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
     reader = Reader()
     views: list[RouteView] = []
     head = Head(lambda: reader, lambda view, outcomes: views.append(view), lambda offset, outcomes: None, poll_s=0.002)
-    log.append([(routing_key(event), encode(event)) for event in (make.put("n", "k", "1"),)])
+    _append(log, make.put("n", "k", "1"))
     assert head.begin(RouteView.empty()).kv_get("n", "k") == "1"
     head.start()
     reader.lost = True
     wait_until(lambda: head.failing, WAIT_S, "the head to fail")
-    log.append([(routing_key(event), encode(event)) for event in (make.put("n", "k", "2"),)])
+    _append(log, make.put("n", "k", "2"))
     assert views[-1].kv_get("n", "k") == "1"
     reader.lost = False
     wait_until(lambda: views[-1].kv_get("n", "k") == "2", WAIT_S, "the head to go on")
