@@ -203,14 +203,16 @@ class GroupCommit:
         """Append what has gathered; begins a turn of the loop after it was due, and what came in that turn is in."""
         group = self._take()
         self._began_s = began_s = self._loop.time()
-        if self._next_clock_s < began_s + _TICK_S:
-            self._next_clock_s = began_s + self._clock_interval_s
+        clock_due = self._next_clock_s < began_s + _TICK_S
+        if clock_due:
             clock = Clock(actor=self._actor)
             group.append(_Waiting(routing_key(clock), encode(clock), None))
         try:
             await self._append(group)
         finally:
             self._appending = None
+        if clock_due and not self._failing:  # else it goes with the next: nobody expires before it is down
+            self._next_clock_s = began_s + self._clock_interval_s
         ended_s = self._loop.time()
         self._rest_until_s = ended_s + min(max(4 * (ended_s - began_s), _REST_S[0]), _REST_S[1])
         self._go_on()

@@ -31,7 +31,10 @@ class Log:
         self.gate.set()
         self.error: Exception | None = None
 
-    async def open(self) -> LogEnd:
+    async def open(self) -> None:
+        pass
+
+    async def end(self) -> LogEnd:
         return self.memory.end()
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:
@@ -173,6 +176,18 @@ async def test_a_log_that_fails_refuses_and_comes_back(log: Log) -> None:
     log.error = None
     assert isinstance(await submit(writer, 2), Appended)
     assert not writer.failing
+    await writer.stop()
+
+
+@on_a_loop
+async def test_a_clock_that_a_failing_log_refused_goes_with_the_next(log: Log) -> None:
+    writer = await start(log, clock_interval_s=0.2)
+    writer._clock_interval_s = 3600.0  # of the one after the first
+    log.error = UnavailableError("disk full")
+    await eventually(lambda: writer.failing)
+    log.error = None
+    await submit(writer, 1)
+    await eventually(lambda: log.clocks() == 1)
     await writer.stop()
 
 
