@@ -19,6 +19,7 @@ from api.wiring import GatewayParts
 from api.worker_metrics import WorkerMetrics
 from lake.ddl import check_format
 from pipelines.log.open import open_reader
+from pipelines.log.urls import is_kafka
 from remoting.settings import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.deaths import essential, on_death, watch_threads
@@ -73,6 +74,12 @@ def run_gateway(
     tls = None if tls_settings is None else Tls(tls_settings)
     reader = partial(open_reader, log_url)
     parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls, quotas)
+    if settings.lake_url and is_kafka(log_url):
+        from pipelines.log.epochs import Announcements
+
+        announcements = Announcements(log_url, parts.gateway.follower)
+        announcements.start()
+        parts.gateway.on_stop(announcements.stop)
     if worker_socket is not None:
         parts.metrics.workers = WorkerMetrics(worker_socket, parts.metrics.text)
     return uvloop.run(_run(stop, parts, worker, http, remoting))

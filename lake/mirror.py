@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -83,11 +83,13 @@ class Mirror:
     Attributes:
         copy: The copy, and how far it and the store agree.
         lost: Why this process must write no more; None while it may.
+        on_published: Told the version of routeCommitTable when the store has more of it; must neither wait nor raise.
     """
 
     def __init__(self, store: Store, copy_dir: Path) -> None:
         self.store = store
         self.lost: str | None = None
+        self.on_published: Callable[[int], None] = lambda version: None
         self.copy = LakeCopy(store, copy_dir)
         self._uploaded: set[str] = set()
         """Files of entries that are not published yet."""
@@ -152,8 +154,10 @@ class Mirror:
             FencedError: Another fold has taken the lake.
             StoreError, OSError: Storage failed; calling again goes on.
         """
+        commits = ROUTE_COMMIT_TABLE.name
         # Who reads routeCommitTable finds every version that it names.
-        self._publish([name for name in _EPOCHS if name != ROUTE_COMMIT_TABLE.name], [ROUTE_COMMIT_TABLE.name])
+        if self._publish([name for name in _EPOCHS if name != commits], [commits]):
+            self.on_published(self.copy.versions[commits])
 
     def publish_rest(self) -> None:
         """The same for what no reader of epochs waits for: intervals, checkpoints, the fold's reports.
@@ -193,13 +197,13 @@ class Mirror:
         """
         DeltaTable(f"{self.store.url}/{name}").cleanup_metadata()
 
-    def _publish(self, *waves: Sequence[str]) -> None:
+    def _publish(self, *waves: Sequence[str]) -> bool:
         if self.lost is not None:
             raise FencedError(self.lost)
         assert self._is_held, "the lake was not taken"
         pending = [[entry for name in wave for entry in self._pending(name)] for wave in waves]
         if not any(pending):
-            return
+            return False
         try:
             self._upload(path for wave in pending for entry in wave for path in entry.files)
             for wave in pending:
@@ -207,6 +211,7 @@ class Mirror:
         except TakenError as error:
             raise self._fenced(error) from error
         self._uploaded.clear()
+        return True
 
     def _fenced(self, error: TakenError) -> FencedError:
         self.lost = f"{error} was written by another fold, which has taken the lake over"

@@ -12,7 +12,7 @@ import time
 import traceback
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from py4j.protocol import Py4JError
@@ -26,12 +26,16 @@ from lake.mirror import FencedError, Mirror
 from pipelines.job import FoldQuery, FoldSettings, spark_session
 from pipelines.log.base import check_end
 from pipelines.log.open import open_log
+from pipelines.log.urls import is_kafka
 from runtime.children import give_way, on_parent_exit
 from runtime.machine import raise_file_limit
 from runtime.process import EXIT_FAILED, StopSignal, refusal
 from runtime.service_manager import tell_ready
 from schemas.errors import RoutelakeError, SetupError, one_line
 from schemas.tables import FOLD_FAILURE_FILE
+
+if TYPE_CHECKING:
+    from pipelines.log.epochs import Announcer
 
 log = structlog.get_logger("routelake.fold")
 
@@ -74,6 +78,7 @@ def run_fold(settings: FoldSettings) -> int:
     shutil.rmtree(settings.scratch_dir, ignore_errors=True)
     spark: SparkSession | None = None
     held: HeldLake | None = None
+    announcer: Announcer | None = None
     try:
         if settings.lake_url:
             held = HeldLake.at(settings.lake_url, settings.lake_dir)
@@ -85,6 +90,7 @@ def run_fold(settings: FoldSettings) -> int:
                 return 0
             if held.is_from_another:
                 shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
+            announcer = _announcer(settings.log_url, held.mirror)
         # A refusal need not wait for a JVM.
         open_lake(settings.lake_dir, retention_days=settings.retention_days)
         _check_log(settings.log_url, settings.lake_dir)
@@ -104,9 +110,23 @@ def run_fold(settings: FoldSettings) -> int:
     finally:
         if held is not None:
             held.close()
+        if announcer is not None:
+            announcer.stop()
         if spark is not None:
             end_jvm(spark)
         lock.close()
+
+
+def _announcer(log_url: str, mirror: Mirror) -> Announcer | None:
+    """Who tells gateways of epochs; None where the log is not in Kafka."""
+    if not is_kafka(log_url):
+        return None
+    from pipelines.log.epochs import Announcer
+
+    announcer = Announcer(log_url)
+    mirror.on_published = announcer.announce
+    announcer.start()
+    return announcer
 
 
 def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror: Mirror | None) -> int:

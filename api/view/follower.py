@@ -31,6 +31,7 @@ from typing import Final
 import msgspec
 
 from api.view.loader import changes_between, load_view, state_logs
+from api.view.pace import POLL_S, StorePace
 from api.view.rows import Changes
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between, last_exact_commit
@@ -43,13 +44,7 @@ _LOOK_UP_S: Final = 5.0
 
 _NO_LAKE_POLL_S: Final = 0.2
 _NO_REMOTE_LAKE_POLL_S: Final = 1.0
-_REMOTE_POLL_S: Final = 0.15
-"""Of a log in a store, while an epoch is expected. Each is a small request."""
-_REMOTE_IDLE_POLL_S: Final = 10.0
 _REMOTE_LOOK_UP_S: Final = 60.0
-_REMOTE_OVERDUE_POLL_S: Final = 1.0
-_OVERDUE_AFTER_S: Final = 10.0
-"""The fold writes a batch a second; where it does not, it may be down for long."""
 
 _MAX_EPOCHS_PER_STEP: Final = 500
 """Further behind than this, loading the view is cheaper than reading the feed."""
@@ -124,11 +119,10 @@ class Follower:
         self._begin_exact = begin_exact
         self._on_changes = on_changes
         self._is_local = is_local(self._lake_dir)
-        self._poll_s = poll_s if self._is_local else max(poll_s, _REMOTE_POLL_S)
+        self._poll_s = poll_s if self._is_local else max(poll_s, POLL_S)
+        self._pace = None if self._is_local else StorePace()
         self._look_up_s = _LOOK_UP_S if self._is_local else _REMOTE_LOOK_UP_S
         self._no_lake_poll_s = _NO_LAKE_POLL_S if self._is_local else _NO_REMOTE_LAKE_POLL_S
-        self._expected_offset, self._expected_since_s = -1, 0.0
-        self._polled_s = self._idle_until_s = 0.0
         self._clock = clock
         self._view = RouteView.empty()
         self._tail = CommitTail(self._lake_dir)
@@ -138,7 +132,8 @@ class Follower:
         self._next_look_up = 0.0
         self.newest_offset = -1
         """Up to here the tables held the log when they were last looked at as a whole."""
-        self._stop = threading.Event()
+        self._is_stopped = False
+        self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
         self._errors = self._steps = self._reloads = 0
@@ -157,18 +152,29 @@ class Follower:
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop following; the view stays."""
-        self._stop.set()
+        self._is_stopped = True
+        self._woken.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def expect(self, offset: int) -> None:
-        """An epoch is to come that shows the log up to an offset: until it is there a store is asked often.
+    # What a store is asked, `api.view.pace` says; of a local lake none of it is needed. Callable from any thread.
 
-        Callable from any thread.
-        """
-        if self._view.log_offset >= self._expected_offset:
-            self._expected_since_s = time.monotonic()
-        self._expected_offset = offset
+    def expect(self, offset: int) -> None:
+        """An epoch is to come that shows the log up to an offset."""
+        if self._pace is not None:
+            self._pace.expect(offset, self._view.log_offset, time.monotonic())
+
+    def hears(self, is_so: bool, /) -> None:
+        """Whether epochs are announced to it from now on (`pipelines.log.epochs`)."""
+        if self._pace is not None:
+            self._pace.hears(is_so)
+            self._woken.set()
+
+    def announced(self) -> None:
+        """There is an epoch: look at once."""
+        if self._pace is not None:
+            self._pace.announced()
+            self._woken.set()
 
     def status(self) -> FollowerStatus:
         """How it is doing. Callable from any thread."""
@@ -207,30 +213,28 @@ class Follower:
         return True
 
     def _run(self) -> None:
-        wait_s = 0.0
-        while not self._stop.wait(wait_s):
-            now_s = time.monotonic()
-            if now_s < self._idle_until_s and not self._is_expected(now_s):
+        wait_s, pace = 0.0, self._pace
+        while True:
+            self._woken.wait(wait_s)
+            self._woken.clear()
+            if self._is_stopped:
+                return
+            if pace is not None and not pace.is_due(self._view.log_offset, time.monotonic()):
                 wait_s = self._poll_s
                 continue
+            if pace is not None:
+                pace.look(time.monotonic())
             try:
                 moved = self.poll()
             except BaseException as error:  # deltalake's panics are no Exception; nothing may end this thread
                 self._failed(error)
                 wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
+                moved = True
             else:
                 self._failing = False
-                if not self._is_local and self._has_lake and not moved:
-                    self._polled_s = time.monotonic()
-                    self._idle_until_s = self._polled_s + _REMOTE_IDLE_POLL_S
                 wait_s = 0.0 if moved else self._poll_s if self._has_lake else self._no_lake_poll_s
-
-    def _is_expected(self, now_s: float) -> bool:
-        """Whether to look for an epoch that is to come."""
-        if self._view.log_offset >= self._expected_offset:
-            return False
-        is_overdue = now_s - self._expected_since_s > _OVERDUE_AFTER_S
-        return not is_overdue or now_s - self._polled_s >= _REMOTE_OVERDUE_POLL_S
+            if pace is not None and (moved or not self._has_lake):
+                pace.again()
 
     def _failed(self, error: BaseException) -> None:
         self._last_error = f"{type(error).__name__}: {one_line(error)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,17 +109,41 @@ def test_it_follows_epoch_by_epoch_and_asks_little(remote: Remote) -> None:
 def test_an_epoch_is_looked_for_often_only_when_one_is_expected(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.view.follower._REMOTE_IDLE_POLL_S", 3_600.0)
+    monkeypatch.setattr("api.view.pace.IDLE_POLL_S", 3_600.0)
     seen = Seen()
     follower = Follower(remote.url, seen)
     follower.start()
     seen.wait_for(1)
-    until(lambda: follower._idle_until_s > 0)
+    _until_it_looks_no_more(follower)
     remote.epoch(make.put("n", "k"))
     assert seen.epoch == 1
     follower.expect(follower.view.log_offset + 1)
     seen.wait_for(2)
     follower.stop()
+
+
+def _until_it_looks_no_more(follower: Follower) -> None:
+    pace = follower._pace
+    assert pace is not None
+    until(lambda: not pace.is_due(follower.view.log_offset, time.monotonic()))
+
+
+def test_an_announced_epoch_is_looked_for_at_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.view.pace.IDLE_POLL_S", 3_600.0)
+    monkeypatch.setattr("api.view.pace.HEARING_POLL_S", 3_600.0)
+    seen = Seen()
+    follower = Follower(remote.url, seen)
+    follower.start()
+    seen.wait_for(1)
+    remote.epoch(make.put("n", "k"))
+    follower.hears(True)  # what was published before it began to listen
+    seen.wait_for(2)
+    remote.fold.mirror.on_published = lambda version: follower.announced()
+    _until_it_looks_no_more(follower)
+    remote.epoch(make.put("n", "l"))
+    seen.wait_for(3)
+    follower.stop()
+    assert follower.status().errors == 0
 
 
 def test_a_gateway_answers_from_it(remote: Remote) -> None:

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Epochs of a lake in an object store, announced over the Kafka that has the log.
+
+The fold writes a small record for each epoch that it has published, to a topic of its own, ``<log's topic>-epochs``;
+gateways hear it and look into the store at once, and seldom otherwise. A record says no more than that there is
+something to see: what it is, the tables say. So one that is lost, late, or somebody else's costs a look, and never an
+answer. Where the topic cannot be had (Kafka does not let us make it), gateways look as often as without Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import structlog
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from pipelines.log.kafka_client import entered, log_consumer
+from pipelines.log.kafka_topic import make_topic
+from pipelines.log.urls import KafkaPlace, parse_url
+from schemas.errors import RoutelakeError, one_line
+
+SUFFIX: Final = "-epochs"
+
+TOPIC_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",  # nobody reads what is older than its own start
+    "segment.ms": "3600000",
+}
+"""What the topic is made with; one that is there is taken as it is."""
+
+_ANSWER_S: Final = 10.0
+_RETRY_S: Final = 30.0
+_POLL_MS: Final = 1000
+
+
+class Listener(Protocol):
+    """Who looks for epochs; callable from any thread."""
+
+    def hears(self, is_so: bool, /) -> None:
+        """Whether epochs are announced to it from now on."""
+
+    def announced(self) -> None:
+        """There is one."""
+
+
+class _Thread:
+    """A thread that uses a client of Kafka's, and begins anew some time after it has failed."""
+
+    def __init__(self, url: str, name: str, failing: str) -> None:
+        self.place = parse_url(url)._replace(topic=parse_url(url).topic + SUFFIX)
+        self.partition = TopicPartition(self.place.topic, 0)
+        self.ended = threading.Event()
+        self._failing = failing
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin. Nothing is asked of Kafka on the caller's thread, and nothing raised."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; Kafka may be left waiting."""
+        self.ended.set()
+        self._wake()
+        self._thread.join(2.0)
+
+    def _wake(self) -> None:
+        """Let `_work` look whether it has ended."""
+
+    def _work(self) -> None:
+        """Until the end. Raises KafkaError, RoutelakeError."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        said = ""
+        while not self.ended.is_set():
+            try:
+                self._work()
+            except (KafkaError, RoutelakeError) as error:
+                if (why := one_line(error) or type(error).__name__) != said:
+                    said = why
+                    log = structlog.get_logger("routelake.epochs")
+                    log.warning(self._failing, topic=self.place.topic, error=why)
+                self.ended.wait(_RETRY_S)
+
+
+class Announcer(_Thread):
+    """The fold's end: tells of epochs, and never holds it up.
+
+    Args:
+        url: Of the event log, in Kafka.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "epochs-announcer", "epochs are not announced; gateways look for them by themselves")
+        self._news = threading.Event()
+        self._version = -1
+
+    def announce(self, version: int) -> None:
+        """Say that routeCommitTable has this version now; of several that wait the newest is told."""
+        self._version = version
+        self._news.set()
+
+    def _wake(self) -> None:
+        self._news.set()
+
+    def _work(self) -> None:
+        _ensure_topic(self.place)
+        with _producer(self.place) as producer:
+            while self._news.wait() and not self.ended.is_set():
+                self._news.clear()
+                said = json.dumps({"version": self._version}).encode()
+                sent = producer.send(self.place.topic, value=said, partition=0)
+                sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
+
+
+class Announcements(_Thread):
+    """A gateway's end.
+
+    Args:
+        url: Of the event log, in Kafka.
+        listener: Is told, on this one's thread.
+    """
+
+    def __init__(self, url: str, listener: Listener) -> None:
+        super().__init__(url, "epochs-announced", "epochs are not heard of; they are looked for more often")
+        self._listener = listener
+
+    def _work(self) -> None:
+        _ensure_topic(self.place)
+        consumer = log_consumer(
+            self.place.bootstrap, self.partition, self.place.config, answer_s=_ANSWER_S, offset_reset="latest"
+        )
+        try:
+            consumer.seek_to_end(self.partition)
+            consumer.position(self.partition, timeout_ms=int(_ANSWER_S * 1000))  # where its end is now
+            self._listener.hears(True)
+            while not self.ended.is_set():
+                if consumer.poll(timeout_ms=_POLL_MS):
+                    self._listener.announced()
+        finally:
+            self._listener.hears(False)
+            _close(consumer)
+
+
+def _ensure_topic(place: KafkaPlace) -> None:
+    admin = entered(KafkaAdminClient, place.bootstrap, place.config, request_timeout_ms=int(_ANSWER_S * 1000))
+    try:
+        if place.topic not in admin.list_topics():
+            make_topic(admin, place.bootstrap, place.topic, TOPIC_CONFIG)
+    finally:
+        with contextlib.suppress(KafkaError):
+            admin.close()
+
+
+@contextlib.contextmanager
+def _producer(place: KafkaPlace) -> Iterator[KafkaProducer]:
+    producer = entered(
+        KafkaProducer,
+        place.bootstrap,
+        place.config,
+        acks=1,
+        linger_ms=0,
+        max_block_ms=int(_ANSWER_S * 1000),
+        request_timeout_ms=int(_ANSWER_S * 1000) // 2,
+        delivery_timeout_ms=int(_ANSWER_S * 1000),
+        allow_auto_create_topics=False,
+    )
+    try:
+        yield producer
+    finally:
+        with contextlib.suppress(KafkaError):
+            producer.close(timeout=0)
+        producer._sender.force_close()  # type: ignore[attr-defined]  # see `KafkaLog._close_producer`
+
+
+def _close(consumer: KafkaConsumer) -> None:
+    with contextlib.suppress(KafkaError):
+        consumer.close(autocommit=False, timeout_ms=1000)
+
+
+__all__ = ["SUFFIX", "TOPIC_CONFIG", "Announcements", "Announcer", "Listener"]

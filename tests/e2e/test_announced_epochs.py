@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A gateway of a lake in an object store 20 ms away that hears of epochs over Kafka: what it asks, and how late it is.
+
+The fold is the tests' own, without Spark; Kafka, the gateway's process and both ends of the topic are the real ones.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from lake.store import open_store
+from peers.java import wait_until
+from peers.kafka import Kafka
+from peers.routelake import Routelake
+from pipelines.log.epochs import Announcer
+from pipelines.log.open import open_log
+from schemas.events import encode, routing_key
+from tests.support import events as make
+from tests.support.copy_fold import CopyFold
+from tests.support.s3 import fake_s3
+
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
+
+IDLE_S = 130.0
+"""Two of its seldom looks, and a dozen at the fold's status."""
+EPOCHS = 20
+
+
+def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "s3://lake/announced"
+    with fake_s3(monkeypatch, delay_s=0.02) as s3, Kafka() as kafka:
+        log_url = f"kafka://{kafka.address}/events"
+        log, announcer = open_log(log_url), Announcer(log_url)
+        published_s: list[float] = []
+
+        def announce(version: int) -> None:
+            published_s.append(time.monotonic())
+            announcer.announce(version)
+
+        announcer.start()
+        log.append([(routing_key(event), encode(event)) for event in [make.register(table=make.topics("t"))]])
+        fold = CopyFold(log, open_store(url), tmp_path / "copy")
+        fold.mirror.on_published = announce
+        fold.fold()
+        options = ("--log", log_url, "--lake", url)
+        gateway = Routelake(tmp_path / "gateway", "gateway", options, s3.environment)
+        try:
+            gateway.start(wait_ready_s=None)
+            gateway.wait_listening()
+            late_ms = []
+            for number in range(EPOCHS):
+                event = make.put("n", "k", str(number))
+                (appended,) = log.append([(routing_key(event), encode(event))])
+                fold.fold()
+                path = f"/v1/topics/t/route?reads=committed&wait_for={appended.offset}"
+                wait_until(lambda path=path: bool(gateway.get(path)), 60, "the epoch to be shown")
+                late_ms.append((time.monotonic() - published_s[-1]) * 1000)
+            print(f"shown {statistics.median(late_ms):.0f} ms after it was published, at most {max(late_ms):.0f} ms")
+            s3.requests()
+            time.sleep(IDLE_S)
+            asked = s3.requests()
+            hourly = sum(asked.values()) * 3600 / IDLE_S
+            print(f"{dict(asked)} in {IDLE_S:.0f} s: {hourly:.0f} an hour")
+            assert asked.keys() == {"GET"}
+            assert hourly < 1_000
+            assert gateway.stop() == 0
+        finally:
+            gateway.kill()
+            print(gateway.log_tail())
+            announcer.stop()
+            log.close()
+        assert statistics.median(late_ms) < 300

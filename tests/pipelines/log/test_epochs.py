@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Epochs announced over Kafka: heard at once, through an outage of Kafka's, and by those whom it lets in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import TopicAuthorizationFailedError
+
+from peers.kafka import Kafka
+from pipelines.log import epochs
+from pipelines.log.epochs import SUFFIX, Announcements, Announcer
+from pipelines.log.kafka_client import connected
+from pipelines.log.open import open_log
+from schemas.errors import SetupError
+from tests.support.certificates import Authority
+from tests.support.loops import until
+from tests.support.secured_kafka import Properties
+
+
+class Heard:
+    """A listener."""
+
+    def __init__(self) -> None:
+        self._moved = threading.Condition()
+        self.states: list[bool] = []
+        self.times = 0
+
+    def hears(self, is_so: bool, /) -> None:
+        with self._moved:
+            self.states.append(is_so)
+            self._moved.notify_all()
+
+    def announced(self) -> None:
+        with self._moved:
+            self.times += 1
+            self._moved.notify_all()
+
+    def wait_for(self, found: Callable[[], bool]) -> None:
+        with self._moved:
+            assert self._moved.wait_for(found, 60), (self.states, self.times)
+
+
+@pytest.mark.jvm
+def test_an_epoch_is_heard_of_by_all(kafka: Kafka, authority: Authority, tmp_path: Path) -> None:
+    file = Properties(tmp_path, authority)()
+    url = f"kafka://127.0.0.1:{kafka.sasl_port}/announced.from-7?config={file}"
+    one, two = Heard(), Heard()
+    announcer, hearers = Announcer(url), [Announcements(url, one), Announcements(url, two)]
+    announcer.start()
+    for hearer in hearers:
+        hearer.start()
+    try:
+        for heard in (one, two):
+            heard.wait_for(lambda heard=heard: heard.states == [True])
+        assert not one.times
+        announcer.announce(4)
+        for heard in (one, two):
+            heard.wait_for(lambda heard=heard: heard.times > 0)
+        times = one.times
+        announcer.announce(5)
+        one.wait_for(lambda: one.times > times)
+    finally:
+        for thread in (announcer, *hearers):
+            thread.stop()
+    assert one.states == [True, False]
+    with closing(connected(KafkaAdminClient, [kafka.address])) as admin:
+        assert f"announced.from-7{SUFFIX}" in admin.list_topics()
+    open_log(f"kafka://{kafka.address}/announced.from-7").close()  # which is another topic
+
+
+def test_a_kafka_that_does_not_let_us_is_tried_again_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = threading.Semaphore(0)
+
+    def refuse(place: object) -> None:
+        tried.release()
+        raise SetupError("Kafka does not let us make the topic") from TopicAuthorizationFailedError()
+
+    monkeypatch.setattr(epochs, "_ensure_topic", refuse)
+    monkeypatch.setattr(epochs, "_RETRY_S", 0.01)
+    heard = Heard()
+    announcer, hearer = Announcer("kafka://k:9092/events"), Announcements("kafka://k:9092/events", heard)
+    announcer.announce(1)
+    announcer.start()
+    hearer.start()
+    for _ in range(6):
+        assert tried.acquire(timeout=30)
+    announcer.announce(2)
+    for thread in (announcer, hearer):
+        thread.stop()
+        until(lambda thread=thread: not thread._thread.is_alive())
+    assert heard.states == []
