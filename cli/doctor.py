@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import LogUrl, log_url
+from cli.lake import lake_folder
+from cli.options import LakeUrl, LogUrl, lake_place, log_url
 from pipelines.log.urls import is_kafka, sqlite_path
+from schemas.errors import SetupError
 
 if TYPE_CHECKING:
     from pipelines.doctor.examine import Examination
@@ -30,6 +32,7 @@ def doctor(
         Path, typer.Argument(metavar="DATA_DIR", envvar="ROUTELAKE_DATA_DIR", help="The data directory to look at.")
     ] = Path("data"),
     log: LogUrl = "",
+    lake: LakeUrl = "",
     repair: Annotated[
         bool, typer.Option("--repair", help="Make good what tables, log and staging folder can. Stop the fold first.")
     ] = False,
@@ -40,6 +43,8 @@ def doctor(
 ) -> None:
     """Say what is wrong with tables, event log and checkpoint, and what to do; change nothing without --repair.
 
+    Tables at a URL are fetched first, with all their past.
+
     Exit code 0: nothing is wrong (any more); 1: something is; 2: it could not be looked at.
     """
     from pipelines.doctor.examine import examine
@@ -47,6 +52,20 @@ def doctor(
 
     path = None if is_kafka(log) else sqlite_path(log_url(data_dir, log))
     data_dir = data_dir.absolute()
+    place = lake_place(data_dir, lake)
+    if place.url:
+        if repair:
+            raise SetupError(
+                f"--repair works on a folder: stop the fold, run `./routelake lake get {place.url} DIR`, `./routelake "
+                "doctor DIR --repair`, and put it at a new URL with `./routelake lake put DIR URL`."
+            )
+        with lake_folder(data_dir, lake) as folder:
+            found = examine(folder.parent, path, thorough=thorough)
+        shown = _as_json(found, None) if output is Output.JSON else _as_text(found, None)
+        print(shown.replace(str(folder), place.url).replace(str(folder.parent), place.url))
+        raise typer.Exit(0 if found.is_well else 1)
+    if place.folder != (data_dir / "lake").resolve():
+        raise SetupError(f"doctor looks at DATA_DIR/lake, and at URLs: {lake} is neither.")
     if repair:
         check_can_repair(data_dir)
         work = Repair(data_dir, path, thorough=thorough)

@@ -4,36 +4,72 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import typer
 
-from cli.options import DataDir, DataMode
+from cli.options import DataDir, DataMode, LakeUrl, lake_place
 from runtime.machine import mask_files
 from schemas.errors import SetupError, one_line
 
 
-def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700") -> None:
+def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake: LakeUrl = "") -> None:
     """Make the tables of intervals anew from all changes. Stop the fold first; gateways may go on."""
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 
     from lake.damage import DamagedTableError
-    from lake.ddl import check_format, lock_lake
     from pipelines.intervals.keeper import rebuild as run
 
-    lake_dir = (data_dir / "lake").resolve()
-    if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+    place = lake_place(data_dir, lake)
+    where = place.url or (place.folder if lake else data_dir)
     mask_files(data_mode)
+    try:
+        with _of_store(place.url) if place.url else _of_folder(place.folder) as lake_dir:
+            epoch = run(lake_dir, _say)
+    except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        raise SetupError(f"the intervals of {where} cannot be made: {one_line(error)}.") from error
+    print(f"{where}: intervals made anew from the changes of epochs 1 to {epoch}")
+
+
+@contextmanager
+def _of_folder(lake_dir: Path) -> Iterator[Path]:
+    from lake.ddl import check_format, lock_lake
+
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir.")
     check_format(lake_dir)
     with closing(lock_lake(lake_dir)):
+        yield lake_dir
+
+
+@contextmanager
+def _of_store(url: str) -> Iterator[Path]:
+    """A copy that is taken as by a fold, and published in the end."""
+    from lake.ddl import LAKE_FILE
+    from lake.held import HeldLake
+    from lake.store import open_store
+
+    if open_store(url).find(LAKE_FILE) is None:
+        raise SetupError(f"there is no lake at {url}: it has no {LAKE_FILE}.")
+    with tempfile.TemporaryDirectory(prefix="routelake-lake-") as scratch:
+        copy_dir = Path(scratch) / "lake"
+        copy_dir.mkdir()
+        held = HeldLake.at(url, copy_dir)
         try:
-            epoch = run(lake_dir, _say)
-        except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
-            raise SetupError(f"the intervals of {lake_dir} cannot be made: {one_line(error)}.") from error
-    print(f"{data_dir}: intervals made anew from the changes of epochs 1 to {epoch}")
+            held.take(_wait, standby=False)
+            yield copy_dir
+        finally:
+            held.close()
+
+
+def _wait(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
 
 
 def _say(epoch: int, last: int) -> None:

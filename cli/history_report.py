@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.history_options import From, Shown, To, with_shown
-from cli.options import DataDir, DriverMemory
+from cli.lake import lake_folder
+from cli.options import DataDir, DriverMemory, LakeUrl
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -56,33 +57,34 @@ def report(
         Engine, typer.Option("--engine", help="DuckDB, in a second; or a Spark job. Both say the same.")
     ] = Engine.DUCKDB,
     data_dir: DataDir = Path("data"),
+    lake: LakeUrl = "",
     driver_memory: DriverMemory = "1g",
 ) -> None:
     """Report on a window of time, from the tables; without --from and --to, on all there is.
 
     flapping: brokers that went and came back. unavailable: topics without a queue that may be written, and how long.
     churn: topics made and deleted per hour. expiry: brokers that went without a word. refused: registrations and
-    commands that were refused. peers: who changed most.
+    commands that were refused. peers: who changed most. Tables at a URL are fetched first, with all their past.
     """
     from cli.history_show import Form
 
     if as_html and shown.form is not Form.TABLE:
         raise SetupError("--html is said beside --json or --csv: choose one")
     zone = shown.zone
-    lake_dir = (data_dir / "lake").resolve()
-    if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
     if engine is Engine.DUCKDB:
         from api.view.no_pandas import keep_pandas_out
 
         keep_pandas_out()
-    since, until = _window(lake_dir, shown.moments(from_, to))
+    with lake_folder(data_dir, lake) as lake_dir:
+        if not lake_dir.is_dir():
+            raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+        since, until = _window(lake_dir, shown.moments(from_, to))
 
-    from pipelines.reports.reports import BY_NAME, query_of
+        from pipelines.reports.reports import BY_NAME, query_of
 
-    wanted = BY_NAME[name]
-    query = query_of(wanted, since, until, times)
-    columns, rows = _rows(engine, lake_dir, query, driver_memory)
+        wanted = BY_NAME[name]
+        query = query_of(wanted, since, until, times)
+        columns, rows = _rows(engine, lake_dir, query, driver_memory)
     if as_html:
         print(_page(wanted, columns, rows, (since, until), query, zone), end="")
         return

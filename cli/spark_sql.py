@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DataDir, DriverMemory
+from cli.lake import lake_folder
+from cli.options import DataDir, DriverMemory, LakeUrl
 from cli.route import Output
 
 
 def spark_sql(
     query: Annotated[str, typer.Argument(help="Statements; without, they are read from standard input.")] = "",
     data_dir: DataDir = Path("data"),
+    lake: LakeUrl = "",
     output: Annotated[Output, typer.Option("-o", "--output", help="How to show rows.")] = Output.TABLE,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Rows of each result; else 1,000 in a table, all as JSON.")
@@ -24,18 +26,13 @@ def spark_sql(
     """Ask the tables in Spark SQL, by their names; at a terminal without a query, as often as you like.
 
     It only reads, beside a running routelake or without one. JSON is an object a line. docs/tables.md has the columns.
+    Tables at a URL are fetched first, with all their past.
     """
     from pipelines.spark_sql import run_spark_sql
 
-    raise typer.Exit(
-        run_spark_sql(
-            (data_dir / "lake").resolve(),
-            query,
-            as_json=output is Output.JSON,
-            limit=limit,
-            driver_memory=driver_memory,
-        )
-    )
+    with lake_folder(data_dir, lake) as folder:
+        code = run_spark_sql(folder, query, as_json=output is Output.JSON, limit=limit, driver_memory=driver_memory)
+    raise typer.Exit(code)
 
 
 def register(app: typer.Typer) -> None:

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DataDir
+from cli.lake import lake_folder
+from cli.options import DataDir, LakeUrl
 from schemas.errors import SetupError
 
 
 def sql(
     query: Annotated[str, typer.Argument(help="Statements; without, they are read from standard input.")] = "",
     data_dir: DataDir = Path("data"),
+    lake: LakeUrl = "",
     limit: Annotated[
         int | None,
         typer.Option("--limit", min=1, help="Rows of each result; else 1,000 in a table, else all."),
@@ -25,7 +27,8 @@ def sql(
     """Ask the tables in DuckDB's SQL, by their names; at a terminal without a query, as often as you like.
 
     It only reads, beside a running routelake or without one: all tables at the newest epoch. docs/history.md has the
-    views and macros beside them (route_at, changes_between, live_at), docs/tables.md the columns.
+    views and macros beside them (route_at, changes_between, live_at), docs/tables.md the columns. Tables at a URL are
+    fetched first, with all their past.
     """
     from api.view.no_pandas import keep_pandas_out
 
@@ -36,7 +39,8 @@ def sql(
     from cli.sql_show import run_sql
 
     form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE
-    run_sql((data_dir / "lake").resolve(), query, form, limit)
+    with lake_folder(data_dir, lake) as folder:
+        run_sql(folder, query, form, limit)
 
 
 def register(app: typer.Typer) -> None:

@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from lake.aws_profile import profile_keys
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ def open_store(url: str) -> Store:
         raise SetupError("a lake at a URL needs obstore: pip install 'routelake[object-store]'.") from error
     if not url.startswith(SCHEMES) or not url.partition("://")[2].strip("/"):
         raise SetupError(f"--lake {url}: a folder, or a URL that begins with {', '.join(SCHEMES)} and names a bucket.")
+    if url.startswith("s3://"):
+        os.environ.update(profile_keys(os.environ))
     if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
         raise SetupError(f"--lake {url}: AWS_ENDPOINT_URL is plain HTTP; say AWS_ALLOW_HTTP=true if that is meant.")
     plain_http = any(os.environ.get(name, "").lower() in ("true", "1") for name in _ALLOW_HTTP)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -14,10 +15,12 @@ from lake.whole import put
 from pipelines.log.open import open_log
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, EventEncoder, routing_key
+from schemas.intervals import INTERVAL_TABLES
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.command import command
 from tests.support.copy_fold import CopyFold
+from tests.support.intervals import assert_kept, assert_now
 from tests.support.minifold import MiniFold
 from tests.support.s3 import fake_s3
 
@@ -79,6 +82,35 @@ def test_it_is_proved_and_backed_up_there(data_dir: Path, tmp_path: Path) -> Non
     with MiniFold(log, tmp_path / "restored" / "lake") as fold:
         assert fold.writer.epoch == 2
     log.close()
+
+
+def test_it_is_asked_and_examined_there(data_dir: Path, tmp_path: Path) -> None:
+    asked = done("sql", "select brokerName from brokerAddrTable order by 1", "--lake", URL, "--csv")
+    assert asked.stdout.split() == ["brokerName", "b", "x"]
+    reported = done("history", "report", "peers", "--lake", URL, "--json")
+    assert json.loads(reported.stdout)
+    found = done("doctor", data_dir, "--lake", URL)
+    assert found.stdout.startswith(f"{URL}: epoch 2,") and "nothing is wrong" in found.stdout
+    assert "routelake-lake-" not in found.stdout
+    refused = done("doctor", data_dir, "--lake", URL, "--repair", code=2).stderr
+    assert f"lake get {URL} DIR" in refused and "lake put" in refused
+    assert "neither" in done("doctor", data_dir, "--lake", tmp_path, code=2).stderr
+
+
+def test_its_intervals_are_made_anew(data_dir: Path, tmp_path: Path) -> None:
+    assert "there is no lake" in done("history", "rebuild", "--lake", "s3://lake/none", code=2).stderr
+    first = tmp_path / "first"
+    done("lake", "get", URL, first)
+    url = "s3://lake/anew"
+    done("lake", "put", first, url)
+    store = open_store(url)
+    store.delete([found.path for found in store.listed(INTERVAL_TABLES[0].name)])
+    done("history", "rebuild", "--lake", url)
+    assert json.loads(store.get("fold.lease"))["released"]
+    then = tmp_path / "then"
+    done("lake", "get", url, then)
+    assert_kept(then / "lake")
+    assert_now(then / "lake")
 
 
 def test_what_is_no_lake(tmp_path: Path, data_dir: Path) -> None:
