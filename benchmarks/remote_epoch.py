@@ -6,27 +6,20 @@ One topic of one group of 20 changes in each; milliseconds, without the fold its
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness.remote_lake import RemoteMaker, in_each_place, new_url
+from benchmarks.harness.remote_lake import URL, Place, RemoteMaker, in_each_place
 from benchmarks.harness.report import median, quantile
 
 EPOCHS = 60
 WARM_UP = 5
 
 
-def main() -> None:
-    """In each place; print."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--where", default="", help=argparse.SUPPRESS)
-    where = parser.parse_args().where
-    if not where:
-        in_each_place("benchmarks.remote_epoch")
-        return
-    with tempfile.TemporaryDirectory(prefix="routelake-remote-") as folder, new_url() as url:
-        plain, remote = RemoteMaker(Path(folder) / "plain", None), RemoteMaker(Path(folder) / "copy", url)
+def measure(place: Place) -> None:
+    """In one place; print."""
+    with tempfile.TemporaryDirectory(prefix="routelake-remote-") as folder:
+        plain, remote = RemoteMaker(Path(folder) / "plain", None), RemoteMaker(Path(folder) / "copy", URL)
         local, committed, published = [], [], []
         for number in range(WARM_UP + EPOCHS):
             one, (two, three) = plain.change()[0], remote.change()
@@ -35,8 +28,8 @@ def main() -> None:
                 committed.append(two * 1000)
                 published.append(three * 1000)
     for what, seen in (("a folder", local), ("the copy", committed), ("published", published)):
-        print(f"{where:10} {what:10} p50 {median(seen):7.1f} ms, p90 {quantile(seen, 0.9):7.1f} ms")
+        print(f"{place.name:10} {what:10} p50 {median(seen):7.1f} ms, p90 {quantile(seen, 0.9):7.1f} ms", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    in_each_place("benchmarks.remote_epoch", measure)

@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the end of an epoch's publication until a gateway shows it, over S3: ``./routelake bench remote-follow``.
 
-The follower as a gateway has it, in this process; and what it asks in a second in which nothing happens.
+The follower as a gateway has it, in this process: where it looks for epochs by itself, because the head of its log has
+moved, and where a Kafka as far away as the store announces them.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from api.view.follower import Follower
 from api.view.snapshot import RouteView
-from benchmarks.harness.remote_lake import RemoteMaker, in_each_place, new_url
+from benchmarks.harness.far import far
+from benchmarks.harness.remote_lake import URL, Place, RemoteMaker, in_each_place
 from benchmarks.harness.report import median, quantile
 from lake.commits import CommandOutcome
+from peers.java import free_port
+from peers.kafka import Kafka
+from pipelines.log.epochs import Announcements, Announcer
 
 EPOCHS = 60
 WARM_UP = 5
@@ -41,33 +47,71 @@ class _Shown:
             return self._at_s
 
 
-def main() -> None:
-    """In each place; print."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--where", default="", help=argparse.SUPPRESS)
-    where = parser.parse_args().where
-    if not where:
-        in_each_place("benchmarks.remote_follow")
-        return
+class _Listener:
+    """A follower that says when it hears."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self.ready = threading.Event()
+
+    def hears(self, is_so: bool, /) -> None:
+        self._follower.hears(is_so)
+        self.ready.set()
+
+    def announced(self) -> None:
+        self._follower.announced()
+
+
+def measure(place: Place) -> None:
+    """In one place; print."""
+    with tempfile.TemporaryDirectory(prefix="routelake-remote-") as folder:
+        for is_announced in (False, True):
+            how = "announced" if is_announced else "looked for"
+            maker = RemoteMaker(Path(folder) / how, f"{URL}/{is_announced}")
+            shown = _Shown()
+            follower = Follower(f"{URL}/{is_announced}", shown)
+            follower.start()
+            shown.since(1)
+            with _announced(maker, follower, place) if is_announced else ExitStack():
+                seen = _late_ms(maker, follower, shown)
+            follower.stop()
+            p50, p90 = median(seen), quantile(seen, 0.9)
+            print(
+                f"{place.name:10} {how:10} shown after p50 {p50:.0f} ms, p90 {p90:.0f} ms, at most {max(seen):.0f} ms"
+            )
+
+
+def _late_ms(maker: RemoteMaker, follower: Follower, shown: _Shown) -> list[float]:
     chance = random.Random(7)
-    with tempfile.TemporaryDirectory(prefix="routelake-remote-") as folder, new_url() as url:
-        maker = RemoteMaker(Path(folder) / "copy", url)
-        shown = _Shown()
-        follower = Follower(url, shown)
-        follower.start()
-        seen = []
-        for number in range(WARM_UP + EPOCHS):
-            time.sleep(chance.random() * 0.3)  # not in step with the polls
-            follower.expect(maker.offset + 1)  # as a gateway does when the head of the log has changed
-            maker.change()
-            published_s = maker.published_s
-            at_s = shown.since(number + 2)
-            if number >= WARM_UP:
-                seen.append((at_s - published_s) * 1000)
-        follower.stop()
-    p50, p90 = median(seen), quantile(seen, 0.9)
-    print(f"{where:10} shown after p50 {p50:.0f} ms, p90 {p90:.0f} ms, at most {max(seen):.0f} ms")
+    seen = []
+    for number in range(WARM_UP + EPOCHS):
+        time.sleep(chance.random() * 0.3)  # not in step with the looks
+        follower.expect(maker.offset + 1)  # as a gateway does when the head of the log has changed
+        maker.change()
+        at_s = shown.since(number + 2)
+        if number >= WARM_UP:
+            seen.append((at_s - maker.published_s) * 1000)
+    return seen
+
+
+@contextmanager
+def _announced(maker: RemoteMaker, follower: Follower, place: Place) -> Iterator[None]:
+    with ExitStack() as stack:
+        port = free_port()
+        advertised = stack.enter_context(far(port, place.round_trip_ms)) if place.round_trip_ms else port
+        stack.enter_context(Kafka(port=port, advertised=f"127.0.0.1:{advertised}"))
+        url = f"kafka://127.0.0.1:{advertised}/events"
+        announcer, listener = Announcer(url), _Listener(follower)
+        announcements = Announcements(url, listener)
+        for thread in (announcer, announcements):
+            thread.start()
+            stack.callback(thread.stop)
+        if not listener.ready.wait(60):
+            raise TimeoutError("epochs are not heard of")
+        assert maker.mirror is not None
+        maker.mirror.on_published = announcer.announce
+        yield
 
 
 if __name__ == "__main__":
-    main()
+    in_each_place("benchmarks.remote_follow", measure)

@@ -90,6 +90,8 @@ class Kafka(Peer):
         properties: Mapping[str, str] | None = None,
         secured: Secured | None = None,
         host: str = "127.0.0.1",
+        port: int | None = None,
+        advertised: str = "",
     ) -> None:
         """Prepare it; `with` starts it.
 
@@ -97,16 +99,18 @@ class Kafka(Peer):
             properties: server.properties on top of QUICK_KAFKA.
             secured: Has two more ports.
             host: address of this machine to listen at, openly.
+            port: there; else a free one.
+            advertised: host:port by which clients reach that port, if it is another one.
         """
         super().__init__("kafka")
         self._host = host
-        self.port = free_port()
+        self.port = port or free_port()
         controller = free_port()
         self._secured = secured
         self.sasl_port, self.mutual_port = (free_port(), free_port()) if secured else (0, 0)
         listeners = {
             "listeners": f"PLAINTEXT://{host}:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{host}:{self.port}",
+            "advertised.listeners": f"PLAINTEXT://{advertised or self.address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",

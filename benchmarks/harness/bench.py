@@ -14,6 +14,7 @@ from benchmarks.harness.report import BENCHES, Result
 
 MICRO: Final = (
     "event-log",
+    "failover",
     "fold-load",
     "history-cost",
     "history-pairs",

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `remote_epoch` and `remote_follow` have alike: versitygw near and far, and a lake there without Spark."""
+"""What the benches of a lake in S3 have alike: versitygw near and far, and a lake there without Spark."""
 
 from __future__ import annotations
 
-import itertools
+import argparse
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from benchmarks.harness.far import far
 from benchmarks.harness.lake import Group, topic_name
@@ -26,19 +27,40 @@ from schemas.events import encode, routing_key
 GROUPS = 20
 TOPICS = 200
 ROUND_TRIPS_MS = (0.0, 20.0)
-_numbers = itertools.count()
+URL: Final = "s3://lake/bench"
 
 
-def in_each_place(module: str) -> None:
-    """Run a module again with a server near, then far: delta-rs reads the environment as it starts."""
-    with VersityGw() as server:
-        for delay_ms in ROUND_TRIPS_MS:
-            with ExitStack() as stack:
-                port = stack.enter_context(far(server.port, delay_ms)) if delay_ms else server.port
-                found = {**server.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
-                where = "loopback" if not delay_ms else f"+{delay_ms:.0f} ms"
-                command = [sys.executable, "-m", module, "--where", where]
-                subprocess.run(command, env={**os.environ, **found}, check=True)
+class Place(NamedTuple):
+    """Where it is measured.
+
+    Attributes:
+        name: For people.
+        round_trip_ms: To the store.
+    """
+
+    name: str
+    round_trip_ms: float
+
+
+def in_each_place(module: str, measure: Callable[[Place], None]) -> None:
+    """Measure with a server near, then far, each in a process of its own: delta-rs reads the environment as it starts.
+
+    Args:
+        module: The one that calls this, by which it is started again.
+        measure: Is told where the empty store is.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--round-trip-ms", type=float, default=None, help=argparse.SUPPRESS)
+    round_trip_ms = parser.parse_args().round_trip_ms
+    if round_trip_ms is not None:
+        measure(Place(f"+{round_trip_ms:.0f} ms" if round_trip_ms else "loopback", round_trip_ms))
+        return
+    for delay_ms in ROUND_TRIPS_MS:
+        with VersityGw() as server, ExitStack() as stack:
+            port = stack.enter_context(far(server.port, delay_ms)) if delay_ms else server.port
+            found = {**server.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+            command = [sys.executable, "-m", module, "--round-trip-ms", str(delay_ms)]
+            subprocess.run(command, env={**os.environ, **found}, check=True)
 
 
 class RemoteMaker:
@@ -88,9 +110,3 @@ class RemoteMaker:
             self.mirror.publish_rest()
         self._batches += 1
         return committed - began, published - committed
-
-
-@contextmanager
-def new_url() -> Iterator[str]:
-    """Of a lake that is not there yet."""
-    yield f"s3://lake/bench-{os.getpid()}-{next(_numbers)}"
