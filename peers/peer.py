@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every server started from published jars has in common: a folder of its own, and an end."""
+"""What every server that is started here has in common: a folder of its own, and an end."""
 
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,28 +14,28 @@ from typing import Self
 from peers.java import JavaProcess, classpath
 
 
-class Peer:
-    """A JVM with a temporary home directory that goes away with it; `with` starts and ends it.
+class Served(ABC):
+    """A server with a temporary home directory that goes away with it; `with` starts and ends it.
 
     Args:
-        jar_set: Its jars (deploy/jars.lock).
+        name: Of the directory.
     """
 
-    process: JavaProcess
-    """Made by the class below, not yet started."""
-
-    def __init__(self, jar_set: str) -> None:
+    def __init__(self, name: str) -> None:
         self._cleanup = ExitStack()
-        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix=f"{jar_set}-")))
-        self._classpath = classpath(jar_set)
+        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))
 
+    @abstractmethod
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self.process.start()
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL; nothing where it does not run."""
 
     def close(self) -> None:
         """Kill the process and remove its files."""
-        self.process.sigkill()
+        self.kill()
         self._cleanup.close()
 
     def __enter__(self) -> Self:
@@ -51,6 +52,29 @@ class Peer:
     ) -> None:
         """Kill it and remove its files."""
         self.close()
+
+
+class Peer(Served):
+    """A JVM.
+
+    Args:
+        jar_set: Its jars (deploy/jars.lock).
+    """
+
+    process: JavaProcess
+    """Made by the class below, not yet started."""
+
+    def __init__(self, jar_set: str) -> None:
+        super().__init__(jar_set)
+        self._classpath = classpath(jar_set)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.process.start()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.sigkill()
 
     def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
         path = self.home / name

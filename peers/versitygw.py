@@ -7,13 +7,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from deploy.jars import cache_dir
 from peers.java import free_port, port_answers, wait_until
+from peers.peer import Served
 
 VERSION: Final = "1.8.0"
 _PACKAGE: Final = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
@@ -52,7 +51,7 @@ def versitygw_program(*, build: bool = True) -> Path:
     return program
 
 
-class VersityGw:
+class VersityGw(Served):
     """One server with one bucket, ``lake``, in a folder that goes away with it; `with` starts and ends it.
 
     Attributes:
@@ -61,8 +60,7 @@ class VersityGw:
 
     def __init__(self) -> None:
         self._program = versitygw_program()
-        self._cleanup = ExitStack()
-        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="versitygw-")))
+        super().__init__("versitygw")
         (self.home / "objects" / "lake").mkdir(parents=True)
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
@@ -102,19 +100,3 @@ class VersityGw:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill it and remove its files."""
-        self.kill()
-        self._cleanup.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -19,22 +18,14 @@ from tests.e2e.scenario import route
 from tests.support.certificates import Authority
 from tests.support.command import process
 from tests.support.http_api import broker
-from tests.support.secured_kafka import SCRAM, Properties, secured_kafka
+from tests.support.secured_kafka import SCRAM, Properties, fixtures
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
-def kafka(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with secured_kafka(authority, tmp_path_factory.mktemp("kafka")) as running:
-        yield running
+authority, kafka = fixtures("module")
 
 
 def post(running: Routelake, path: str, body: object, method: str = "POST") -> dict[str, Any]:

@@ -7,6 +7,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
+
+import pytest
 
 from peers.kafka import Kafka, Secured
 from tests.support.certificates import Authority
@@ -22,6 +25,21 @@ def secured_kafka(authority: Authority, folder: Path) -> Iterator[Kafka]:
     keystore.write_bytes(server.key.read_bytes() + server.cert.read_bytes() + authority.path.read_bytes())
     with Kafka(secured=Secured(keystore, authority.path, {"gate": "right"})) as running:
         yield running
+
+
+def fixtures(scope: Literal["session", "module"]) -> tuple[Any, Any]:
+    """The fixtures ``authority``, who signs the certificates of a Kafka and of its clients, and ``kafka``, that one."""
+
+    @pytest.fixture(scope=scope)
+    def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+        return Authority(tmp_path_factory.mktemp("kafka-ca"))
+
+    @pytest.fixture(scope=scope)
+    def kafka(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+        with secured_kafka(authority, tmp_path_factory.mktemp("kafka")) as running:
+            yield running
+
+    return authority, kafka
 
 
 class Properties:

@@ -21,8 +21,7 @@ from peers.routelake import ROOT
 from pipelines.log import EventLog
 from pipelines.spark import session as spark_session
 from tests.pipelines.log.backends import Backend
-from tests.support.certificates import Authority
-from tests.support.secured_kafka import secured_kafka
+from tests.support.secured_kafka import fixtures
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -89,17 +88,7 @@ def new_topic(kafka_address: str) -> Callable[[], str]:
     return lambda: f"kafka://{kafka_address}/t-{uuid.uuid4().hex}"
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the certificates of the session's Kafka and of its clients."""
-    return Authority(tmp_path_factory.mktemp("kafka-ca"))
-
-
-@pytest.fixture(scope="session")
-def kafka(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One Kafka for all tests of a session; each test has topics of its own. It has ports that ask who comes, too."""
-    with secured_kafka(authority, tmp_path_factory.mktemp("kafka")) as running:
-        yield running
+authority, kafka = fixtures("session")  # one for all tests; each has topics of its own
 
 
 @pytest.fixture
