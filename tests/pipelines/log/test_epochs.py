@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs announced over Kafka: heard at once, through an outage of Kafka's, and by those whom it lets in."""
+"""Epochs announced over Kafka: heard at once by all, over TLS and SASL; a Kafka that refuses holds nobody up."""
 
 from __future__ import annotations
 
