@@ -11,6 +11,7 @@ import typer
 
 from cli.credentials import HttpToken, resolve
 from cli.groups import Options, with_options
+from cli.options import lake_place
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -25,13 +26,19 @@ Gateway = Annotated[
         "--http",
         envvar="ROUTELAKE_GATEWAY",
         metavar="HOST:PORT",
-        help=f"Ask this gateway, also https://HOST:PORT. {_DEFAULT_GATEWAY} where neither it nor --data-dir is said.",
+        help=f"Ask this gateway, also https://HOST:PORT. {_DEFAULT_GATEWAY} where no tables are named.",
     ),
 ]
 Tables = Annotated[
     Path | None,
     typer.Option(
         "--data-dir", envvar="ROUTELAKE_DATA_DIR", metavar="FOLDER", help="Read the tables there, without a gateway."
+    ),
+]
+TablesAt = Annotated[
+    str,
+    typer.Option(
+        "--lake", metavar="URL", help="Read the tables there, without a gateway: s3://, gs:// or az://bucket/prefix."
     ),
 ]
 From = Annotated[
@@ -72,6 +79,7 @@ class Asking(NamedTuple):
     context: typer.Context
     http: str
     data_dir: Path | None
+    lake: str
     token: str
 
     def source(self) -> Source:
@@ -83,6 +91,13 @@ class Asking(NamedTuple):
         from cli.history_source import HttpSource, LakeSource
 
         data_dir = self.data_dir
+        if self.lake:
+            if _is_on_command_line(self.context, "http") or _is_on_command_line(self.context, "data_dir"):
+                raise SetupError("--lake is said beside --http or --data-dir: name one place to ask")
+            from api.view.no_pandas import keep_pandas_out
+
+            keep_pandas_out()
+            return LakeSource(lake_place(Path(), self.lake))
         if self.http and data_dir is not None:
             by_hand = [name for name in ("http", "data_dir") if _is_on_command_line(self.context, name)]
             if len(by_hand) != 1:
@@ -92,7 +107,7 @@ class Asking(NamedTuple):
             from api.view.no_pandas import keep_pandas_out
 
             keep_pandas_out()
-            return LakeSource(data_dir)
+            return LakeSource(lake_place(data_dir, ""))
         return HttpSource(self.http or _DEFAULT_GATEWAY, resolve("--token", self.token))
 
 
@@ -152,7 +167,10 @@ def _filters(values: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, value in said.items() if value}
 
 
-_ASKING: Final[Options] = (("http", Gateway, ""), ("data_dir", Tables, None), ("http_token", HttpToken, ""))
+_ASKING: Final[Options] = (
+    *(("http", Gateway, ""), ("data_dir", Tables, None), ("lake", TablesAt, "")),
+    ("http_token", HttpToken, ""),
+)
 _SHOWN: Final[Options] = (("as_json", Json, False), ("as_csv", Csv, False), ("time_zone", Zone, ""))
 _FILTERS: Final[Options] = (
     *(("topic", Topic, ""), ("broker", Broker, ""), ("cluster", Cluster, ""), ("table", TableName, "")),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
+from cli.options import LakePlace
 from schemas.errors import RoutelakeError, SetupError
 
 if TYPE_CHECKING:
@@ -55,19 +55,23 @@ class Source(Protocol):
 
 
 class LakeSource:
-    """The tables of a data directory, beside a running routelake or without one."""
+    """The tables in a folder or at a URL, beside a running routelake or without one."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, place: LakePlace) -> None:
         """Nothing is read yet.
 
         Raises:
-            SetupError: There are no tables.
+            SetupError: There are no tables, or the URL is unusable.
         """
-        if not (data_dir / "lake").is_dir():
-            raise SetupError(f"--data-dir {data_dir} holds no tables: there is no {data_dir / 'lake'}")
         from api.view.history import History
 
-        self._history = History((data_dir / "lake").resolve())
+        if place.url:
+            from lake.store import store_of
+
+            store_of(place.url)
+        elif not place.folder.is_dir():
+            raise SetupError(f"{place.folder.parent} holds no tables: there is no {place.folder}")
+        self._history = History(place.url or place.folder)
 
     def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
         """See `Source`."""

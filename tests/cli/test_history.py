@@ -16,6 +16,7 @@ import pytest
 
 from cli.history_show import Form, show_changes, show_diff
 from cli.history_source import HttpSource, LakeSource
+from cli.options import lake_place
 from schemas.errors import RoutelakeError, SetupError
 from tests.support.command import command, process
 from tests.support.http_api import broker
@@ -112,7 +113,7 @@ def test_what_is_different(past: Past, source: str) -> None:
 
 
 def test_pages_make_one_answer(past: Past, capsys: pytest.CaptureFixture[str]) -> None:
-    for source in (HttpSource(past.live.http_url), LakeSource(past.folder)):
+    for source in (HttpSource(past.live.http_url), LakeSource(lake_place(past.folder, ""))):
         show_changes(source.changes({}, 3), Form.JSON, None, None)
         assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == past.changes
         show_changes(source.changes({}, 3), Form.CSV, 4, None)
@@ -177,7 +178,7 @@ def test_what_is_refused(words: str, code: int, says: str) -> None:
 
 
 def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
-    for source in (HttpSource(past.live.http_url), LakeSource(past.folder)):
+    for source in (HttpSource(past.live.http_url), LakeSource(lake_place(past.folder, ""))):
         with pytest.raises(RoutelakeError, match="from must not be after to"):
             list(source.diff({"from": "2", "to": "1"}))
         with pytest.raises(RoutelakeError, match="before the beginning"):

@@ -89,6 +89,10 @@ def test_it_is_asked_and_examined_there(data_dir: Path, tmp_path: Path) -> None:
     assert asked.stdout.split() == ["brokerName", "b", "x"]
     reported = done("history", "report", "peers", "--lake", URL, "--json")
     assert json.loads(reported.stdout)
+    changed = done("history", "changes", "--lake", URL, "--topic", "T", "--json")
+    assert json.loads(changed.stdout.splitlines()[0])["topic"] == "T", changed
+    both = done("history", "diff", "--from", "1", "--lake", URL, "--data-dir", data_dir, code=2)
+    assert "name one place" in both.stderr
     found = done("doctor", data_dir, "--lake", URL)
     assert found.stdout.startswith(f"{URL}: epoch 2,") and "nothing is wrong" in found.stdout
     assert "routelake-lake-" not in found.stdout
