@@ -98,7 +98,7 @@ class Announcer(_Thread):
     def __init__(self, url: str) -> None:
         super().__init__(url, "epochs-announcer", "epochs are not announced; gateways look for them by themselves")
         self._news = threading.Event()
-        self._version = -1
+        self._version: int | None = None
 
     def announce(self, version: int) -> None:
         """Say that routeCommitTable has this version now; of several that wait the newest is told."""
@@ -111,11 +111,15 @@ class Announcer(_Thread):
     def _work(self) -> None:
         _ensure_topic(self.place)
         with _producer(self.place) as producer:
-            while self._news.wait() and not self.ended.is_set():
+            while self._news.wait():
                 self._news.clear()
-                said = json.dumps({"version": self._version}).encode()
-                sent = producer.send(self.place.topic, value=said, partition=0)
-                sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
+                version, self._version = self._version, None
+                if version is not None:
+                    said = json.dumps({"version": version}).encode()
+                    sent = producer.send(self.place.topic, value=said, partition=0)
+                    sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
+                if self.ended.is_set():
+                    return
 
 
 class Announcements(_Thread):

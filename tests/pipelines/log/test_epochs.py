@@ -65,6 +65,10 @@ def test_an_epoch_is_heard_of_by_all(kafka: Kafka, authority: Authority, tmp_pat
         times = one.times
         announcer.announce(5)
         one.wait_for(lambda: one.times > times)
+        times = one.times
+        announcer.announce(6)
+        announcer.stop()  # what was said before is told
+        one.wait_for(lambda: one.times > times)
     finally:
         for thread in (announcer, *hearers):
             thread.stop()
