@@ -40,14 +40,17 @@ def fold(
     from pipelines.main import run_fold
 
     place = lake_place(data_dir, lake)
+    cluster = options.cluster(data_dir)
+    shared_dir = data_dir.resolve() if cluster is None else cluster.shared_dir
     settings = FoldSettings(
         lake_dir=place.copy_folder,
         lake_url=place.url,
         standby=standby,
-        checkpoint_dir=(data_dir / "checkpoints" / "fold").resolve(),
+        checkpoint_dir=shared_dir / "checkpoints" / "fold",
         log_url=log_url(data_dir, log),
         scratch_dir=(data_dir / "scratch").resolve(),
-        shards=options.shards,
+        shards=options.shards or (2 if cluster is None else 0),
+        cluster=cluster,
         trigger_ms=options.trigger_ms,
         liveness_interval_s=options.liveness_interval_s,
         retention_days=options.history_retention_days,

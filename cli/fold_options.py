@@ -13,20 +13,28 @@ from cli.options import (
     FoldNiceness,
     LivenessS,
     LogRetentionH,
+    Master,
     RetentionDays,
     Shards,
+    SharedDir,
+    SparkConfig,
     TriggerMs,
     lake_place,
 )
+from pipelines.cluster.place import LOCAL, Cluster, read_cluster
+from schemas.errors import SetupError
 
 OPTIONS: Final[Options] = (
     ("trigger_ms", TriggerMs, 1_000),
-    ("shards", Shards, 2),
+    ("shards", Shards, None),
     ("history_retention_days", RetentionDays, 30),
     ("liveness_interval_s", LivenessS, 10.0),
     ("log_retention_hours", LogRetentionH, 24.0),
     ("driver_memory", DriverMemory, "1g"),
     ("fold_niceness", FoldNiceness, 5),
+    ("master", Master, LOCAL),
+    ("shared_dir", SharedDir, None),
+    ("spark_config", SparkConfig, None),
 )
 
 
@@ -34,12 +42,15 @@ class FoldOptions(NamedTuple):
     """What was said of the fold; each field is named as its option."""
 
     trigger_ms: int
-    shards: int
+    shards: int | None
     history_retention_days: int
     liveness_interval_s: float
     log_retention_hours: float
     driver_memory: str
     fold_niceness: int
+    master: str
+    shared_dir: Path | None
+    spark_config: Path | None
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> FoldOptions:
@@ -48,12 +59,29 @@ class FoldOptions(NamedTuple):
 
     def judge(self, data_dir: Path, lake: str, *, standby: bool = False) -> None:
         """Refuse what a fold cannot start with. Raises SetupError."""
-        preflight.check_shards(self.shards)
+        if self.shards is not None:
+            preflight.check_shards(self.shards)
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
+        self._judge_cluster(data_dir)
         preflight.check_lake(lake_place(data_dir, lake), fold=True, standby=standby)
 
     def arguments(self) -> list[str]:
         """The same for a process of its own."""
-        said = self._asdict().items()
+        said = ((name, value) for name, value in self._asdict().items() if value is not None)
         return [part for name, value in said for part in (f"--{name.replace('_', '-')}", str(value))]
+
+    def cluster(self, data_dir: Path) -> Cluster | None:
+        """Where executors are. Raises SetupError."""
+        shared_dir = (self.shared_dir or data_dir).resolve()
+        config = None if self.spark_config is None else self.spark_config.resolve()
+        return read_cluster(self.master, shared_dir, config)
+
+    def _judge_cluster(self, data_dir: Path) -> None:
+        if self.cluster(data_dir) is None:
+            if self.shared_dir is not None:
+                raise SetupError(
+                    f"--shared-dir {self.shared_dir} is for a cluster: name it with --master spark://HOST:PORT."
+                )
+        elif self.shared_dir is not None:
+            preflight.check_folder(self.shared_dir, "--shared-dir")

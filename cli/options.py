@@ -79,6 +79,34 @@ Standby = Annotated[
         help="With --lake URL: wait while another fold holds the lake, and take over when it ends.",
     ),
 ]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        envvar="ROUTELAKE_MASTER",
+        metavar="URL",
+        help="Where the fold's executors are: local, or a Spark cluster, spark://HOST:PORT or k8s://https://HOST:PORT.",
+    ),
+]
+SharedDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--shared-dir",
+        envvar="ROUTELAKE_SHARED_DIR",
+        metavar="FOLDER",
+        help="With --master URL: checkpoint and what executors hand over; all see it so. Default: the data directory.",
+        show_default=False,
+    ),
+]
+SparkConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark-config",
+        envvar="ROUTELAKE_SPARK_CONFIG",
+        metavar="FILE",
+        help="With --master URL: Spark's properties for it, as spark-submit takes them. See docs/scale-out.md.",
+    ),
+]
 Http = Annotated[
     str,
     typer.Option(
@@ -108,9 +136,12 @@ TriggerMs = Annotated[
     ),
 ]
 Shards = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--shards", envvar="ROUTELAKE_SHARDS", help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint."
+        "--shards",
+        envvar="ROUTELAKE_SHARDS",
+        help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint. Default: 2; with --master URL two a core.",
+        show_default=False,
     ),
 ]
 RetentionDays = Annotated[

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -155,6 +155,7 @@ class JavaProcess:
         jvm_args: Sequence[str] = QUICK_JVM,
         ready: Callable[[JavaProcess], bool] = lambda process: True,
         start_timeout_s: float = 60.0,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Describe the process; `start` or `with` starts it.
 
@@ -169,6 +170,7 @@ class JavaProcess:
             jvm_args: Compiler, collector and the like; by default what starts fast.
             ready: Polled after the start.
             start_timeout_s: How long to wait for `ready`.
+            environment: Variables on top of this process's own.
         """
         self.main_class = main_class
         self.home = home
@@ -188,7 +190,7 @@ class JavaProcess:
             main_class,
             *args,
         ]
-        self._environment = {**os.environ, "ROCKETMQ_HOME": str(home), "CLASSPATH": classpath}
+        self._environment = {**os.environ, "ROCKETMQ_HOME": str(home), "CLASSPATH": classpath, **(environment or {})}
 
     def __enter__(self) -> JavaProcess:
         """Start the process and wait until it is ready."""

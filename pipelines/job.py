@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -29,6 +29,7 @@ from lake.commits import last_commit
 from lake.ddl import open_lake, write_whole
 from lake.mirror import Mirror
 from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge
+from pipelines.cluster.place import Cluster, shards_for
 from pipelines.fold.state import RouteState
 from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.open import open_log
@@ -36,7 +37,7 @@ from pipelines.log.source import read_stream
 from pipelines.log.urls import is_kafka
 from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
 from pipelines.shards.batch import Batch
-from pipelines.shards.partition import seed_rows, shard_keys
+from pipelines.shards.partition import SHARD_KEYS, seed_rows, shard_keys
 from pipelines.tables.maintenance import Maintenance
 from pipelines.tables.seed import Seed, read_seed
 from pipelines.tables.writer import Epoch, LakeWriter, rewind
@@ -57,6 +58,7 @@ class FoldSettings:
     log_url: str
     scratch_dir: Path
     shards: int = 2
+    """On a cluster 0: those of the checkpoint, or as many as fit its cores."""
     trigger_ms: int = 1_000
     """A batch begins at most this often; 0: as soon as there is something to fold."""
     liveness_interval_s: float = 10.0
@@ -71,18 +73,37 @@ class FoldSettings:
     lake_url: str = ""
     standby: bool = False
     """Whether to wait for the end of another fold that holds the lake at the URL."""
+    cluster: Cluster | None = None
+    """Where executors are; None: in the fold's own JVM."""
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where shards leave what is too much for a row: seen by workers and driver."""
+        return (self.scratch_dir if self.cluster is None else self.cluster.shared_dir) / "spool"
 
 
 def spark_session(settings: FoldSettings) -> SparkSession:
-    """A local Spark session shaped for one small, low-latency query."""
+    """A Spark session shaped for one small, low-latency query."""
     from pipelines.spark import session
 
     return session(
         "routelake-fold",
         driver_memory=settings.driver_memory,
-        shards=settings.shards,
+        shards=settings.shards or 2,
         scratch_dir=settings.scratch_dir,
+        cluster=settings.cluster,
     )
+
+
+def with_shards(spark: SparkSession, settings: FoldSettings, cores: int) -> FoldSettings:
+    """The settings with a number of shards where none was asked for: the checkpoint's, else two a core."""
+    if not settings.shards:
+        shards = shards_for(cores, list(SHARD_KEYS))
+        if _can_continue(settings.checkpoint_dir, settings.lake_dir):
+            shards = json.loads((settings.checkpoint_dir / MARKER_FILE).read_text(encoding="utf-8"))["shards"]
+        settings = replace(settings, shards=shards)
+    spark.conf.set("spark.sql.shuffle.partitions", str(settings.shards))
+    return settings
 
 
 class FoldQuery:
@@ -115,7 +136,7 @@ class FoldQuery:
             mirror,
         )
         self._committing = threading.Lock()
-        self._spool_dir = settings.scratch_dir / "spool"
+        self._spool_dir = settings.spool_dir
         shutil.rmtree(self._spool_dir, ignore_errors=True)  # what a batch left that was never written
         self._spool_dir.mkdir(parents=True)
         self.query = self._start(spark, seed)
@@ -134,13 +155,15 @@ class FoldQuery:
                     f"the checkpoint has {found['shards']} shards, not {settings.shards}. To change the number, stop "
                     f"the fold and delete {settings.checkpoint_dir}: the state comes back from the tables."
                 )
-            if found["format"] == CHECKPOINT_FORMAT:
+            if found["format"] == CHECKPOINT_FORMAT and found.get("cluster", False) == (settings.cluster is not None):
                 return Seed(RouteState(), 0, 0)
         shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
         rewind(settings.lake_dir, tables)
         seed = read_seed(settings.lake_dir, self._log)
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
         written = {"format": CHECKPOINT_FORMAT, "shards": settings.shards}
+        if settings.cluster is not None:
+            written["cluster"] = True  # state files have other names there (`pipelines.cluster.place`)
         marker.write_text(json.dumps(written), encoding="utf-8")
         log.info("new checkpoint", epoch=seed.epoch, from_offset=seed.next_offset, groups=len(seed.state.groups))
         return seed

@@ -23,7 +23,9 @@ from lake.commits import last_commit
 from lake.ddl import check_format, lock_lake, open_lake, write_whole
 from lake.held import HeldLake
 from lake.mirror import FencedError, Mirror
-from pipelines.job import FoldQuery, FoldSettings, spark_session
+from pipelines.cluster.executors import WAIT_S, check, count, is_over, no_executors, wait_for_executors
+from pipelines.cluster.place import Cluster
+from pipelines.job import FoldQuery, FoldSettings, spark_session, with_shards
 from pipelines.log.base import check_end
 from pipelines.log.open import open_log
 from pipelines.log.urls import is_kafka
@@ -52,7 +54,8 @@ _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \
 _JAVA_ERROR: Final = re.compile(r"^: (.*)$", re.MULTILINE)
 CLOCK_WENT_BACK: Final = "the clock of the event log went back"
 STILL_COMMITS: Final = "a commit of the query that has ended does not end"
-_HOPELESS: Final = (CLOCK_WENT_BACK, STILL_COMMITS, "java.lang.OutOfMemoryError", "Py4JNetworkError")
+NO_EXECUTORS: Final = "the fold has no executors"
+_HOPELESS: Final = (CLOCK_WENT_BACK, STILL_COMMITS, NO_EXECUTORS, "java.lang.OutOfMemoryError", "Py4JNetworkError")
 """What another query in this JVM would meet, too."""
 _SETUP_ERROR: Final = f"{SetupError.__module__}.{SetupError.__name__}: "
 """How a Python traceback begins the line of a SetupError. The log is read by processes that Spark starts; what they
@@ -83,7 +86,8 @@ def run_fold(settings: FoldSettings) -> int:
         if settings.lake_url:
             held = HeldLake.at(settings.lake_url, settings.lake_dir)
             if settings.standby:
-                spark = spark_session(settings)  # takes longer than all the rest of a take-over
+                if settings.cluster is None:  # its executors would stand by, too, and be missed elsewhere
+                    spark = spark_session(settings)  # takes longer than all the rest of a take-over
                 stop.listen()
                 tell_ready()
             if not held.take(stop.wait, standby=settings.standby):
@@ -96,6 +100,10 @@ def run_fold(settings: FoldSettings) -> int:
         _check_log(settings.log_url, settings.lake_dir)
         spark = spark or spark_session(settings)
         stop.listen()  # Spark has taken SIGINT
+        if settings.cluster is not None:
+            if not wait_for_executors(spark.sparkContext, settings.cluster, stop.wait):
+                return 0
+            settings = with_shards(spark, settings, check(spark, settings.cluster, settings.log_url))
         return _fold(spark, settings, stop, None if held is None else held.mirror)
     except RoutelakeError as error:
         _note_failure(settings.lake_dir, str(error), str(error))
@@ -178,6 +186,22 @@ class _Progress:
             self._niceness = 0
 
 
+class _Executors:
+    """Whether the cluster still has some for us."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
+        self._context, self._cluster = spark.sparkContext, cluster
+        self._seen_s = time.monotonic()
+
+    def gone(self) -> str | None:
+        """What to say when there have been none for too long."""
+        if is_over(self._context):
+            return f"{self._cluster.master} has removed it"
+        if count(self._context):
+            self._seen_s = time.monotonic()
+        return no_executors(self._cluster) if time.monotonic() - self._seen_s > WAIT_S else None
+
+
 def _query(
     spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, mirror: Mirror | None
 ) -> str | None:
@@ -190,6 +214,7 @@ def _query(
     lake = settings.lake_url or str(settings.lake_dir)
     log.info("folding", log=settings.log_url, lake=lake, epoch=query.writer.epoch)
     next_look_s = 0.0
+    executors = None if settings.cluster is None else _Executors(spark, settings.cluster)
     while query.query.isActive:
         if stop.wait(0.2):
             query.hold()
@@ -202,6 +227,9 @@ def _query(
             continue
         next_look_s = time.monotonic() + _LOOK_S
         progress.look(query)
+        if executors is not None and (gone := executors.gone()):
+            query.hold()
+            return f"{NO_EXECUTORS}: {gone}"
         if dropped := query.dropped_as_late():
             query.hold()
             return (

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import threading
 from pathlib import Path
 from typing import IO, Final
 
+import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -17,7 +20,10 @@ from pyspark.sql import SparkSession
 
 from deploy import class_data
 from deploy.jars import ensure
-from schemas.errors import SetupError
+from pipelines.cluster.code import write_archive
+from pipelines.cluster.place import AUTHENTICATE, Cluster, spark_options
+from pipelines.cluster.reach import own_address
+from schemas.errors import SetupError, UnavailableError
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _WORKER_PYTHON: Final = Path(__file__).with_name("spark_python")
@@ -73,8 +79,9 @@ def session(
     delta: bool = False,
     scratch_dir: Path | None = None,
     jvm_options: str | None = None,
+    cluster: Cluster | None = None,
 ) -> SparkSession:
-    """A local session.
+    """A session.
 
     Args:
         name: application name.
@@ -83,21 +90,25 @@ def session(
         delta: with Delta Lake's SQL, for readers.
         scratch_dir: where the JVM keeps temporary files; None for the system's place.
         jvm_options: more of the JVM's, with a space before them; None for its class data, if there is any.
+        cluster: where its executors are; None: in its own JVM.
 
     Raises:
         SetupError: the JVM does not start.
+        UnavailableError: the cluster's master does not answer, or does not take us.
     """
+    driver_host = "127.0.0.1" if cluster is None else own_address(cluster)
     # Workers run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = str(_WORKER_PYTHON), sys.executable
     os.environ["ROUTELAKE_WORKER_PYTHON"] = sys.executable
     os.environ["ROUTELAKE_WORKER_PYTHONPATH"] = str(_ROOT)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LOCAL_IP", driver_host)
     jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
     classes = class_data.options() if jvm_options is None else jvm_options
     conf.set("spark.driver.extraJavaOptions", _OPTIONS["spark.driver.extraJavaOptions"] + classes)
     conf.setMaster(f"local[{max(2, min(shards, os.cpu_count() or 2))},{_ATTEMPTS}]")
-    conf.set("spark.driver.extraClassPath", ":".join(map(str, ensure("local-fs"))))
+    local_fs = ensure("local-fs")
+    conf.set("spark.driver.extraClassPath", ":".join(map(str, local_fs)))
     conf.set("spark.driver.memory", driver_memory)
     conf.set("spark.sql.shuffle.partitions", str(shards))
     conf.set("spark.hadoop.fs.permissions.umask-mode", f"{_umask():03o}")  # Hadoop sets the modes of its files itself
@@ -109,6 +120,8 @@ def session(
     if delta:
         conf.set("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    if cluster is not None:
+        _use(cluster, conf, driver_host, local_fs)
     if SparkContext._gateway is None:
         read_end, write_end = os.pipe()
         threading.Thread(target=_pass_on, args=(os.fdopen(read_end, "rb"),), name="spark-output", daemon=True).start()
@@ -121,10 +134,40 @@ def session(
             ) from error
         finally:
             os.close(write_end)
-        SparkContext(conf=conf, gateway=gateway)
+        try:
+            SparkContext(conf=conf, gateway=gateway)
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        except Py4JJavaError as error:
+            if cluster is None:
+                raise
+            why = _not_taken(cluster, error)
+            gateway.proc.kill()
+            raise UnavailableError(why) from None
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if cluster is not None:
+        spark.sparkContext.addPyFile(str(write_archive(cluster.shared_dir / "code")))
     return spark
+
+
+def _use(cluster: Cluster, conf: SparkConf, driver_host: str, jars: list[Path]) -> None:
+    """Have executors elsewhere. What the cluster's own file says is not put on a command line: it holds a secret."""
+    python = cluster.config.get("spark.pyspark.python", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = python  # the script above is not on other machines
+    if cluster.config_file is not None:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(cluster.config_file))} pyspark-shell"
+    for name, value in spark_options(cluster, driver_host, jars).items():
+        conf.set(name, value)
+    conf.setMaster(cluster.master)
+
+
+def _not_taken(cluster: Cluster, error: Py4JJavaError) -> str:
+    said = str(error.java_exception.getMessage() if error.java_exception is not None else error)
+    return (
+        f"{cluster.master} did not take the fold: {said.strip().splitlines()[0]} Look whether its {AUTHENTICATE} and "
+        f"secret are those of --spark-config, and whether it is of Spark's version {pyspark.__version__}; what it said "
+        "itself stands in its log."
+    )
 
 
 def _umask() -> int:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cluster the fold's executors are on, and what Spark is told of it.
+
+Source: Spark 4.2's "Cluster Mode Overview", "Spark Standalone Mode", "Running Spark on Kubernetes", "Security".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from schemas.errors import SetupError
+from schemas.properties import PropertiesError, parse_file
+
+LOCAL: Final = "local"
+"""In place of a master's URL: executors are threads of the fold's own JVM."""
+
+MASTER_FORMS: Final = "local, spark://HOST:PORT[,HOST:PORT] or k8s://https://HOST:PORT"
+
+AUTHENTICATE: Final = "spark.authenticate"
+_SECRETS: Final = ("spark.authenticate.secret", "spark.authenticate.secret.file")
+_IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+_POD_TEMPLATE: Final = "spark.kubernetes.executor.podTemplateFile"
+_MOUNT: Final = re.compile(r"spark\.kubernetes\.executor\.volumes\.[^.]+\.[^.]+\.mount\.path")
+_OURS: Final = ("spark.master", "spark.submit.deployMode", "spark.app.name", "spark.sql.shuffle.partitions")
+
+_EXECUTOR_JVM: Final = "-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"
+
+
+class Address(NamedTuple):
+    """Where a master listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster, as the options name it.
+
+    Attributes:
+        master: its URL.
+        shared_dir: a folder that driver and executors see under this path.
+        config_file: Spark's properties for it; None if there are none.
+        config: what stands in the file. Not shown: it has a secret.
+    """
+
+    master: str
+    shared_dir: Path
+    config_file: Path | None = None
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether executors are pods."""
+        return self.master.startswith("k8s://")
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Of the masters, or of the API server."""
+        return master_addresses(self.master)
+
+
+def read_cluster(master: str, shared_dir: Path, config_file: Path | None) -> Cluster | None:
+    """The cluster that --master, --shared-dir and --spark-config name; None for ``local``.
+
+    Raises:
+        SetupError: they name none that could be used; the message says what to do.
+    """
+    if master == LOCAL:
+        if config_file is not None:
+            raise SetupError(f"--spark-config {config_file} is for a cluster: name it with --master spark://HOST:PORT.")
+        return None
+    master_addresses(master)
+    config = {} if config_file is None else _read(config_file)
+    cluster = Cluster(master, shared_dir, config_file, config)
+    where = "a file that --spark-config names" if config_file is None else f"--spark-config {config_file}"
+    if taken := [name for name in _OURS if name in config]:
+        raise SetupError(f"--spark-config {config_file}: {taken[0]} is set by routelake. Leave it out.")
+    if cluster.is_kubernetes:
+        _judge_kubernetes(cluster, where)
+    elif config.get(AUTHENTICATE, "").lower() not in ("true", "false"):
+        raise SetupError(
+            f"--master {master}: whoever reaches the driver's ports can run code in it, unless Spark asks who comes. "
+            f"Write '{AUTHENTICATE} true' and '{_SECRETS[0]} ...' into {where}, and start master and workers with that "
+            f"file, too (docs/scale-out.md); or '{AUTHENTICATE} false', where nobody else reaches them."
+        )
+    elif config[AUTHENTICATE].lower() == "true" and not any(config.get(name) for name in _SECRETS):
+        raise SetupError(f"{where}: {AUTHENTICATE} needs {_SECRETS[0]}, the same as the master's and the workers'.")
+    return cluster
+
+
+def _judge_kubernetes(cluster: Cluster, where: str) -> None:
+    if not any(cluster.config.get(name) for name in _IMAGES):
+        raise SetupError(f"--master {cluster.master}: say in {where} which image executors run, {_IMAGES[0]}.")
+    mounts = [Path(path) for name, path in cluster.config.items() if _MOUNT.fullmatch(name)]
+    seen = any(cluster.shared_dir.is_relative_to(path) for path in mounts)
+    if not seen and not cluster.config.get(_POD_TEMPLATE):
+        raise SetupError(
+            f"--master {cluster.master}: executors would not see {cluster.shared_dir}. Mount the volume that has it by "
+            "spark.kubernetes.executor.volumes.persistentVolumeClaim.NAME.mount.path and .options.claimName in "
+            f"{where}, or name another folder with --shared-dir."
+        )
+
+
+def master_addresses(master: str) -> list[Address]:
+    """Where the masters of a URL listen.
+
+    Raises:
+        SetupError: it has another form.
+    """
+    if match := re.fullmatch(r"spark://([^/?#@]+)", master):
+        found = [_address(text) for text in match[1].split(",")]
+        if all(found):
+            return [address for address in found if address is not None]
+    elif match := re.fullmatch(r"k8s://(?:(https?)://)?([^/?#@]+)/?", master):
+        default = 80 if match[1] == "http" else 443
+        address = _address(match[2]) or _address(f"{match[2]}:{default}")
+        if address is not None:
+            return [address]
+    raise SetupError(f"--master {master!r}: expected {MASTER_FORMS}.")
+
+
+def _address(text: str) -> Address | None:
+    match = re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})", text)
+    if match is None or not 0 < int(match[2]) < 65536:
+        return None
+    return Address(match[1].strip("[]"), int(match[2]))
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        return {entry.key: entry.value.strip() for entry in parse_file(file.read_bytes())}
+    except OSError as error:
+        raise SetupError(f"--spark-config {file} cannot be read: {error.strerror}.") from error
+    except PropertiesError as error:
+        raise SetupError(f"--spark-config {file}: {error}.") from error
+
+
+def spark_options(cluster: Cluster, driver_host: str, jars: list[Path]) -> dict[str, str]:
+    """What Spark is told besides what it is told in any case. Pure.
+
+    Args:
+        cluster: whose own properties win; these are not among the options, as they may hold a secret.
+        driver_host: this machine's address, as executors reach it.
+        jars: of the driver's class path, which executors need, too.
+    """
+    options = {
+        "spark.driver.host": driver_host,
+        "spark.driver.bindAddress": driver_host,
+        # As the driver's; each executor is a JVM that carries things to and fro beside Python workers.
+        "spark.executor.extraJavaOptions": _EXECUTOR_JVM,
+        "spark.jars": ",".join(map(str, jars)),
+        # An executor that was given up may still write to the checkpoint: what it writes has a name of its own.
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        # Executors say each task twice, for as long as the fold lives.
+        "spark.executor.syncLogLevel.enabled": "true",
+        AUTHENTICATE: "true",
+    }
+    return {name: value for name, value in options.items() if name not in cluster.config}
+
+
+def shards_for(cores: int, offered: list[int]) -> int:
+    """Two shards a core, so that one of two executors may be slower; the next number that is offered.
+
+    Args:
+        cores: of all executors.
+        offered: numbers of shards.
+    """
+    return min((number for number in sorted(offered) if number >= 2 * cores), default=max(offered))
+
+
+__all__ = [
+    "LOCAL",
+    "MASTER_FORMS",
+    "Address",
+    "Cluster",
+    "master_addresses",
+    "read_cluster",
+    "shards_for",
+    "spark_options",
+]
