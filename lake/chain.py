@@ -12,7 +12,7 @@ writer, which therefore never holds more than a part.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -50,6 +50,10 @@ class EpochDigest:
         """
         self._digests += [block.digest for block in blocks(rows)]
         return rows
+
+    def add_digests(self, digests: Iterable[str]) -> None:
+        """Take blocks of the epoch's by their digests, in hex."""
+        self._digests += digests
 
     def add_block(self, block: Block) -> None:
         """Take a block of the epoch's."""

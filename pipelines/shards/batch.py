@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lake.chain import EpochDigest
 from pipelines.shards.arrow import OP, command_rows, from_ipc
 from pipelines.shards.rows import ShardProgress
 from pipelines.shards.spool import Part, Read, remove, unpack
@@ -107,13 +108,19 @@ class Batch:
             if made is not None:
                 yield made
 
-    def history(self) -> Iterator[pa.Table]:
-        """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for."""
+    def history(self, digest: EpochDigest | None = None) -> Iterator[pa.Table]:
+        """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for.
+
+        Args:
+            digest: is given what they add to the chain; for topics the shards have made it.
+        """
+        digest = digest or EpochDigest()
         for part in self.topics:
             made = part.history()
             if made is not None:
+                digest.add_digests(part.digests)
                 yield made
         for read in self.changes:
-            yield from_ipc(read())
+            yield digest.add_changes(from_ipc(read()))
         if self.outcomes:
-            yield command_rows(self.outcomes)
+            yield digest.add_changes(command_rows(self.outcomes))

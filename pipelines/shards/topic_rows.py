@@ -33,6 +33,7 @@ from pipelines.shards.arrow import (
     to_ipc,
     values_json,
 )
+from pipelines.shards.topic_digest import Rows, ranges, topic_digests
 from schemas.broker import QueueRow
 from schemas.outcomes import APPLIED
 from schemas.tables import TOPIC_QUEUE_TABLE
@@ -73,6 +74,8 @@ class _Part(msgspec.Struct, array_like=True):
     rows: list[QueueRow | None]
     plain: bool
     columns: bytes
+    digests: list[str]
+    """Of the entries that are history (`pipelines.shards.topic_digest`)."""
 
 
 _decoder = msgspec.msgpack.Decoder(_Part)
@@ -120,9 +123,19 @@ class TopicParts:
             pa.Array.from_buffers(pa.int32(), len(column), [None, pa.py_buffer(column)])
             for column in (self._before, self._after)
         )
-        columns = pa.Table.from_arrays([pa.array(self._topics, _STRING), before, after], schema=_COLUMNS)
+        topics = pa.array(self._topics, _STRING)
+        columns = pa.Table.from_arrays([topics, before, after], schema=_COLUMNS)
         plain = b"\\" not in _json.encode(self._topics)
-        self._take(_encoder.encode(_Part(self._entries, list(self._places), plain, to_ipc(columns))))
+        rows = list(self._places)
+        history = (
+            Rows(entry.broker_name, entry.cause, first, count)
+            for entry, (first, count) in zip(
+                self._entries, ranges([entry.count for entry in self._entries]), strict=True
+            )
+            if entry.cause is not None
+        )
+        digests = topic_digests(history, topics, before, after, rows, plain=plain)
+        self._take(_encoder.encode(_Part(self._entries, rows, plain, to_ipc(columns), digests)))
         self._begin()
 
     def _append(self, changes: TopicChanges, cause: Cause | None) -> None:
@@ -151,11 +164,16 @@ class TopicPart:
 
     Args:
         read: gives what `TopicParts` handed on.
+
+    Attributes:
+        digests: for the chain, of the rows that `history` gives.
     """
 
     def __init__(self, read: Callable[[], bytes]) -> None:
         self._read = read
-        self._entries = _decoder.decode(read()).entries
+        part = _decoder.decode(read())
+        self._entries = part.entries
+        self.digests = part.digests
         self._net = [True] * len(self._entries)
 
     def leave_net(self, changed_again: Collection[str]) -> None:

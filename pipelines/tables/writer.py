@@ -184,7 +184,7 @@ class LakeWriter:
         if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
         elif batch.has_history:
-            history = (_with_epoch(digest.add_changes(rows), epoch) for rows in batch.history())
+            history = (_with_epoch(rows, epoch) for rows in batch.history(digest))
             steps.append(partial(self._append, ROUTE_CHANGE_TABLE, history, transaction))
         if self._has(QUARANTINE_TABLE, query_id, batch_id):
             since = pc.field("offset") > self._committed_offset

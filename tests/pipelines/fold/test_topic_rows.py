@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lake.chain import blocks
 from pipelines.fold.changes import RowChange, topic_changes
 from pipelines.fold.state import At, BrokerGroup, TopicTable, each_row
 from pipelines.fold.step import GroupChange
@@ -73,6 +74,8 @@ def test_by_columns_as_row_by_row(history: list[tuple[str, Tables]], rows_per_pa
     assert all(made.schema == CHANGE_SCHEMA for made in by_columns)
     # To the letter and in the same order.
     assert [row for made in by_columns for row in made.to_pylist()] == rows.table().to_pylist()
+    digests = [[block.digest for block in blocks(made)] for made in by_columns]
+    assert [part.digests for part in parts if part.history() is not None] == digests
 
     whole = NetChanges()
     whole.add(changes)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of topic changes for the chain of epochs (`lake.chain`), made by the shard that has them.
+
+They are those that `lake.chain.blocks` gives for the rows of routeChangeTable. A storm has millions of rows, which
+differ in little but the topic, and one driver for all shards; so a shard makes the digests, from what the rows are made
+of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.shards.arrow import Cause, values_json
+from schemas.broker import QueueRow
+from schemas.outcomes import APPLIED
+from schemas.tables import TOPIC_QUEUE_TABLE
+
+_KEY_END: Final = '"}'
+_NULL: Final = "-:"
+_json = msgspec.json.Encoder()
+
+
+class Rows(NamedTuple):
+    """Consecutive rows of one group by one cause."""
+
+    broker_name: str
+    cause: Cause
+    first: int
+    size: int
+
+
+def topic_digests(
+    blocks: Iterable[Rows],
+    topics: pa.StringArray,
+    before: pa.Int32Array,
+    after: pa.Int32Array,
+    rows: Sequence[QueueRow | None],
+    *,
+    plain: bool,
+) -> list[str]:
+    """The digests, in hex, of blocks of a part's rows: for each run of them with one group and cause.
+
+    Args:
+        blocks: which rows, in their order.
+        topics: of each row, as ``before`` and ``after`` are.
+        before: the row's place in ``rows`` before the change.
+        after: the same after it.
+        rows: distinct rows.
+        plain: JSON writes every topic as it is.
+    """
+    texts = [_field(None if row is None else values_json(TOPIC_QUEUE_TABLE, row)) for row in rows]
+    befores = pa.array([_KEY_END + text for text in texts], pa.string())
+    afters = pa.array(texts, pa.string())
+    keys = topics if plain else pa.array([_json.encode(topic).decode()[1:-1] for topic in topics.to_pylist()])
+    topic_bytes, key_bytes = pc.binary_length(topics), pc.binary_length(keys)
+    lengths = pa.array([f"{size}:" for size in range(max(pc.max(topic_bytes).as_py(), 0) + 1)])
+    found: list[str] = []
+    known: tuple[str, Cause] | None = None
+    digest = hashlib.sha256()
+    for block in blocks:
+        if known != (block.broker_name, block.cause):
+            if known is not None:
+                found.append(digest.hexdigest())
+            known = block.broker_name, block.cause
+            digest = hashlib.sha256(_head(block).encode())
+        here = slice(block.first, block.first + block.size)
+        prefix = f'{{"brokerName":{_json.encode(block.broker_name).decode()},"topic":"'
+        around = len(prefix.encode()) + len(_KEY_END)
+        key_lengths = pc.binary_join_element_wise(pc.add(key_bytes[here], around).cast(pa.string()), ":", prefix, "")
+        lines = pc.binary_join_element_wise(
+            _numbers(block.size),
+            lengths.take(topic_bytes[here]),
+            topics[here],
+            key_lengths,
+            keys[here],
+            _pick(befores, before[here]),
+            _pick(afters, after[here]),
+            "",
+        )
+        _, places, text = lines.buffers()
+        ends = memoryview(places).cast("i")
+        digest.update(memoryview(text)[ends[lines.offset] : ends[lines.offset + len(lines)]])
+    return [*found, digest.hexdigest()] if known is not None else found
+
+
+def ranges(counts: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """First place and number of consecutive runs of so many."""
+    return zip(accumulate(counts, initial=0), counts, strict=False)
+
+
+def _head(block: Rows) -> str:
+    cause = block.cause
+    values = (
+        cause.offset,
+        cause.event_time_ms * 1000,
+        cause.command,
+        APPLIED,
+        None,
+        cause.actor,
+        TOPIC_QUEUE_TABLE.name,
+        block.broker_name,
+    )
+    return "".join(map(_field, values))
+
+
+def _field(value: object) -> str:
+    if value is None:
+        return _NULL
+    text = str(value)
+    return f"{len(text.encode())}:{text}"
+
+
+def _pick(values: pa.StringArray, places: pa.Int32Array) -> Any:  # noqa: ANN401 (an array or a scalar)
+    """The values at those places; a scalar where it is one and the same, as in a registration it mostly is."""
+    least_and_most = pc.min_max(places).as_py()
+    if least_and_most["min"] == least_and_most["max"]:
+        return values[least_and_most["min"]]
+    return values.take(places)
+
+
+_known_numbers: pa.StringArray = pa.array([], pa.string())
+
+
+def _numbers(count: int) -> pa.StringArray:
+    """The fields of seq 0, 1, 2, ..."""
+    global _known_numbers
+    if count > len(_known_numbers):
+        _known_numbers = pa.array([_field(number) for number in range(max(count, 1000))], pa.string())
+    return _known_numbers[:count]
