@@ -92,14 +92,14 @@ class Asking(NamedTuple):
 
         data_dir = self.data_dir
         if self.lake:
-            if _is_on_command_line(self.context, "http") or _is_on_command_line(self.context, "data_dir"):
+            if any(is_on_command_line(self.context, name) for name in ("http", "data_dir")):
                 raise SetupError("--lake is said beside --http or --data-dir: name one place to ask")
             from api.view.no_pandas import keep_pandas_out
 
             keep_pandas_out()
             return LakeSource(lake_place(Path(), self.lake))
         if self.http and data_dir is not None:
-            by_hand = [name for name in ("http", "data_dir") if _is_on_command_line(self.context, name)]
+            by_hand = [name for name in ("http", "data_dir") if is_on_command_line(self.context, name)]
             if len(by_hand) != 1:
                 raise SetupError("--http and --data-dir are both said: ask a gateway, or read the tables")
             data_dir = None if by_hand == ["http"] else data_dir
@@ -115,7 +115,8 @@ def _asking(values: dict[str, Any]) -> Asking:
     return Asking(values["context"], *(values.pop(name) for name, _, _ in _ASKING))
 
 
-def _is_on_command_line(context: typer.Context, name: str) -> bool:
+def is_on_command_line(context: typer.Context, name: str) -> bool:
+    """Whether an option was said there, and not by a variable or not at all."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.history_options import From, Shown, To, with_shown
+from cli.credentials import HttpToken, resolve
+from cli.history_options import From, Shown, To, is_on_command_line, with_shown
 from cli.lake import lake_folder
 from cli.options import DataDir, DriverMemory, LakeUrl
 from schemas.errors import SetupError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cli.history_show import Form
-    from pipelines.reports.reports import Report
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,6 +33,8 @@ class Name(StrEnum):
     EXPIRY = "expiry"
     REFUSED = "refused"
     PEERS = "peers"
+    ALIVE = "alive"
+    UNEVEN = "uneven"
 
 
 class Engine(StrEnum):
@@ -44,6 +46,7 @@ class Engine(StrEnum):
 
 @with_shown
 def report(
+    context: typer.Context,
     name: Annotated[Name, typer.Argument(help="Which.")],
     from_: From = "",
     to: To = "",
@@ -58,58 +61,91 @@ def report(
     ] = Engine.DUCKDB,
     data_dir: DataDir = Path("data"),
     lake: LakeUrl = "",
+    http: Annotated[
+        str, typer.Option("--http", metavar="HOST:PORT", help="Ask this gateway, also https://HOST:PORT, instead.")
+    ] = "",
+    http_token: HttpToken = "",
     driver_memory: DriverMemory = "1g",
 ) -> None:
     """Report on a window of time, from the tables; without --from and --to, on all there is.
 
     flapping: brokers that went and came back. unavailable: topics without a queue that may be written, and how long.
     churn: topics made and deleted per hour. expiry: brokers that went without a word. refused: registrations and
-    commands that were refused. peers: who changed most. Tables at a URL are fetched first, with all their past.
+    commands that were refused. peers: who changed most. alive: how many brokers were. uneven: topics whose brokers had
+    other queues or another perm than each other, at the end. Tables at a URL are fetched first, with all their past.
     """
     from cli.history_show import Form
 
     if as_html and shown.form is not Form.TABLE:
         raise SetupError("--html is said beside --json or --csv: choose one")
     zone = shown.zone
-    if engine is Engine.DUCKDB:
-        from api.view.no_pandas import keep_pandas_out
+    moments = shown.moments(from_, to)
+    if http:
+        if engine is Engine.SPARK or any(is_on_command_line(context, name) for name in ("data_dir", "lake")):
+            raise SetupError(
+                "--http is said beside --engine spark, --data-dir or --lake: ask a gateway, or read the tables"
+            )
+        (since, until), columns, rows = _from_gateway(
+            http, resolve("--token", http_token), name, {**moments, **_times(name, times)}, shown.limit
+        )
+    else:
+        if engine is Engine.DUCKDB:
+            from api.view.no_pandas import keep_pandas_out
 
-        keep_pandas_out()
-    with lake_folder(data_dir, lake) as lake_dir:
-        if not lake_dir.is_dir():
-            raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
-        since, until = _window(lake_dir, shown.moments(from_, to))
-
-        from pipelines.reports.reports import BY_NAME, query_of
-
-        wanted = BY_NAME[name]
-        query = query_of(wanted, since, until, times)
-        columns, rows = _rows(engine, lake_dir, query, driver_memory)
+            keep_pandas_out()
+        with lake_folder(data_dir, lake) as lake_dir:
+            if not lake_dir.is_dir():
+                raise SetupError(
+                    f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir."
+                )
+            since, until = _window(lake_dir, moments)
+            columns, rows = _rows(engine, lake_dir, _query(name, (since, until), times), driver_memory)
     if as_html:
-        print(_page(wanted, columns, rows, (since, until), query, zone), end="")
+        print(_page(name, columns, rows, (since, until), _query(name, (since, until), times), zone), end="")
         return
     _show(columns, rows, shown.form, shown.limit, (since, until), zone)
 
 
+def _query(name: Name, window: tuple[datetime, datetime], times: int) -> str:
+    from pipelines.reports.reports import BY_NAME, query_of
+
+    return query_of(BY_NAME[name], *window, times)
+
+
 def _window(lake_dir: Path, moments: dict[str, str]) -> tuple[datetime, datetime]:
-    """Event time after which and up to which to report: an epoch stands for its own. Raises RoutelakeError."""
-    from api.view.as_of import NOW, parse_as_of
+    """Raises RoutelakeError."""
     from api.view.history import History
+    from api.view.report import window
 
-    history = History(lake_dir)
+    return window(History(lake_dir), moments.get("from"), moments.get("to"), dashes="--")
 
-    def time_of(name: str, moment: str) -> datetime:
-        found = history.resolve(moment, name, readable=False)
-        given = None if moment == NOW else parse_as_of(moment, name)
-        return given if isinstance(given, datetime) else found.commit.event_time
 
-    since = time_of("from", moments["from"]) if "from" in moments else _BEGINNING
-    until = time_of("to", moments.get("to", NOW))
-    if "to" not in moments:
-        return since, max(since, until)  # nothing may have happened for as long as --from says
-    if since > until:
-        raise SetupError("--from must not be after --to")
-    return since, until
+def _times(name: Name, times: int) -> dict[str, str]:
+    return {"times": str(times)} if name is Name.FLAPPING else {}
+
+
+def _from_gateway(
+    address: str, token: str, name: Name, asked: dict[str, str], limit: int | None
+) -> tuple[tuple[datetime, datetime], list[str], list[tuple[Any, ...]]]:
+    """Window, columns and rows; of more than ``limit`` rows as many pages as show that there are. RoutelakeError."""
+    from cli.history_source import HttpSource
+    from pipelines.reports.reports import TIME_COLUMNS
+
+    def value_of(column: str, value: object) -> object:
+        return datetime.fromisoformat(str(value)) if column in TIME_COLUMNS and value is not None else value
+
+    rows: list[tuple[Any, ...]] = []
+    page: dict[str, Any] = {}
+    for page in HttpSource(address, token).report(name, asked):
+        rows += [tuple(value_of(*cell) for cell in row.items()) for row in page["rows"]]
+        if limit is not None and len(rows) > limit:
+            break
+    since, until = (page.get(each) for each in ("from", "to"))
+    window = (
+        _BEGINNING if since is None else datetime.fromisoformat(since),
+        _BEGINNING if until is None else datetime.fromisoformat(until),
+    )
+    return window, page["columns"], rows
 
 
 def _rows(engine: Engine, lake_dir: Path, query: str, driver_memory: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -155,7 +191,7 @@ def _show(
 
 
 def _page(
-    wanted: Report,
+    name: Name,
     columns: Sequence[str],
     rows: Sequence[tuple[Any, ...]],
     window: tuple[datetime, datetime],
@@ -164,9 +200,10 @@ def _page(
 ) -> str:
     from cli.history_times import local_text
     from pipelines.reports.page import page
+    from pipelines.reports.reports import BY_NAME
 
     return page(
-        wanted,
+        BY_NAME[name],
         columns,
         rows,
         window=_window_text(window, zone),

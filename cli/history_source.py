@@ -162,6 +162,10 @@ class HttpSource:
         with self._client() as client:
             return self._get(client, f"/v1/topics/{quote(topic, safe='')}/blame", {"as_of": as_of})
 
+    def report(self, name: str, asked: Asked) -> Iterator[dict[str, Any]]:
+        """Pages of `GET /v1/reports/{name}`; at least one. Raises RoutelakeError."""
+        return self._pages(f"/v1/reports/{name}", asked, _PAGE)
+
     def _pages(self, path: str, asked: Asked, page: int) -> Iterator[dict[str, Any]]:
         with self._client() as client:
             cursor: dict[str, str] = {}

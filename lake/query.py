@@ -7,8 +7,9 @@ answers nobody. Streaming the result into Arrow does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -16,17 +17,26 @@ from deltalake import DeltaTable, QueryBuilder
 from lake.deltalog import plain_text
 
 
-def select(table: DeltaTable, sql: str, *, batch_rows: int | None = None) -> pa.Table:
+def select(
+    table: DeltaTable,
+    sql: str,
+    *,
+    batch_rows: int | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Table:
     """Rows of a query over ``t``. Column names must be quoted; values are given by `text` and its like.
 
     Args:
         table: A table at one version.
         sql: The query.
         batch_rows: How many rows are decoded at a time, which bounds memory where a row may hold much.
+        settings: Of DataFusion, by name.
     """
     session = QueryBuilder().register("t", table)
     if batch_rows is not None:
         session.execute(f"SET datafusion.execution.batch_size = {batch_rows}")
+    for name, value in settings.items():
+        session.execute(f"SET {name} = '{value}'")
     result = session.execute(sql)
     return plain_text(pa.RecordBatchReader.from_stream(result).read_all())
 

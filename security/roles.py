@@ -95,6 +95,7 @@ OPERATIONS: Final[Mapping[str, Role | None]] = {
     "getTopicTimeline": Role.READER,
     "getBrokerTimeline": Role.READER,
     "getTopicBlame": Role.READER,
+    "getReport": Role.READER,
     "listenEvents": Role.READER,
     "listTopics": Role.READER,
     "getTopicRoute": Role.READER,

@@ -36,6 +36,7 @@ from api.http import (
     routes_kv,
     routes_nsaddr,
     routes_preservation,
+    routes_reports,
     routes_timelines,
     routes_topics,
 )
@@ -247,6 +248,7 @@ def create_app(
         routes_topics,
         routes_history,
         routes_between,
+        routes_reports,
         routes_timelines,
         routes_events,
         routes_clusters,

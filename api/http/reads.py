@@ -257,6 +257,14 @@ def address(request: Request) -> str:
     return "" if request.client is None else address_of(request.client.host)
 
 
+def next_link(request: Request, cursor: str | None) -> dict[str, str]:
+    """The header that says where the next page is; none at the end."""
+    if cursor is None:
+        return {}
+    url = request.url.include_query_params(cursor=cursor)
+    return {"link": f'<{url.path}?{url.query}>; rel="next"'}
+
+
 def answer(
     request: Request,
     body: bytes,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.formats import Format, wanted_format
 from api.http.parameters import IfNoneMatch
-from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number, visible
+from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
 from api.http.shapes_past import AllChangesShape, DiffShape
 from api.view.all_changes import ChangesAsked, all_changes
 from api.view.changelog import MAX_LIMIT
@@ -115,7 +115,9 @@ async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query
         body = json_lines(rows)
     else:
         body = _encode({"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor}))
-    return answer(request, body, position, media=media, headers=_next(request, found.next_cursor) | {"vary": "accept"})
+    return answer(
+        request, body, position, media=media, headers=next_link(request, found.next_cursor) | {"vary": "accept"}
+    )
 
 
 @router.get(
@@ -152,11 +154,4 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
         "differences": visible(request, map(difference_members, found.differences)),
         "nextCursor": found.next_cursor,
     }
-    return answer(request, _encode(body), position, headers=_next(request, found.next_cursor))
-
-
-def _next(request: Request, cursor: str | None) -> dict[str, str]:
-    if cursor is None:
-        return {}
-    url = request.url.include_query_params(cursor=cursor)
-    return {"link": f'<{url.path}?{url.query}>; rel="next"'}
+    return answer(request, _encode(body), position, headers=next_link(request, found.next_cursor))

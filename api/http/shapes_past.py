@@ -163,6 +163,17 @@ class BlameShape(Shape):
     fields: list[BlameFieldShape]
 
 
+class ReportShape(Shape):
+    """Rows of a report, by column. `from` is absent where it is from the beginning, `nextCursor` on the last page."""
+
+    report: str
+    from_: str | None = Field(None, alias="from")
+    to: str | None = Field(None, description="absent: nothing has happened yet")
+    columns: list[str] = Field(description="their names, in order")
+    rows: list[dict[str, Any]]
+    next_cursor: str | None = None
+
+
 class EpochShape(Shape):
     """A row of routeCommitTable: a consistent cut of all tables."""
 

@@ -52,6 +52,7 @@ SELECT epoch, chain = sha256(
 SCALAR_MACROS: Final = (
     "get_json_object(json, path) AS json_extract_string(json, path)",
     "unix_millis(time) AS epoch_ms(time)",
+    "struct(a, b, c, d) AS row(a, b, c, d)",
     "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
     # A moment is an epoch or a time. The cut of a time is that of as_of (`api.view.history`): its epoch, and what the
     # next epoch says of the time until then.

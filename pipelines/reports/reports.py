@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reports of `routelake history report`: one query each, over the views of `pipelines.reports.sql_views`.
 
-They are text that DuckDB (`DuckLake`) and Spark (`pipelines.reports.views.register`) both take. A report is of a window
-of event time, after ``since`` and up to ``until``; what began before it or has not ended by then counts as far as it
-lies in it.
+They are text that DuckDB (`DuckLake`), Spark (`pipelines.reports.views.register`) and, with a few words exchanged,
+DataFusion (`rows_by_datafusion`) take. Rows are in an order of their own, so pages can be cut from them. A report is of
+a window of event time, after ``since`` and up to ``until``; what began before it or has not ended by then counts as far
+as it lies in it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Report(NamedTuple):
         query: SQL, with ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number) in it.
         label: The column that the chart's bars are named by; its values of one name are added up.
         values: The columns that the chart shows, in one unit.
+        topics: Of a report on topics: SQL on a changed row of topicQueueTable. Only topics that have such a row can be
+            told of; of millions that may be few.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Report(NamedTuple):
     query: str
     label: str
     values: tuple[str, ...]
+    topics: str = ""
 
 
 _ORDER: Final = "c.epoch, c.eventTime, c.offset, c.seq"
@@ -55,19 +59,19 @@ WINDOW w AS (PARTITION BY c.key ORDER BY {_ORDER})
 _TURNS: Final = f"""
 steps AS (
 SELECT c.topic, c.eventTime, sum({ALIVE}) AS brokerStep, sum({difference(WRITE_QUEUES)}) AS writeStep,
-       max_by(c.command, c.offset) AS command, max_by(coalesce({ADDRESS}, ''), c.offset) AS address
+       max_by(c.command, c.offset) AS command, max_by(coalesce(c.actor, '{{{{}}}}'), c.offset) AS actor
   FROM routeChangeTable AS c
  WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {{until}} GROUP BY c.topic, c.eventTime
 ), kinds AS (
-SELECT topic, eventTime, command, address,
+SELECT topic, eventTime, command, actor,
        CASE WHEN sum(writeStep) OVER w > 0 THEN 'writable' WHEN sum(brokerStep) OVER w > 0 THEN 'not writable'
             WHEN command IN {_LOST} THEN 'no broker' ELSE 'deleted' END AS kind
   FROM steps WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
 ), changed AS (
-SELECT topic, eventTime, command, address, kind, lag(kind) OVER (PARTITION BY topic ORDER BY eventTime) AS kindBefore
+SELECT topic, eventTime, command, actor, kind, lag(kind) OVER (PARTITION BY topic ORDER BY eventTime) AS kindBefore
   FROM kinds
 ), turns AS (
-SELECT topic, eventTime, command, address, kind, kindBefore, lead(eventTime) OVER w AS nextTime,
+SELECT topic, eventTime, command, actor, kind, kindBefore, lead(eventTime) OVER w AS nextTime,
        lead(command) OVER w AS nextCommand
   FROM changed WHERE kindBefore IS NULL OR kind <> kindBefore WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
 )"""  # noqa: S608 (our own text)
@@ -106,26 +110,30 @@ WITH {_TURNS}
 SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo,
        round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
          AS seconds,
-       command AS begunBy, nullif(address, '') AS address, nextCommand AS endedBy
+       command AS begunBy, {ADDRESS} AS address, nextCommand AS endedBy
   FROM turns WHERE kind IN ('not writable', 'no broker') AND (nextTime IS NULL OR nextTime > {{since}})
  ORDER BY seconds DESC, topic, validFrom""",  # noqa: S608 (our own text)
         "topic",
         ("seconds",),
+        # or more than that: all others have been writable ever since
+        """after IS NULL OR after NOT LIKE '%"perm":6,%' OR after LIKE '%"writeQueueNums":0,%'""",
     ),
     Report(
         "churn",
         "Topics that come and go, hour by hour",
-        "an hour in which topics were made or deleted, lost their last broker, or returned with one",
+        "an hour in which topics were made, some of them firstSeen, or deleted, lost their last broker or got one back",
         f"""
 WITH {_TURNS}
 SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
        count(CASE WHEN kind = 'deleted' THEN 1 END) AS deleted,
-       count(CASE WHEN kind = 'no broker' THEN 1 END) AS lost, count({_RETURNED}) AS returned
+       count(CASE WHEN kind = 'no broker' THEN 1 END) AS lost, count({_RETURNED}) AS returned,
+       count(CASE WHEN kindBefore IS NULL THEN 1 END) AS firstSeen
   FROM turns WHERE eventTime > {{since}} AND (kind IN ('deleted', 'no broker')
        OR coalesce(kindBefore, 'deleted') IN ('deleted', 'no broker'))
  GROUP BY date_trunc('hour', eventTime) ORDER BY hour""",  # noqa: S608 (our own text)
         "hour",
         ("made", "deleted", "lost", "returned"),
+        "eventTime > {since} AND (before IS NULL OR after IS NULL)",
     ),
     Report(
         "expiry",
@@ -157,7 +165,7 @@ SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min
        max(eventTime) AS lastTime
   FROM changes WHERE outcome = 'rejected' AND eventTime > {since} AND eventTime <= {until}
  GROUP BY command, reason, brokerName, address, userName
- ORDER BY refusals DESC, lastTime DESC, command, brokerName, address""",
+ ORDER BY refusals DESC, lastTime DESC, command, reason, brokerName, address, userName""",
         "brokerName",
         ("refusals",),
     ),
@@ -178,7 +186,56 @@ SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS c
         "address",
         ("changedRows",),
     ),
+    Report(
+        "alive",
+        "How many brokers were alive",
+        "a time in which so many broker addresses were alive. validTo is null: it is still so",
+        f"""
+WITH steps AS (
+SELECT c.eventTime, sum({ALIVE}) AS step FROM routeChangeTable AS c
+ WHERE c.tableName = 'brokerLiveTable' AND c.eventTime <= {{until}} GROUP BY c.eventTime
+), totals AS (
+SELECT eventTime, lead(eventTime) OVER w AS nextTime, sum(step) OVER w AS brokers
+  FROM steps WHERE step <> 0 WINDOW w AS (ORDER BY eventTime)
 )
+SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(brokers AS BIGINT) AS brokers,
+       round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
+         AS seconds
+  FROM totals WHERE nextTime IS NULL OR nextTime > {{since}} ORDER BY validFrom""",  # noqa: S608 (our own text)
+        "validFrom",
+        ("brokers",),
+    ),
+    Report(
+        "uneven",
+        "Topics whose brokers differ",
+        "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
+        """
+WITH latest AS (
+SELECT c.topic, c.brokerName, max_by(coalesce(c.after, ''), struct(c.epoch, c.eventTime, c.offset, c.seq)) AS state
+  FROM routeChangeTable AS c WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {until}
+ GROUP BY c.topic, c.brokerName
+), queues AS (
+SELECT topic, CAST(get_json_object(state, '$.readQueueNums') AS INT) AS readQueueNums,
+       CAST(get_json_object(state, '$.writeQueueNums') AS INT) AS writeQueueNums,
+       get_json_object(state, '$.perm') AS perm
+  FROM latest WHERE state <> ''
+)
+SELECT topic, count(*) AS brokers, count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) AS kinds,
+       min(readQueueNums) AS leastReadQueueNums, max(readQueueNums) AS mostReadQueueNums,
+       min(writeQueueNums) AS leastWriteQueueNums, max(writeQueueNums) AS mostWriteQueueNums
+  FROM queues GROUP BY topic HAVING count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) > 1
+ ORDER BY topic""",
+        "topic",
+        ("kinds",),
+        # has another state than most rows, on some broker
+        "after <> (SELECT after FROM routeChangeTable WHERE tableName = 'topicQueueTable' "
+        "GROUP BY after ORDER BY count(*) DESC, after LIMIT 1)",
+    ),
+)
+TIME_COLUMNS: Final = frozenset(
+    {"validFrom", "validTo", "hour", "went", "back", "firstWent", "lastBack", "firstTime", "lastTime"}
+)
+"""Columns of reports that are times."""
 BY_NAME: Final = {report.name: report for report in REPORTS}
 
 
@@ -192,6 +249,11 @@ def query_of(report: Report, since: datetime, until: datetime, times: int = TIME
         times: Of `flapping`.
     """
     return report.query.strip().format(since=_timestamp(since), until=_timestamp(until), times=int(times))
+
+
+def topics_of(report: Report, since: datetime, until: datetime) -> str:
+    """The SQL of `Report.topics`, for a window as `query_of` takes it; empty for a report that is not on topics."""
+    return report.topics.format(since=_timestamp(since), until=_timestamp(until))
 
 
 def _timestamp(time: datetime) -> str:

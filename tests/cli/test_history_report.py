@@ -64,7 +64,14 @@ def test_for_programs(report: Report) -> None:
     assert (row["brokerName"], row["timesBack"], row["firstWent"]) == ("x", 1, "2023-11-14T22:14:22Z")
     assert report("flapping", "--json")[1] == ""
     (hour, *_) = csv.DictReader(io.StringIO(report("churn", "--csv")[1]))
-    assert hour == {"hour": "2023-11-14T22:00:00Z", "made": "2", "deleted": "1", "lost": "0", "returned": "0"}
+    assert hour == {
+        "hour": "2023-11-14T22:00:00Z",
+        "made": "2",
+        "deleted": "1",
+        "lost": "0",
+        "returned": "0",
+        "firstSeen": "2",
+    }
     assert report("refused", "--csv")[1].startswith("command,reason,")
 
 

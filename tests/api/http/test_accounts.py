@@ -38,6 +38,7 @@ MATRIX: dict[str, tuple[Role | None, str, str, Any]] = {
     "getTopicTimeline": (R, "GET", "/v1/topics/orders/timeline", None),
     "getBrokerTimeline": (R, "GET", "/v1/brokers/broker-a/timeline", None),
     "getTopicBlame": (R, "GET", "/v1/topics/orders/blame", None),
+    "getReport": (R, "GET", "/v1/reports/alive", None),
     "listenEvents": (R, "GET", "/v1/events?wait_for=99999999&wait_timeout=0", None),  # who may, waits in vain
     "listTopics": (R, "GET", "/v1/topics", None),
     "getTopicRoute": (R, "GET", "/v1/topics/orders/route", None),

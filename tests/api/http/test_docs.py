@@ -20,7 +20,7 @@ EXAMPLES = re.findall(r"```http\n(.*?)```\n```http\n(.*?)```", PAGE, re.DOTALL)
 VOLATILE = {
     *("offset", "eventTime", "epoch", "lastUpdateTimestamp", "expireTimestamp", "logOffset", "watermark"),
     *("commitTime", "versions", "cursor", "peer", "oldestTime", "firstTime", "newestEpoch", "gateway"),
-    *("routesAgeSeconds", "events", "seconds", "fromEpoch", "toEpoch"),
+    *("routesAgeSeconds", "events", "seconds", "fromEpoch", "toEpoch", "validFrom", "validTo"),
 }
 """Members of which only the type must agree."""
 

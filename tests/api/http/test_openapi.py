@@ -30,7 +30,7 @@ OPERATIONS = {
     ),
     *("deleteTopic", "wipeWritePerm", "addWritePerm", "listKv", "getKv", "putKv", "deleteKv"),
     *("getSelfPreservation", "setSelfPreservation", "endSelfPreservation", "getConfig"),
-    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "listenEvents"),
+    *("getTopicTimeline", "getBrokerTimeline", "getTopicBlame", "getReport", "listenEvents"),
     *("health", "ready", "foldHealth", "metrics", "nameServers"),
 }
 

@@ -41,7 +41,7 @@ def test_there_are_twelve_and_each_is_short() -> None:
     assert len(SQL) == 12
     for query in SQL.values():
         assert len(query.strip().splitlines()) <= 6
-    assert len(COMMANDS) == 8
+    assert len(COMMANDS) == 12
 
 
 def test_route(told: Told) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -17,12 +16,13 @@ from api.view.history import History
 from cli import usage
 from cli.main import app
 from pipelines.log.memory import MemoryLog
+from pipelines.reports.reports import TIME_COLUMNS
 from tests.pipelines.reports.conftest import COMMANDS, Told
 from tests.support.local import LocalGateway
 
 pytestmark = pytest.mark.deep  # the lake is built once more where another process has test_questions
 
-ASKED = {question: words for question, words in COMMANDS.items() if not words.startswith("history report")}
+ASKED = {question: words for question, words in COMMANDS.items() if not words.startswith("history verify")}
 
 
 @pytest.fixture(scope="module")
@@ -60,26 +60,67 @@ def test_a_question(
     assert answer("--http", address) == answer("--data-dir", str(told.folder)) != []
 
 
-def told_time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def changes(address: str, table: str) -> list[dict[str, Any]]:
-    """Every change of a table, oldest first, a page at a time."""
-    found: list[dict[str, Any]] = []
-    asked: dict[str, Any] = {"tableName": table, "limit": 1000}
+def report(address: str, name: str, **asked: Any) -> list[dict[str, Any]]:
+    """The rows of one request, times as times."""
     with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=60) as client:
-        while True:
-            page = client.get("/v1/changes", params=asked).json()
-            found += page["changes"]
-            if "nextCursor" not in page:
-                return found[::-1]
-            asked["cursor"] = page["nextCursor"]
+        found = client.get(f"/v1/reports/{name}", params={**asked, "limit": 5000}).json()
+    assert "nextCursor" not in found
+    return [
+        {
+            column: datetime.fromisoformat(value) if column in TIME_COLUMNS and value is not None else value
+            for column, value in row.items()
+        }
+        for row in found["rows"]
+    ]
+
+
+def test_unwritable(told: Told, address: str) -> None:
+    found = [row for row in report(address, "unavailable") if row["kind"] == "not writable"]
+    wanted = told.ask("Which topics had no queue to write to, and for how long?")
+    assert sorted((row["topic"], row["validFrom"], row["validTo"]) for row in found) == sorted(
+        row[:3] for row in wanted
+    )
+    for row in found:
+        assert row["validTo"] is None or row["validTo"] - row["validFrom"] == timedelta(seconds=row["seconds"])
+
+
+def test_flapping(told: Told, address: str) -> None:
+    """A broker is as many addresses as it has; here it has one. Who has gone for good has gone once more than come back."""
+    found = {row["brokerName"]: row["timesBack"] for row in report(address, "flapping", times=0)}
+    alive = {key[0] for key in told.scan.rows_at("brokerLiveTable", 2**62)}
+    gone = {name: found.get(name, 0) + (name not in alive) for name in (*found, "broker-29")}
+    wanted = {name: times for name, times, _ in told.ask("Which brokers come and go?")}
+    assert {name: times for name, times in gone.items() if times > 2} == wanted
+
+
+def test_alive(told: Told, address: str) -> None:
+    found = [(row["validFrom"], row["validTo"], row["brokers"]) for row in report(address, "alive")]
+    assert found == told.ask("How many brokers were alive, over time?")
+
+
+def test_uneven(told: Told, address: str) -> None:
+    found = [(row["topic"], row["brokers"]) for row in report(address, "uneven")]
+    assert found == told.ask("Do all brokers of a topic have the same queues?")
 
 
 def test_when_topics_appeared(told: Told, address: str) -> None:
-    first: dict[str, datetime] = {}
-    for row in changes(address, "topicQueueTable"):
-        first.setdefault(row["topic"], told_time(row["eventTime"]))
-    hours = Counter(time.replace(minute=0, second=0, microsecond=0) for time in first.values())
-    assert sorted(hours.items()) == told.ask("How many topics appeared, hour by hour?")
+    found = [(row["hour"], row["firstSeen"]) for row in report(address, "churn") if row["firstSeen"]]
+    assert found == told.ask("How many topics appeared, hour by hour?")
+
+
+def test_a_timeline_shows_an_expiry_when_it_was_noticed(told: Told, address: str) -> None:
+    """And a report from the deadline on: never later, and where they differ by an expiry alone."""
+    rows = [row for row in report(address, "unavailable") if row["begunBy"] == "BROKER_EXPIRED"]
+    later = 0
+    with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=60) as client:
+        for row in rows[:20]:
+            intervals = client.get(f"/v1/topics/{row['topic']}/timeline?limit=1000").json()["intervals"]
+            begins = [
+                datetime.fromisoformat(each["from"])
+                for each in intervals
+                if not each["writable"] and each["begunBy"]["command"] == "BROKER_EXPIRED"
+            ]
+            shown = min(begin for begin in begins if begin >= row["validFrom"])
+            later += shown > row["validFrom"]
+            assert row["validTo"] is None or shown < row["validTo"]
+    assert later

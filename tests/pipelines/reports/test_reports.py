@@ -85,8 +85,11 @@ def test_unavailable(lake: Path) -> None:
 
 def test_churn(lake: Path) -> None:
     first, second = (START.replace(hour=hour, minute=0, second=0, microsecond=0) for hour in (22, 23))
-    assert ask(lake, "churn", START - timedelta(seconds=1)) == [(first, 4, 0, 4, 4), (second, 0, 1, 0, 0)]
-    assert ask(lake, "churn", after(100), after(200)) == [(first, 0, 0, 0, 2)]
+    assert ask(lake, "churn", START - timedelta(seconds=1)) == [
+        (first, 4, 0, 4, 4, 4),
+        (second, 0, 1, 0, 0, 0),
+    ]
+    assert ask(lake, "churn", after(100), after(200)) == [(first, 0, 0, 0, 2, 0)]
 
 
 def test_expiry(lake: Path) -> None:

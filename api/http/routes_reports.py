@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports on a window of time: who comes and goes, what could not be written, how many were alive."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api.http.describe import PAST_PROBLEMS, read
+from api.http.formats import Format, wanted_format
+from api.http.parameters import IfNoneMatch
+from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
+from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number
+from api.http.shapes_past import ReportShape
+from api.view.report import BEGINNING, MAX_ROWS, ReportAsked, report_page
+from api.view.shown import csv_text, json_lines, time_text
+from pipelines.reports.reports import BY_NAME, REPORTS, TIMES
+
+router = APIRouter(prefix="/v1", tags=["history"])
+
+_encode = msgspec.json.Encoder().encode
+
+ReportName = StrEnum("ReportName", {name.upper(): name for name in BY_NAME})  # type: ignore[misc]
+"""Of `pipelines.reports.reports.REPORTS`."""
+
+
+_ROW: Final[dict[str, Any]] = {
+    **{"topic": "orders", "kind": "not writable"},
+    **{"validFrom": "2026-01-01T00:00:00.000Z", "validTo": "2026-01-01T00:10:00.000Z", "seconds": 600.0},
+    **{"begunBy": "WIPE_WRITE_PERM_OF_BROKER", "address": "10.0.0.9", "endedBy": "ADD_WRITE_PERM_OF_BROKER"},
+}
+
+
+class ReportQuery(ReadQuery):
+    """Parameters of a report."""
+
+    from_: str | None = Field(
+        None, alias="from", description=f"Only what happened after this moment: {MOMENT}. Absent: from the beginning."
+    )
+    to: str | None = Field(None, description=f"Up to and including this moment: {MOMENT} (the default).")
+    times: Annotated[int, *number()] | None = Field(
+        None, description=f"Of `flapping` alone: addresses that came back more often than that ({TIMES})."
+    )
+    limit: Annotated[int, *number(least=1, most=MAX_ROWS)] = Field(1000, description="Rows on a page.")
+    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
+        None, description="`nextCursor` of the page before this one."
+    )
+
+
+@router.get(
+    "/reports/{name}",
+    operation_id="getReport",
+    summary="A report on a window of time",
+    responses=read(
+        ReportShape,
+        {
+            "report": "unavailable",
+            "from": "2025-12-31T12:00:00.000Z",
+            "to": "2026-01-01T01:00:00.000Z",
+            "columns": list(_ROW),
+            "rows": [_ROW],
+            "nextCursor": "WyJhIl0",
+        },
+        *PAST_PROBLEMS,
+    ),
+)
+async def get_report(
+    request: Request,
+    name: Annotated[ReportName, Path(description="; ".join(f"`{each.name}`: {each.comment}" for each in REPORTS))],
+    query: Annotated[ReportQuery, Query()],
+    _: IfNoneMatch = None,
+) -> Response:
+    """Rows as `./routelake history report` has them. Times are event times: an expiry counts from its deadline.
+
+    What began before `from` or has not ended by `to` counts as far as it lies in between. JSON unless `Accept` says
+    `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where the next page is; all pages
+    are of the epoch of the first.
+    """
+    if query.times is not None and name != "flapping":
+        raise fields_problem(BAD_PARAMETER, [FieldError("times", f"is of flapping, not of {name}")])
+    times = TIMES if query.times is None else query.times
+    asked = ReportAsked(name=name.value, from_=query.from_, to=query.to, times=times)
+    found, position = await ask_history(
+        request, query, "report", lambda history: report_page(history, asked, limit=query.limit, cursor=query.cursor)
+    )
+    rows = [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
+    media = wanted_format(request)
+    if media is Format.CSV:
+        body = csv_text(found.columns, rows).encode()
+    elif media is Format.NDJSON:
+        body = json_lines(rows)
+    else:
+        members = {
+            "report": name.value,
+            "from": None if found.since == BEGINNING else time_text(found.since),
+            "to": None if found.until is None else time_text(found.until),
+            "columns": found.columns,
+            "rows": rows,
+            "nextCursor": found.next_cursor,
+        }
+        body = _encode({member: value for member, value in members.items() if value is not None})
+    headers = next_link(request, found.next_cursor) | {"vary": "accept"}
+    return answer(request, body, position, media=media, headers=headers)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (a value of any column)
+    return time_text(value) if isinstance(value, datetime) else value
