@@ -24,9 +24,11 @@ MICRO: Final = (
     "view-load",
 )
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""
+IN_ROUNDS: Final = frozenset({"history-pairs"})
+"""Of those, which are told how many."""
 
 
-__all__ = ["BENCHES", "MICRO", "Bench", "run_of"]
+__all__ = ["BENCHES", "IN_ROUNDS", "MICRO", "Bench", "run_of"]
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import machine
-from benchmarks.harness.bench import BENCHES, MICRO, Bench, run_of
+from benchmarks.harness.bench import BENCHES, IN_ROUNDS, MICRO, Bench, run_of
 from benchmarks.harness.loadgen import program
 from benchmarks.harness.report import Result
 from benchmarks.harness.results import Run, save, started_now
@@ -52,7 +52,7 @@ def run_benches(
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SetupError(f"no benchmark {unknown[0]!r}; there are {', '.join(known)}.")
-    failed = [name for name in names if name in MICRO and _run_micro(name)]
+    failed = [name for name in names if name in MICRO and _run_micro(name, rounds)]
     wanted = [name for name in names or BENCHES if name in BENCHES]
     if not wanted:
         return 1 if failed else 0
@@ -94,8 +94,9 @@ def _run(name: str, settings: dict[str, Any]) -> Result:
     return result
 
 
-def _run_micro(name: str) -> int:
-    command = [sys.executable, "-m", f"benchmarks.{name.replace('-', '_')}"]
+def _run_micro(name: str, rounds: int) -> int:
+    told = ["--rounds", str(rounds)] if name in IN_ROUNDS else []
+    command = [sys.executable, "-m", f"benchmarks.{name.replace('-', '_')}", *told]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False).returncode
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from benchmarks.harness.report import Figure, Result, number, quantile
 from benchmarks.harness.results import Run, save
 from benchmarks.harness.run import run_benches
 from benchmarks.harness.table import BEGIN, END, fill
+from benchmarks.history_pairs import known_to, verdict
 from schemas.errors import SetupError
 
 MACHINE = {"cores": 2, "processor": "Some <CPU>", "memoryGib": 24.0}
@@ -113,3 +115,11 @@ def test_every_bench_can_be_loaded() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(SetupError, match="no benchmark 'route-reed'; there are route-read"):
         run_benches(["route-reed"], rounds=1, quick=True)
+
+
+def test_what_blocks_show() -> None:
+    assert known_to([1.0] * 5) == (0.0, inf)  # five are never enough
+    assert known_to([float(place) for place in range(1, 21)]) == (6.0, 15.0)
+    assert verdict([1.0 + place / 1000 for place in range(-15, 15)]).endswith("at most 1.05 times: shown")
+    assert verdict([1.0 + place / 50 for place in range(-15, 15)]).endswith("at most 1.05 times: not shown")
+    assert verdict([1.1 + place / 1000 for place in range(-15, 15)]).endswith("more than 1.05 times: shown")
