@@ -60,6 +60,7 @@ from api.http.problems import (
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.sites import Sites
+from api.http.sorted_topics import SortedTopics
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
@@ -240,7 +241,7 @@ def create_app(
         },
     )
     app.context = app.state.context = context
-    app.state.sorted_topics = routes_topics.SortedTopics()
+    app.state.sorted_topics = SortedTopics()
     app.sites = Sites(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for module in (

@@ -7,7 +7,7 @@ import asyncio
 import base64
 import binascii
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -45,15 +45,12 @@ from api.http.watch import Woken
 from api.names import topic_problem
 from api.view.history import History
 from api.view.past import topics_at
-from api.view.snapshot import RouteView
 from api.view.topic_sums import page_at, topic_sums
 from schemas.errors import NotFoundError
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
 MAX_PAGE: Final = 10_000
-_SORT_OFF_LOOP: Final = 10_000
-_LISTS_KEPT: Final = 8
 CROWDED: Final = {"retry-after": "5"}
 """Headers of a long poll that had to be answered early: whoever asks again at once gains nothing."""
 
@@ -100,31 +97,6 @@ class RouteQuery(PastQuery):
 # --- the list ---
 
 
-class SortedTopics:
-    """Sorted topic names by cluster, kept as long as the view's tables stay the same."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._lists: OrderedDict[str | None, tuple[object, object, list[str]]] = OrderedDict()
-
-    async def get(self, view: RouteView, cluster: str | None) -> list[str]:
-        """The names, in order."""
-        kept = self._lists.get(cluster)
-        if kept is not None and kept[0] is view.topics and kept[1] is view.clusters:
-            return kept[2]
-
-        def names() -> list[str]:
-            return sorted(view.topic_names() if cluster is None else view.topics_by_cluster(cluster))
-
-        found = await asyncio.to_thread(names) if len(view.topics) > _SORT_OFF_LOOP else names()
-        if not found:
-            return found  # names of clusters that are not there must not push out what is
-        self._lists[cluster] = (view.topics, view.clusters, found)
-        while len(self._lists) > _LISTS_KEPT:
-            self._lists.popitem(last=False)
-        return found
-
-
 @router.get(
     "",
     operation_id="listTopics",
@@ -149,6 +121,7 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
     if query.cluster is not None and not settings.enable_topic_list:
         raise Problem(LISTING_DISABLED, "enableTopicList is false")
     after = None if query.cursor is None else _from_cursor(query.cursor)
+    topics: Sequence[str]
     if query.past is None:
         position = reading.position
         topics = await request.app.state.sorted_topics.get(reading.view, query.cluster)

@@ -19,7 +19,7 @@ Safe for threads. Reads run without the interpreter lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -171,6 +171,7 @@ class History:
                 self._routes.clear()
                 self._moments.forget()
                 self._contexts.clear()
+                self._rows.forget()
 
     # --- routes ---
 
@@ -250,7 +251,7 @@ class History:
         with self._moments.reading(moment.commit):
             return RouteView.empty().apply(changes_from(moment.commit, read))
 
-    def topics(self, moment: Moment, broker_names: Collection[str] | None = None) -> list[str]:
+    def topics(self, moment: Moment, broker_names: Collection[str] | None = None) -> Sequence[str]:
         """Names of the topics that have a row at a moment, sorted; of some broker groups, or of all.
 
         Raises:
@@ -260,8 +261,7 @@ class History:
             return []
         where = "true" if broker_names is None else f'"brokerName" IN {texts(sorted(broker_names))}'
         with self._moments.reading(moment.commit):
-            rows = self._rows.counts_of_topics(moment, where)
-        return sorted(topic for topic, count in rows.items() if count > 0)
+            return self._rows.topics(moment, where)
 
     # --- changes ---
 

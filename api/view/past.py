@@ -6,6 +6,8 @@ brokerLiveTable's times of heartbeats are those of the epoch; what happened with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from api.view.history import History
@@ -23,7 +25,7 @@ from schemas.tables import (
 )
 
 
-def topics_at(history: History, moment: Moment, cluster: str | None = None) -> list[str]:
+def topics_at(history: History, moment: Moment, cluster: str | None = None) -> Sequence[str]:
     """Names of the topics, sorted; of a cluster, or of all."""
     if cluster is None:
         return history.topics(moment)

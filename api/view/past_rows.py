@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from datetime import datetime
+from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from api.view.between import changed_rows, more_rows, with_changes
-from api.view.epochs import Epochs
+from api.view.epochs import Epochs, Recent
 from api.view.long_past import from_changes, from_intervals, intervals_of
 from api.view.moments import Moment
+from api.view.names import SortedNames
 from api.view.past_tables import PastTables
 from lake.commits import RouteCommit
 from lake.query import names, select
 from lake.types import arrow_schema
 from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE, Table
+
+_TOPICS_BYTES: Final = 64 * 1024 * 1024
+"""Of lists of names: three million take 50 MiB. A list is read page by page."""
 
 
 class Condition(NamedTuple):
@@ -37,6 +43,7 @@ class PastRows:
         """Nothing was asked yet."""
         self._epochs = epochs
         self._tables = tables
+        self._topics: Recent[tuple[int, datetime | None, str], SortedNames] = Recent(_TOPICS_BYTES)
 
     def at(self, spec: Table, moment: Moment, condition: str, of_changes: str | None = None) -> pa.Table:
         """Rows at a moment.
@@ -61,27 +68,31 @@ class PastRows:
         changes = self._tables.at(ROUTE_CHANGE_TABLE, later)
         return with_changes(spec, rows, changed_rows(changes, spec, later.epoch, moment.until, of_changes or condition))
 
-    def counts_of_topics(self, moment: Moment, condition: str) -> dict[str, int]:
-        """How many rows of topicQueueTable each topic has at a moment, of those that meet an SQL condition.
-
-        One whose rows all went since the commit may be in it with 0.
-        """
+    def topics(self, moment: Moment, condition: str) -> SortedNames:
+        """Names of the topics that have a row at a moment that meets an SQL condition."""
         commit = moment.commit
-        rows: dict[str, int] = {}
+        key = (commit.epoch, moment.until, condition)
+        known = self._topics.get(key)
+        if known is not None:
+            return known
         if not moment.kept:
-            counted = self._not_kept(TOPIC_QUEUE_TABLE, commit, condition, condition)
-            counted = counted.group_by("topic").aggregate([([], "count_all")])
-            rows = dict(zip(counted["topic"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+            rows = self._not_kept(TOPIC_QUEUE_TABLE, commit, condition, condition)["topic"]
         elif commit.epoch:
-            sql = f'SELECT "topic", count(*) AS "rows" FROM t WHERE {condition} GROUP BY "topic"'  # noqa: S608
-            found = select(self._tables.at(TOPIC_QUEUE_TABLE, commit), sql)
-            rows = dict(zip(found["topic"].to_pylist(), found["rows"].to_pylist(), strict=True))
+            sql = f'SELECT "topic" FROM t WHERE {condition}'  # noqa: S608
+            rows = select(self._tables.at(TOPIC_QUEUE_TABLE, commit), sql)["topic"]
+        else:
+            rows = pa.chunked_array([], pa.string())
         later = None if moment.until is None else self._epochs.commit(commit.epoch + 1)
         if moment.until is not None and later is not None:
             changes = self._tables.at(ROUTE_CHANGE_TABLE, later)
-            for topic, more in more_rows(changes, later.epoch, moment.until, condition):
-                rows[topic] = rows.get(topic, 0) + more
-        return rows
+            rows = _with_more(rows, dict(more_rows(changes, later.epoch, moment.until, condition)))
+        found = SortedNames(rows)
+        self._topics.put(key, found, found.bytes + len(condition))
+        return found
+
+    def forget(self) -> None:
+        """Another lake has taken its place."""
+        self._topics.clear()
 
     def _not_kept(self, spec: Table, commit: RouteCommit, condition: str, of_changes: str) -> pa.Table:
         """Rows of a table at a commit whose version is not there any more."""
@@ -92,3 +103,13 @@ class PastRows:
         newest = self._epochs.commit(self._epochs.newest)
         assert newest is not None
         return from_changes(self._tables.at(ROUTE_CHANGE_TABLE, newest), spec, commit.epoch, of_changes)
+
+
+def _with_more(rows: pa.ChunkedArray, more: dict[str, int]) -> pa.ChunkedArray:
+    """Topics of rows, of some of which there are so many more, or fewer."""
+    changed = pc.is_in(rows, pa.array(more, pa.string()))
+    counts = dict(more)
+    for each in pc.value_counts(rows.filter(changed)).to_pylist():
+        counts[each["values"]] += each["counts"]
+    there = pa.array([topic for topic, count in counts.items() if count > 0], pa.string())
+    return pa.chunked_array([*rows.filter(pc.invert(changed)).chunks, there], pa.string())

@@ -168,6 +168,10 @@ class RouteView:
 
     def topics_by_cluster(self, cluster: str) -> list[str]:
         """getTopicsByCluster: topics with a row for any broker group of the cluster; unknown cluster: none."""
+        return sorted(self.topics_in(cluster))
+
+    def topics_in(self, cluster: str) -> list[str]:
+        """The same in the order of `topics`."""
         names = frozenset(self.clusters.get(cluster, ()))
         return self._topics_where(lambda rows: not names.isdisjoint(rows.brokers)) if names else []
 
@@ -177,18 +181,20 @@ class RouteView:
 
     def unit_topics(self) -> list[str]:
         """getUnitTopics. Java looks at one arbitrary row; here it is the first by brokerName."""
-        return self._topics_where(lambda rows: bool(rows.rows[0][3] & _FLAG_UNIT))
+        return sorted(self._topics_where(lambda rows: bool(rows.rows[0][3] & _FLAG_UNIT)))
 
     def unit_sub_topics(self) -> list[str]:
         """getHasUnitSubTopicList."""
-        return self._topics_where(lambda rows: bool(rows.rows[0][3] & _FLAG_UNIT_SUB))
+        return sorted(self._topics_where(lambda rows: bool(rows.rows[0][3] & _FLAG_UNIT_SUB)))
 
     def unit_sub_un_unit_topics(self) -> list[str]:
         """getHasUnitSubUnUnitTopicList."""
-        return self._topics_where(lambda rows: rows.rows[0][3] & (_FLAG_UNIT | _FLAG_UNIT_SUB) == _FLAG_UNIT_SUB)
+        return sorted(
+            self._topics_where(lambda rows: rows.rows[0][3] & (_FLAG_UNIT | _FLAG_UNIT_SUB) == _FLAG_UNIT_SUB)
+        )
 
     def _topics_where(self, accept: Callable[[TopicQueues], bool]) -> list[str]:
-        """Names of the topics whose rows are accepted, sorted; asks once for equal rows."""
+        """Names of the topics whose rows are accepted; asks once for equal rows."""
         answers: dict[int, bool] = {}
         found = []
         for topic, rows in self.topics.items():
@@ -197,7 +203,7 @@ class RouteView:
                 answer = answers[id(rows)] = accept(rows)
             if answer:
                 found.append(topic)
-        return sorted(found)
+        return found
 
     def queue_rows(self, topic: str) -> dict[str, QueueRow]:
         """{brokerName: row} of a topic; empty when there is none."""
