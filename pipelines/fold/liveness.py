@@ -99,14 +99,17 @@ def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
     """Expire every member whose deadline lies before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
 
     Returns:
-        One entry per expired member, in deadline order: the group after it, and the expiry's place in history (offset
-        of its last heartbeat, time of its deadline). Empty when nobody expired.
+        One entry per expired member, in the order of history, which RESUME and PRESERVE_END leave many at one deadline:
+        the group after it, and the expiry's place in history (time of its deadline, offset of its last heartbeat).
+        Empty when nobody expired.
     """
-    expired = [(live.expire_ms, key) for key, live in group.live.items() if live.expire_ms < now_ms]
+    expired = [
+        (live.expire_ms, live.last_update_offset, key) for key, live in group.live.items() if live.expire_ms < now_ms
+    ]
     steps: list[tuple[BrokerGroup, At]] = []
     if not expired:
         return steps
-    for expire_ms, key in sorted(expired):
+    for expire_ms, _, key in sorted(expired):
         live = group.live.get(key)
         if live is None:
             continue

@@ -76,6 +76,19 @@ def test_an_expiry_stands_in_history_at_its_deadline(fold: Fold) -> None:
     assert BROKER_EXPIRED == "BROKER_EXPIRED"
 
 
+def test_members_of_one_deadline_expire_in_the_order_of_history(fold: Fold) -> None:
+    """Who reads changes orders them by time and offset: of one key, each begins as the one before it ended."""
+    fold(register("a1:1", 1, heartbeat_timeout_millis=3_000))
+    fold(register("a0:1", 0, heartbeat_timeout_millis=3_000))
+    fold(clock(), after_ms=3_001)
+    first, second = fold.changes
+    assert isinstance(first, GroupChange) and isinstance(second, GroupChange)
+    assert first.at.now_ms == second.at.now_ms
+    assert (first.at.offset, second.at.offset) == (1, 2)
+    assert first.after.broker_addrs == {0: "a0:1"}
+    assert second.after.broker_addrs == {}
+
+
 def test_a_heartbeat_that_comes_too_late_finds_nobody(fold: Fold) -> None:
     fold(register(heartbeat_timeout_millis=3_000))
     fold(heartbeat(), after_ms=3_001)

@@ -19,9 +19,9 @@ from schemas.events import decode
 from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
 
-VERSION = 2
+VERSION = 3
 LOGS = "cf25cf4eb3ac2ca0"
-RESULTS = "59ea587a596c027d"
+RESULTS = "7a9a729cd084252f"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:
