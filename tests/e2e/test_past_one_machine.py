@@ -23,13 +23,13 @@ import pytest
 from peers.java import wait_until
 from peers.routelake import Routelake
 from peers.versitygw import NoVersityGwError, VersityGw
-from tests.e2e.scenario import admin, route
+from tests.e2e.scenario import route
 from tests.e2e.test_clients_while_killed import Watch
 from tests.model.client import ConnectionClosed
 from tests.support.certificates import Authority
 from tests.support.command import process
 from tests.support.java_client import JavaConsumer, JavaProducer
-from tests.support.rocketmq import StockBroker
+from tests.support.rocketmq import StockBroker, mqadmin
 from tests.support.secured_kafka import Properties, secured_kafka
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(3000)]
@@ -184,7 +184,12 @@ def test_each_part_is_killed_in_turn(tmp_path: Path, authority: Authority, monke
         stack.enter_context(StockBroker(all_parts.namesrv_addr, CLUSTER, BROKER))
         wait_until(lambda: route(gateways[2].namesrv_addr, "TBW102") is not None, WAIT_S, "the broker")
         told("a broker is")
-        admin(gateways[1].namesrv_addr, "updateTopic", "-c", CLUSTER, "-t", TOPIC, "-r", "4", "-w", "4")
+
+        def has_topic() -> bool:
+            mqadmin(["updateTopic", "-c", CLUSTER, "-t", TOPIC, "-r", "4", "-w", "4"], gateways[1].namesrv_addr)
+            return route(gateways[1].namesrv_addr, TOPIC) is not None
+
+        wait_until(has_topic, WAIT_S, "mqadmin to make a topic")  # it gives a busy machine five seconds
         for gateway in gateways:
             wait_until(lambda gateway=gateway: route(gateway.namesrv_addr, TOPIC) is not None, WAIT_S, "its topic")
         consumer = stack.enter_context(JavaConsumer(all_parts.namesrv_addr, TOPIC))
