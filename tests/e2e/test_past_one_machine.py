@@ -102,8 +102,11 @@ class Deployment:
         ]
         for one in (*self.folds, *self.gateways):
             stack.callback(self._end, one)
-        for one in (*self.gateways, *self.folds):
+        first, standby = self.folds
+        for one in (*self.gateways, first):
             one.start(wait_ready_s=None)
+        wait_until(lambda: "took the lake" in first.log_path.read_text(), WAIT_S, "the first fold to take the lake")
+        standby.start(wait_ready_s=None)
         for gateway in self.gateways:
             gateway.wait_ready(WAIT_S)
 
