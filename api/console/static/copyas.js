@@ -30,15 +30,16 @@ export function options(names) {
   return Object.entries(names).filter(([, value]) => value).flatMap(([name, value]) => [`--${name}`, String(value)]);
 }
 
-/** SQL is for a session of ./routelake sql; as an argument of it, it would be quoted twice. */
+/** SQL is for a session; where no other command asks the same, it is an argument of ./routelake sql. */
 function texts({ sql, path, params, cli, accept }) {
+  const words = cli ? [...cli, "--http", host] : sql && ["sql", sql];
   const curl = ["curl", "-s", shell(`${origin}/${pathOf(path, params)}`)];
   if (accept) curl.push("-H", shell(`accept: ${accept}`));
   if (standing.user !== null) curl.push("-H", '"authorization: Bearer $TOKEN"');
   return {
     SQL: sql,
     curl: curl.join(" "),
-    CLI: cli && ["./routelake", ...cli, "--http", host].map(shell).join(" "),
+    CLI: words && ["./routelake", ...words].map(shell).join(" "),
   };
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -180,7 +181,9 @@ def test_the_question_elsewhere_and_csv(tab: Watched) -> None:
     page = tab.go("topics?as_of=2")
     page.get_by_role("button", name="Copy as").click()
     assert "as_of=2" in page.get_by_label("curl").input_value()
-    assert "rows_at('topicQueueTable', '2')" in page.get_by_label("SQL", exact=True).input_value()
+    query = page.get_by_label("SQL", exact=True).input_value()
+    assert "rows_at('topicQueueTable', '2')" in query
+    assert shlex.split(page.get_by_label("CLI", exact=True).input_value()) == ["./routelake", "sql", query]
     page.get_by_role("button", name="Close").click()
     page.get_by_label("Filter Topics").fill("order")
     with page.expect_download() as download:
