@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -33,23 +33,22 @@ class SortedTopics:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._lists: OrderedDict[str | None, tuple[object, object, list[str]]] = OrderedDict()
+        self._lists: OrderedDict[str | None, tuple[object, object, Collection[str], list[str]]] = OrderedDict()
 
     async def get(self, view: RouteView, cluster: str | None) -> list[str]:
         """The names, in order."""
         kept = self._lists.get(cluster)
         if kept is not None and kept[0] is view.topics and kept[1] is view.clusters:
-            return kept[2]
-        before = None if kept is None else kept[2]
+            return kept[3]
 
-        def names() -> list[str]:
-            found = view.topics if cluster is None else dict.fromkeys(view.topics_in(cluster))
-            return in_order(found) if before is None else following(before, found)
+        def names() -> tuple[Collection[str], list[str]]:
+            found: Collection[str] = view.topics if cluster is None else view.topics_in(cluster)
+            return found, in_order(found) if kept is None else following(kept[3], kept[2], found)
 
-        found = await asyncio.to_thread(names) if len(view.topics) > _OFF_LOOP else names()
+        as_viewed, found = await asyncio.to_thread(names) if len(view.topics) > _OFF_LOOP else names()
         if not found:
             return found  # names of clusters that are not there must not push out what is
-        self._lists[cluster] = (view.topics, view.clusters, found)
+        self._lists[cluster] = (view.topics, view.clusters, as_viewed, found)
         while len(self._lists) > _LISTS_KEPT:
             self._lists.popitem(last=False)
         return found
@@ -71,36 +70,54 @@ def in_order(names: Iterable[str]) -> list[str]:
     return found
 
 
-def following(before: list[str], names: Mapping[str, object]) -> list[str]:
+def following(before: list[str], was: Collection[str], names: Collection[str]) -> list[str]:
     """The same as `in_order`, from a list of names most of which are still there; the list itself if all are.
 
     Args:
         before: In order.
-        names: The keys of it.
+        was: The same names as a view had them.
+        names: As a later view has them: what came is behind the others, which are as they were.
     """
-    gone = [place for place, name in enumerate(before) if name not in names]
-    came = _came(before, names, len(names) - (len(before) - len(gone)))
+    found = _steps(before, list(was), list(names))
+    if found is None:  # a view of another line
+        return in_order(names)
+    gone, came = found
     if not gone and not came:
         return before
-    if (len(gone) + len(came)) * _ANEW > len(before):
-        return in_order(names)
-    steps = sorted([(place, "", 1) for place in gone] + [(bisect_left(before, name), name, 0) for name in came])
-    found: list[str] = []
+    moved = [(name, 1) for name in gone] + [(name, 0) for name in came]
+    steps = sorted((bisect_left(before, name), name, skipped) for name, skipped in moved)
+    merged: list[str] = []
     done = 0
     for place, name, skipped in steps:
-        found += before[done:place]
+        merged += before[done:place]
         if not skipped:
-            found.append(name)
+            merged.append(name)
         done = place + skipped
-    return found + before[done:]
+    return merged + before[done:]
 
 
-def _came(before: list[str], names: Mapping[str, object], count: int) -> list[str]:
-    """Those ``count`` names that were not there before."""
-    last: list[str] = list(islice(reversed(names), count))  # type: ignore[arg-type]
-    if not any(_has(before, name) for name in last):  # a view puts new ones behind the others
-        return last
-    return [name for name in names if not _has(before, name)]
+def _steps(before: list[str], was: list[str], now: list[str]) -> tuple[list[str], list[str]] | None:
+    """What went and what came; None where it is not as `following` says, or too much of it."""
+    most = len(was) // _ANEW
+    kept = len(now)
+    while kept and not _has(before, now[kept - 1]):
+        kept -= 1
+        if len(now) - kept > most:
+            return None
+    missing = len(was) - kept
+    if not 0 <= missing <= most:
+        return None
+    gone: list[str] = []
+    start = 0
+    for _ in range(missing):
+        # Up to the next one that went, both are the same; behind it, all are one place further.
+        shift = len(gone)
+        end = bisect_left(range(kept + shift), True, start, key=lambda place: was[place] != now[place - shift])
+        if was[start:end] != now[start - shift : end - shift]:
+            return None
+        gone.append(was[end])
+        start = end + 1
+    return (gone, now[kept:]) if was[start:] == now[start - missing : kept] else None
 
 
 def _has(names: list[str], name: str) -> bool:
