@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ from schemas.tables import TOPIC_QUEUE_TABLE
 
 _KEY_END: Final = '"}'
 _NULL: Final = "-:"
+_FEW: Final = 64
 _json = msgspec.json.Encoder()
 
 
@@ -56,11 +58,8 @@ def topic_digests(
         plain: JSON writes every topic as it is.
     """
     texts = [_field(None if row is None else values_json(TOPIC_QUEUE_TABLE, row)) for row in rows]
-    befores = pa.array([_KEY_END + text for text in texts], pa.string())
-    afters = pa.array(texts, pa.string())
     keys = topics if plain else pa.array([_json.encode(topic).decode()[1:-1] for topic in topics.to_pylist()])
-    topic_bytes, key_bytes = pc.binary_length(topics), pc.binary_length(keys)
-    lengths = pa.array([f"{size}:" for size in range(max(pc.max(topic_bytes).as_py(), 0) + 1)])
+    lines = _Lines(topics, keys, before, after, texts)
     found: list[str] = []
     known: tuple[str, Cause] | None = None
     digest = hashlib.sha256()
@@ -70,24 +69,72 @@ def topic_digests(
                 found.append(digest.hexdigest())
             known = block.broker_name, block.cause
             digest = hashlib.sha256(_head(block).encode())
-        here = slice(block.first, block.first + block.size)
-        prefix = f'{{"brokerName":{_json.encode(block.broker_name).decode()},"topic":"'
+        digest.update(lines.few(block) if block.size <= _FEW else lines.many(block))
+    return [*found, digest.hexdigest()] if known is not None else found
+
+
+class _Lines:
+    """The fields of rows that are not alike in a block: seq, topic, key, before, after."""
+
+    def __init__(
+        self,
+        topics: pa.StringArray,
+        keys: pa.StringArray,
+        before: pa.Int32Array,
+        after: pa.Int32Array,
+        texts: list[str],
+    ) -> None:
+        self._topics, self._keys, self._before, self._after, self._texts = topics, keys, before, after, texts
+
+    def few(self, block: Rows) -> bytes:
+        """Of a block of a few rows, for which calls of Arrow take longer than they do."""
+        columns = (self._topics, self._keys, self._before, self._after)
+        rows = zip(*(column.slice(block.first, block.size).to_pylist() for column in columns), strict=True)
+        prefix = _key_prefix(block)
+        return "".join(
+            f"{_field(seq)}{_field(topic)}{_field(prefix + key + _KEY_END)}{self._texts[before]}{self._texts[after]}"
+            for seq, (topic, key, before, after) in enumerate(rows)
+        ).encode()
+
+    def many(self, block: Rows) -> memoryview:
+        """Of a block of many rows."""
+        topics, keys, before, after = (
+            column.slice(block.first, block.size) for column in (self._topics, self._keys, self._before, self._after)
+        )
+        prefix = _key_prefix(block)
         around = len(prefix.encode()) + len(_KEY_END)
-        key_lengths = pc.binary_join_element_wise(pc.add(key_bytes[here], around).cast(pa.string()), ":", prefix, "")
         lines = pc.binary_join_element_wise(
             _numbers(block.size),
-            lengths.take(topic_bytes[here]),
-            topics[here],
-            key_lengths,
-            keys[here],
-            _pick(befores, before[here]),
-            _pick(afters, after[here]),
+            self._lengths.take(pc.binary_length(topics)),
+            topics,
+            pc.add(pc.binary_length(keys), around).cast(pa.string()),
+            ":" + prefix,
+            keys,
+            _pick(self._befores, before),
+            _pick(self._afters, after),
             "",
         )
         _, places, text = lines.buffers()
         ends = memoryview(places).cast("i")
-        digest.update(memoryview(text)[ends[lines.offset] : ends[lines.offset + len(lines)]])
-    return [*found, digest.hexdigest()] if known is not None else found
+        return memoryview(text)[ends[lines.offset] : ends[lines.offset + len(lines)]]
+
+    @cached_property
+    def _befores(self) -> pa.StringArray:
+        return pa.array([_KEY_END + text for text in self._texts], pa.string())
+
+    @cached_property
+    def _afters(self) -> pa.StringArray:
+        return pa.array(self._texts, pa.string())
+
+    @cached_property
+    def _lengths(self) -> pa.StringArray:
+        """How the field of a topic of so many bytes begins."""
+        longest = pc.max(pc.binary_length(self._topics)).as_py()
+        return pa.array([f"{size}:" for size in range(longest + 1)])
+
+
+def _key_prefix(block: Rows) -> str:
+    return f'{{"brokerName":{_json.encode(block.broker_name).decode()},"topic":"'
 
 
 def ranges(counts: Sequence[int]) -> Iterable[tuple[int, int]]:

@@ -110,3 +110,13 @@ def test_no_value_is_large() -> None:
     assert max(len(payload) for _, payload in payloads) < 1_000_000
     batch = Batch.merge(payloads)
     assert [len(rows) for rows in batch.operations_of(TOPIC_QUEUE_TABLE)] == [50_000, 50_000, 20_000]
+
+
+def test_digests_of_a_large_registration_are_those_of_its_rows() -> None:
+    """Of so many rows that they are made by columns, with names of other lengths and letters."""
+    for odd in ("", "ü☃", "\\"):
+        table = {f"topic-{'x' * (at % 40)}{odd}-{at}": ROWS[at % 3] for at in range(300)}
+        parts, _, _ = told([("b", table), ('o"dd\\', table), ("b", {})], 1000)
+        digests = [block.digest for part in parts if (made := part.history()) is not None for block in blocks(made)]
+        assert len(digests) == 3
+        assert [digest for part in parts for digest in part.digests] == digests
