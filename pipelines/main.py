@@ -49,6 +49,11 @@ _MAX_PAUSE_S: Final = 10.0
 _FAILURES_IN_A_ROW: Final = 8
 """Without a batch in between. Then the JVM may be to blame, and a supervisor starts another one."""
 
+STATE_LOST: Final = "CANNOT_LOAD_STATE_STORE"
+"""How Spark begins to say that files of the checkpoint are missing or damaged, or their folder is."""
+_STATE_TRIES: Final = 3
+"""How often that is taken for something that passes."""
+
 _CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([^ \t\n].*)")
 _JAVA_ERROR: Final = re.compile(r"^: (.*)$", re.MULTILINE)
@@ -155,6 +160,9 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
         if progress.made:
             failures, pause_s = 0, _FIRST_PAUSE_S
         failures += 1
+        if failures == _STATE_TRIES and STATE_LOST in details:
+            log.warning("the state cannot be loaded and comes back from the tables", error=reason)
+            shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
         is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
         log.error(
             "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -87,6 +88,22 @@ def ports() -> tuple[str, ...]:
 def taken() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("command", ["serve", "fold"])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--master", "yarn"), "--master 'yarn': expected local, spark://HOST:PORT"),
+        (("--master", "spark://spark-1:7077"), "unless Spark asks who comes"),
+        (("--master", "k8s://https://k:1"), "which image executors run"),
+        (("--shared-dir", "elsewhere"), "--shared-dir elsewhere is for a cluster"),
+        (("--spark-config", "nowhere"), "--spark-config .*nowhere is for a cluster"),
+        (("--master", "spark://spark-1:7077", "--spark-config", "nowhere"), "nowhere cannot be read"),
+    ],
+)
+def test_a_cluster(refused: Refused, ports: tuple[str, ...], command: str, words: tuple[str, ...], says: str) -> None:
+    assert re.search(says, refused(*words_of(command, ports), *words))
 
 
 def words_of(command: str, ports: tuple[str, ...]) -> list[str]:
