@@ -13,6 +13,7 @@ import msgspec
 from benchmarks.harness.report import BENCHES, Result
 
 MICRO: Final = (
+    "cluster",
     "event-log",
     "failover",
     "fold-load",
