@@ -132,7 +132,7 @@ class Expected:
         epoch = next(epochs, None)
         for logged in evidence.log:
             while times and times[-1] < logged.time_ms:
-                self._take_time(times.pop())
+                self._take_time(times.pop(), epoch)
             while epoch is not None and epoch.log_offset < logged.offset:
                 self._take_epoch(epoch)
                 epoch = next(epochs, None)
@@ -165,10 +165,13 @@ class Expected:
         if epoch.number in self._whole_epochs:
             self._tables[epoch.number] = self.last_tables
 
-    def _take_time(self, time_ms: int) -> None:
+    def _take_time(self, time_ms: int, epoch: Epoch | None) -> None:
         """Whoever's deadline it was has expired, if the epoch that holds this time has noticed."""
         with suppress(LookupError):
             others = self.model.around(time_ms)
+            # Of a group whose members fall silent one after the other it may have noticed the first alone.
+            noticed = None if epoch is None else self.model.at(min(epoch.watermark_ms, time_ms + 1))
+            others += [] if noticed is None else [noticed]
             forms = [{key: self._answer(other, key) for key in self._operations} for other in others]
             self._past[time_ms] = self._last_offset, forms
 

@@ -3,20 +3,44 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
 
-from schemas.events import Actor, Clock, Resume
+from schemas.events import Actor, Clock, PutKvConfig, Resume
 from tests.robustness import rules_of_time
+from tests.robustness.answers import Expected
 from tests.robustness.case import Case
-from tests.robustness.evidence import Epoch, Logged
-from tests.robustness.hand_made import BROKER, ROUTE, again, good_case, read_entry
+from tests.robustness.evidence import Epoch, Evidence, Logged
+from tests.robustness.hand_made import BROKER, ROUTE, again, good_case, read_entry, registration
 from tests.robustness.operations import Operation
+from tests.support import events
 
 
 @pytest.fixture
 def case() -> Case:
     """Offsets 1 and 2 register, with 8 and then 4 queues; 3 puts a KV entry; reads after each."""
     return good_case()
+
+
+def test_an_epoch_may_have_noticed_the_first_of_a_group_alone() -> None:
+    """Deadlines at 9,000 and 9,500 ms, and an epoch that holds 9,800 and whose watermark is 9,200."""
+    second = registration(8, 1)
+    second = msgspec.structs.replace(second, broker_addr="10.9.0.2:10911", broker_id=1)
+    log = [
+        Logged(1, 1_000, registration(8, 1)),
+        Logged(2, 1_500, second),
+        Logged(3, 9_800, PutKvConfig(actor=events.actor(), namespace="n", key="k", value="v")),
+        Logged(4, 15_000, Clock(actor=events.actor())),
+    ]
+    evidence = Evidence(log=log, epochs=[Epoch(1, 3, 3, 9_200), Epoch(2, 4, 4, 9_800)])
+    expected = Expected(evidence, [ROUTE], [9_800])
+    addresses = [
+        {} if form is None else json.loads(form)["brokerDatas"][0]["brokerAddrs"]
+        for form in expected.at_time(ROUTE, 9_800)
+    ]
+    assert sorted(addresses, key=len) == [{}, {"1": "10.9.0.2:10911"}, {"0": "10.9.0.1:10911", "1": "10.9.0.2:10911"}]
 
 
 def test_two_answers_of_one_moment(case: Case) -> None:
