@@ -207,9 +207,11 @@ def main() -> None:
     print(f"\n{'':38}{'without':>10}{'with':>10}{'ratio':>8}   of each round")
     behind = found.pop(BEHIND)[WITH]
     for name, sides in found.items():
-        ratios = [more / less for more, less in zip(sides[WITH], sides[WITHOUT], strict=True)]
-        each = " ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"{name:38}{median(sides[WITHOUT]):10.4g}{median(sides[WITH]):10.4g}{median(ratios):8.3f}   {each}")
+        rounds_ratios = [more / less for more, less in zip(sides[WITH], sides[WITHOUT], strict=True)]
+        each = " ".join(f"{ratio:.2f}" for ratio in rounds_ratios)
+        print(
+            f"{name:38}{median(sides[WITHOUT]):10.4g}{median(sides[WITH]):10.4g}{median(rounds_ratios):8.3f}   {each}"
+        )
     print(f"{BEHIND:38}{max(behind):20.2f}   at most")
     print(f"a heartbeat acknowledged: {verdict(ratios)}")
 
