@@ -23,7 +23,7 @@ from lake.active import active, dataset
 from lake.deltalog import DeltaLog, FileIdentity, is_local, table_uri
 from schemas.tables import ROUTE_COMMIT_TABLE
 
-_EPOCH_START: Final = datetime.fromtimestamp(0, UTC)
+UNIX_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _ANY_EPOCH: Final = 2**62
 
 
@@ -65,7 +65,7 @@ class RouteCommit(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, outcomes=()) if self.outcomes else self
 
 
-NO_COMMIT: Final = RouteCommit(0, -1, -1, _EPOCH_START, _EPOCH_START, _EPOCH_START)
+NO_COMMIT: Final = RouteCommit(0, -1, -1, UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH)
 """Before the first epoch: nothing of the log is in, not even offset 0."""
 
 _COLUMNS: Final = [name for name in ROUTE_COMMIT_TABLE.column_names if name != "batchId"]
@@ -290,7 +290,12 @@ def _commits(rows: pa.Table) -> list[RouteCommit]:
 
 def to_us(moment: datetime) -> int:
     """An aware time in microseconds since 1970, exactly."""
-    return (moment - _EPOCH_START) // timedelta(microseconds=1)
+    return (moment - UNIX_EPOCH) // timedelta(microseconds=1)
+
+
+def from_us(time_us: int) -> datetime:
+    """Inverse of `to_us`."""
+    return UNIX_EPOCH + timedelta(microseconds=time_us)
 
 
 def to_ms(moment: datetime) -> int:

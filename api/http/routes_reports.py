@@ -18,8 +18,9 @@ from api.http.parameters import IfNoneMatch
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number
 from api.http.shapes_past import ReportShape
-from api.view.report import BEGINNING, MAX_ROWS, ReportAsked, report_page
+from api.view.report import MAX_ROWS, ReportAsked, report_page
 from api.view.shown import csv_text, json_lines, time_text
+from lake.commits import UNIX_EPOCH
 from pipelines.reports.reports import BY_NAME, REPORTS, TIMES
 
 router = APIRouter(prefix="/v1", tags=["history"])
@@ -98,7 +99,7 @@ async def get_report(
     else:
         members = {
             "report": name.value,
-            "from": None if found.since == BEGINNING else time_text(found.since),
+            "from": None if found.since == UNIX_EPOCH else time_text(found.since),
             "to": None if found.until is None else time_text(found.until),
             "columns": found.columns,
             "rows": rows,

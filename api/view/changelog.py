@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import accumulate
 from sys import getsizeof
 from typing import Any, Final
@@ -15,6 +15,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake import query
+from lake.commits import from_us, to_us
 from schemas.errors import BadRequestError
 from schemas.events import Preserve, PreserveEnd
 from schemas.kv import ORDER_TOPIC_CONFIG
@@ -37,7 +38,6 @@ _JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name 
 
 _PAUSES: Final = tuple(str(event.__struct_config__.tag) for event in (Preserve, PreserveEnd))
 
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _POSITION: Final = (
     '"epoch"',
@@ -110,7 +110,7 @@ class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
 
     def compare(self, sign: str) -> str:
         """SQL: a row stands before (<) or after (>) this position."""
-        time = query.time(_EPOCH_START + timedelta(microseconds=self.time_us))
+        time = query.time(from_us(self.time_us))
         values = (
             *(str(self.epoch), time, str(self.offset), str(self.seq)),
             *(query.text(self.broker_name), query.text(self.table_name)),
@@ -275,7 +275,7 @@ def _change(row: dict[str, Any]) -> Change:
     time: datetime = row["eventTime"].astimezone(UTC)
     position = ChangePosition(
         row["epoch"],
-        (time - _EPOCH_START) // timedelta(microseconds=1),
+        to_us(time),
         row["offset"],
         row["seq"],
         row["brokerName"] or "",

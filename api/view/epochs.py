@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, Generic
 
 import pyarrow as pa
@@ -17,13 +17,12 @@ from deltalake.exceptions import DeltaError
 from api.bounded import BoundedCache, K, T
 from lake.actions import File
 from lake.active import active
-from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times, to_us
+from lake.commits import CommitTail, OpenedTail, RouteCommit, commits_between, epoch_times, from_us, to_us
 from lake.damage import DamagedTableError
 from lake.deltalog import table_uri
 from schemas.errors import UnavailableError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMITS_BYTES: Final = 1024 * 1024
 _COMMIT_BYTES: Final = 2000
 """Of a commit without outcomes: a dict with the version of each table."""
@@ -157,7 +156,7 @@ class Epochs:
             index = bisect_right(self._epochs, epoch) - 1
             if index < 0 or self._epochs[index] != epoch:
                 return None
-            return _EPOCH_START + timedelta(microseconds=self._times_us[index])
+            return from_us(self._times_us[index])
 
     def before(self, epoch: int, limit: int) -> list[int]:
         """Up to ``limit`` epochs before one, newest first."""

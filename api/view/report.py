@@ -7,7 +7,7 @@ timelines show it from the epoch that noticed it (`api.view.causes`), which may 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -15,14 +15,13 @@ import msgspec
 from api.view.as_of import NOW, parse_as_of
 from api.view.cursors import cursor_of, place_of
 from api.view.history import History
-from lake.commits import to_us
+from lake.commits import UNIX_EPOCH, from_us, to_us
 from pipelines.reports.datafusion import MAX_TOPICS, Cut, Row, TooManyTopicsError, rows_by_datafusion
 from pipelines.reports.reports import BY_NAME, TIMES, query_of, topics_of
 from schemas.errors import BadRequestError
 
 MAX_ROWS: Final = 5_000
 """On a page: about 2 MB."""
-BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Of a window that has none."""
 
 
@@ -85,7 +84,7 @@ def window(history: History, from_: str | None, to: str | None, dashes: str = ""
         given = None if moment == NOW else parse_as_of(moment, name)
         return given if isinstance(given, datetime) else found.commit.event_time
 
-    since = BEGINNING if from_ is None else time_of("from", from_)
+    since = UNIX_EPOCH if from_ is None else time_of("from", from_)
     until = time_of("to", NOW if to is None else to)
     if to is None:
         return since, max(since, until)  # nothing may have happened for as long as from says
@@ -107,11 +106,11 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
         raise BadRequestError(f"limit must be from 1 to {MAX_ROWS}, not {limit}", field="limit", value=limit)
     place = None if cursor is None else place_of(cursor, asked, _Place)
     if history.is_empty():
-        return ReportPage(BEGINNING, None, [], [], None)
+        return ReportPage(UNIX_EPOCH, None, [], [], None)
     if place is None:
         since, until = window(history, asked.from_, asked.to)
         place = _Place(history.resolve(NOW, readable=False).commit.epoch, to_us(since), to_us(until), 0)
-    since, until = (_time(us) for us in (place.since_us, place.until_us))
+    since, until = (from_us(us) for us in (place.since_us, place.until_us))
     report = BY_NAME[asked.name]
     query, topics = query_of(report, since, until, asked.times), topics_of(report, since, until)
     with history.reading_changes() as table:
@@ -127,7 +126,3 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     if len(rows) > limit:
         following = cursor_of(asked, msgspec.structs.replace(place, skip=place.skip + limit))
     return ReportPage(since, until, columns, rows[:limit], following)
-
-
-def _time(time_us: int) -> datetime:
-    return BEGINNING + timedelta(microseconds=time_us)

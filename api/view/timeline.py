@@ -8,7 +8,7 @@ neighbours differ. A topic or broker that is gone has an interval, too: its stat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
@@ -34,7 +34,7 @@ from api.view.timeline_states import (
     topic_state,
 )
 from lake import query
-from lake.commits import to_us
+from lake.commits import from_us, to_us
 from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE
 
 
@@ -137,7 +137,6 @@ class _Begin(NamedTuple):
 
 _Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
 _TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _End(msgspec.Struct, frozen=True, array_like=True):
@@ -158,7 +157,7 @@ class _End(msgspec.Struct, frozen=True, array_like=True):
     @property
     def time(self) -> datetime:
         """When."""
-        return _time(self.time_us)
+        return from_us(self.time_us)
 
     @property
     def cause(self) -> Cause:
@@ -216,7 +215,7 @@ def _page(
     if to is not None:
         terms.append(f"({between(None, to)})")
     if place is not None:
-        terms.append(up_to(place.epoch, _time(place.time_us)))
+        terms.append(up_to(place.epoch, from_us(place.time_us)))
     ground, steps = newest_steps(reading.history, reading.table, " AND ".join(terms), asked.max_steps)
     rows: Rows = {}
     for step in ground:
@@ -242,10 +241,6 @@ def _fits(intervals: list[Interval]) -> int:
     """How many of the last intervals a page has room for; at least one."""
     totals = accumulate(rows_shown(interval.state) for interval in reversed(intervals))
     return max(1, sum(total <= MAX_SHOWN for total in totals))
-
-
-def _time(time_us: int) -> datetime:
-    return _EPOCH_START + timedelta(microseconds=time_us)
 
 
 def _is_in(moment: Moment, step: RowStep) -> bool:
