@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 import structlog
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from pipelines.log.kafka_client import entered, log_consumer
+from pipelines.log.kafka_client import close_consumer, close_producer, entered, log_consumer
 from pipelines.log.kafka_topic import make_topic
 from pipelines.log.urls import KafkaPlace, parse_url
 from schemas.errors import RoutelakeError, one_line
@@ -148,7 +148,7 @@ class Announcements(_Thread):
                     self._listener.announced()
         finally:
             self._listener.hears(False)
-            _close(consumer)
+            close_consumer(consumer)
 
 
 def _ensure_topic(place: KafkaPlace) -> None:
@@ -177,14 +177,7 @@ def _producer(place: KafkaPlace) -> Iterator[KafkaProducer]:
     try:
         yield producer
     finally:
-        with contextlib.suppress(KafkaError):
-            producer.close(timeout=0)
-        producer._sender.force_close()  # type: ignore[attr-defined]  # see `KafkaLog._close_producer`
-
-
-def _close(consumer: KafkaConsumer) -> None:
-    with contextlib.suppress(KafkaError):
-        consumer.close(autocommit=False, timeout_ms=1000)
+        close_producer(producer)
 
 
 __all__ = ["SUFFIX", "TOPIC_CONFIG", "Announcements", "Announcer", "Listener"]

@@ -39,7 +39,7 @@ from pipelines.log.base import (
 )
 from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_access.settings import read_access
-from pipelines.log.kafka_client import bounds, entered, log_consumer
+from pipelines.log.kafka_client import bounds, close_consumer, close_producer, entered, log_consumer
 from pipelines.log.kafka_topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
 from pipelines.log.urls import first_offset
 from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
@@ -238,15 +238,12 @@ class KafkaLog:
     def _close_producer(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            with contextlib.suppress(KafkaError):
-                producer.close(timeout=0)  # flushes first, and goes no further when that fails
-            producer._sender.force_close()  # type: ignore[attr-defined]  # so this ends its thread in any case
+            close_producer(producer)
 
     def _close_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            with contextlib.suppress(KafkaError):
-                consumer.close(autocommit=False, timeout_ms=1000)
+            close_consumer(consumer)
 
     def _close_admin(self) -> None:
         admin, self._admin = self._admin, None

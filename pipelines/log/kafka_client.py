@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
 
 from pipelines.log.kafka_access.options import client_options
 from pipelines.log.kafka_access.settings import KafkaAccess, read_access
@@ -111,6 +112,19 @@ def log_consumer(
     )
     consumer.assign([partition])
     return consumer
+
+
+def close_producer(producer: KafkaProducer) -> None:
+    """End it without waiting for what it has not sent."""
+    with contextlib.suppress(KafkaError):
+        producer.close(timeout=0)  # flushes first, and goes no further when that fails
+    producer._sender.force_close()  # type: ignore[attr-defined]  # so this ends its thread in any case
+
+
+def close_consumer(consumer: KafkaConsumer) -> None:
+    """End it within a second."""
+    with contextlib.suppress(KafkaError):
+        consumer.close(autocommit=False, timeout_ms=1000)
 
 
 def bounds(consumer: KafkaConsumer, partition: TopicPartition, *, first: int, answer_s: float) -> tuple[int, int]:

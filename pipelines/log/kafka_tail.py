@@ -21,7 +21,7 @@ from pipelines.log.base import LogRecord
 from pipelines.log.cost import SMALL_BYTES, cost_bytes
 from pipelines.log.kafka import KafkaLog, record_of
 from pipelines.log.kafka_access.errors import AccessError
-from pipelines.log.kafka_client import bounds, log_consumer
+from pipelines.log.kafka_client import bounds, close_consumer, log_consumer
 from pipelines.log.tail import Cost, LogTail, missing_records
 from pipelines.log.urls import first_offset, parse_url
 from schemas.errors import UnavailableError
@@ -100,8 +100,7 @@ class KafkaReader:
 
     def close(self) -> None:
         """Release the connections."""
-        with contextlib.suppress(KafkaError):
-            self._consumer.close(autocommit=False, timeout_ms=1000)
+        close_consumer(self._consumer)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
