@@ -74,7 +74,7 @@ class EpochDigest:
             other: has the rest of the epoch's rows.
         """
         digest = hashlib.sha256((previous or "").encode())
-        digest.update("".join(_field(commit[name]) for name in _COMMIT_COLUMNS).encode())
+        digest.update("".join(field(commit[name]) for name in _COMMIT_COLUMNS).encode())
         digest.update("".join(sorted([*self._digests, *(other._digests if other else ())])).encode())
         return digest.hexdigest()
 
@@ -123,8 +123,8 @@ def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(pa.string())
 
 
-def _field(value: object) -> str:
-    """The same of one value, in Python. Versions are ``name=version,name=version``, by name."""
+def field(value: object) -> str:
+    """A value's field. Versions are ``name=version,name=version``, by name."""
     if value is None:
         return "-:"
     if isinstance(value, datetime):
@@ -146,4 +146,4 @@ def _starts(rows: pa.Table) -> list[int]:
     return [0, *(place + 1 for place in pc.indices_nonzero(differs).to_pylist())]
 
 
-__all__ = ["HEAD", "REST", "Block", "EpochDigest", "blocks", "field_lines", "in_blocks"]
+__all__ = ["HEAD", "REST", "Block", "EpochDigest", "blocks", "field", "field_lines", "in_blocks"]

@@ -18,13 +18,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.chain import field
 from pipelines.shards.arrow import Cause, values_json
 from schemas.broker import QueueRow
 from schemas.outcomes import APPLIED
 from schemas.tables import TOPIC_QUEUE_TABLE
 
 _KEY_END: Final = '"}'
-_NULL: Final = "-:"
 _FEW: Final = 64
 _json = msgspec.json.Encoder()
 
@@ -57,7 +57,7 @@ def topic_digests(
         rows: distinct rows.
         plain: JSON writes every topic as it is.
     """
-    texts = [_field(None if row is None else values_json(TOPIC_QUEUE_TABLE, row)) for row in rows]
+    texts = [field(None if row is None else values_json(TOPIC_QUEUE_TABLE, row)) for row in rows]
     keys = topics if plain else pa.array([_json.encode(topic).decode()[1:-1] for topic in topics.to_pylist()])
     lines = _Lines(topics, keys, before, after, texts)
     found: list[str] = []
@@ -92,7 +92,7 @@ class _Lines:
         rows = zip(*(column.slice(block.first, block.size).to_pylist() for column in columns), strict=True)
         prefix = _key_prefix(block)
         return "".join(
-            f"{_field(seq)}{_field(topic)}{_field(prefix + key + _KEY_END)}{self._texts[before]}{self._texts[after]}"
+            f"{field(seq)}{field(topic)}{field(prefix + key + _KEY_END)}{self._texts[before]}{self._texts[after]}"
             for seq, (topic, key, before, after) in enumerate(rows)
         ).encode()
 
@@ -154,14 +154,7 @@ def _head(block: Rows) -> str:
         TOPIC_QUEUE_TABLE.name,
         block.broker_name,
     )
-    return "".join(map(_field, values))
-
-
-def _field(value: object) -> str:
-    if value is None:
-        return _NULL
-    text = str(value)
-    return f"{len(text.encode())}:{text}"
+    return "".join(map(field, values))
 
 
 def _pick(values: pa.StringArray, places: pa.Int32Array) -> Any:  # noqa: ANN401 (an array or a scalar)
@@ -179,5 +172,5 @@ def _numbers(count: int) -> pa.StringArray:
     """The fields of seq 0, 1, 2, ..."""
     global _known_numbers
     if count > len(_known_numbers):
-        _known_numbers = pa.array([_field(number) for number in range(max(count, 1000))], pa.string())
+        _known_numbers = pa.array([field(number) for number in range(max(count, 1000))], pa.string())
     return _known_numbers[:count]
