@@ -94,11 +94,8 @@ class Asking(NamedTuple):
         if self.lake:
             if any(is_on_command_line(self.context, name) for name in ("http", "data_dir")):
                 raise SetupError("--lake is said beside --http or --data-dir: name one place to ask")
-            from api.view.no_pandas import keep_pandas_out
-
-            keep_pandas_out()
-            return LakeSource(lake_place(Path(), self.lake))
-        if self.http and data_dir is not None:
+            data_dir = Path()
+        elif self.http and data_dir is not None:
             by_hand = [name for name in ("http", "data_dir") if is_on_command_line(self.context, name)]
             if len(by_hand) != 1:
                 raise SetupError("--http and --data-dir are both said: ask a gateway, or read the tables")
@@ -107,7 +104,7 @@ class Asking(NamedTuple):
             from api.view.no_pandas import keep_pandas_out
 
             keep_pandas_out()
-            return LakeSource(lake_place(data_dir, ""))
+            return LakeSource(lake_place(data_dir, self.lake))
         return HttpSource(self.http or _DEFAULT_GATEWAY, resolve("--token", self.token))
 
 

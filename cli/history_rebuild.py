@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from cli.options import DataDir, DataMode, LakeUrl, lake_place
+from cli.options import DataDir, DataMode, LakeUrl, check_there, lake_place
 from runtime.machine import mask_files
 from schemas.errors import SetupError, one_line
 
@@ -40,8 +40,7 @@ def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake:
 def _of_folder(lake_dir: Path) -> Iterator[Path]:
     from lake.ddl import check_format, lock_lake
 
-    if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir.")
+    check_there(lake_dir, lake_dir)
     check_format(lake_dir)
     with closing(lock_lake(lake_dir)):
         yield lake_dir

@@ -13,7 +13,7 @@ import typer
 from cli.credentials import HttpToken, resolve
 from cli.history_options import From, Shown, To, is_on_command_line, with_shown
 from cli.lake import lake_folder
-from cli.options import DataDir, DriverMemory, LakeUrl
+from cli.options import DataDir, DriverMemory, LakeUrl, check_there
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ def report(
 
             keep_pandas_out()
         with lake_folder(data_dir, lake) as lake_dir:
-            if not lake_dir.is_dir():
-                raise SetupError(
-                    f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir."
-                )
+            check_there(lake_dir, data_dir)
             since, until = _window(lake_dir, moments)
             columns, rows = _rows(engine, lake_dir, _query(name, (since, until), times), driver_memory)
     if as_html:

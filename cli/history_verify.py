@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from cli.lake import lake_folder
-from cli.options import DataDir, LakeUrl, LogConfig, LogUrl, log_url
+from cli.options import DataDir, LakeUrl, LogConfig, LogUrl, check_there, log_url
 from cli.route import Output
 from pipelines.log.urls import with_config
 from schemas.errors import RoutelakeError, SetupError, one_line
@@ -42,8 +42,7 @@ def verify(
     log = with_config(log, log_config)
     expected = _digests(expect or [])
     with lake_folder(data_dir, lake) as lake_dir:
-        if not lake_dir.is_dir():
-            raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+        check_there(lake_dir, data_dir)
         events = _log(log_url(data_dir, log))
         try:
             report = prove(lake_dir, events, expected=expected, say=_say)

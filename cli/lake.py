@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cli import preflight
-from cli.options import DataMode, lake_place
+from cli.options import DataMode, check_there, lake_place
 from cli.usage import group
 from runtime.machine import mask_files
 from schemas.errors import SetupError
@@ -53,8 +53,7 @@ def put(data_dir: Folder, url: Url) -> None:
 
     store = open_store(url)
     lake_dir = (data_dir / "lake").resolve()
-    if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake.")
+    check_there(lake_dir, data_dir)
     with closing(lock_lake(lake_dir)), _in_words(url):
         probe(store)
         run(lake_dir, store)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DataDir, LogConfig
+from cli.options import DataDir, LogConfig, check_there
 from cli.usage import group
 from pipelines.log.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
 from schemas.errors import SetupError
@@ -40,8 +40,7 @@ def copy(
     if first_offset(parse_url(to).topic):
         raise SetupError(f"--to {to}: name the topic without .from-NUMBER, which is added.")
     lake_dir = (data_dir / "lake").resolve()
-    if not lake_dir.is_dir():
-        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake by --data-dir.")
+    check_there(lake_dir, data_dir)
     path = sqlite_path(source or f"sqlite://{data_dir.resolve()}/events.db")
     with closing(lock_lake(lake_dir)):
         moved = move(path, partial(KafkaTarget, to), _say)

@@ -11,6 +11,7 @@ from typer.models import OptionInfo
 
 from api.settings.gateway import Reads
 from pipelines.log.urls import is_kafka, parse_url
+from schemas.errors import SetupError
 
 
 def _namesrv(text: str) -> OptionInfo:
@@ -334,6 +335,12 @@ def lake_place(data_dir: Path, lake: str) -> LakePlace:
 COPY_FOLDER: Final = "lake-copy"
 """In the data directory of a fold whose lake is at a URL. It can be deleted while the fold is stopped, and needs no
 place in a backup."""
+
+
+def check_there(lake_dir: Path, data_dir: Path) -> None:
+    """Raises SetupError where the data directory that was named has no lake."""
+    if not lake_dir.is_dir():
+        raise SetupError(f"there is no lake in {data_dir}. Name the data directory of a routelake.")
 
 
 def log_url(data_dir: Path, url: str) -> str:
