@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import urllib.error
-import urllib.request
 from pathlib import Path
 
 from peers.java import wait_until
@@ -31,14 +29,7 @@ def shell(block: str) -> tuple[int, str]:
 
 def put(server: Routelake, key: str) -> None:
     """Acknowledged, and in the tables."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{server.http_port}/v1/kv/orders/{key}",
-        json.dumps({"value": key}).encode(),
-        {"content-type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        offset = json.load(answer)["offset"]
+    offset = server.send("PUT", f"/v1/kv/orders/{key}", {"value": key}, 60)["offset"]
     wait_until(lambda: has(server, key, f"?reads=committed&wait_for={offset}"), 90, f"{key} to be in the tables")
 
 

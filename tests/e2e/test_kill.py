@@ -14,7 +14,6 @@ import random
 import signal
 import threading
 import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
@@ -94,14 +93,8 @@ class SmallLoad(Load):
             broker = f"{self._name}-{self._random.randrange(BROKERS)}"
             body = registration(broker, counter, **{f"topic-{n}": counter % 7 + 1 for n in range(3)})
             body["brokerAddr"] = f"10.8.{self._name[-1]}.{int(broker.rsplit('-', 1)[1]) + 1}:10911"
-            request = urllib.request.Request(
-                f"http://127.0.0.1:{self._server.http_port}/v1/brokers/register",
-                json.dumps(body).encode(),
-                {"content-type": "application/json"},
-            )
             try:
-                with urllib.request.urlopen(request, timeout=30) as answer:
-                    told = json.load(answer)
+                told = self._server.send("POST", "/v1/brokers/register", body)
                 offset = told["offset"]
                 self.acknowledged[offset] = (broker, counter)
                 shown = self._route(broker)

@@ -8,7 +8,6 @@ import os
 import signal
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,14 +41,8 @@ def s3() -> Iterator[dict[str, str]]:
 
 
 def _register(gateway: Routelake, broker: str, counter: int, **topics: int) -> int:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{gateway.http_port}/v1/brokers/register",
-        json.dumps(registration(broker, counter, **topics)).encode(),
-        {"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        offset: int = json.load(answer)["offset"]
-    return offset
+    told = gateway.send("POST", "/v1/brokers/register", registration(broker, counter, **topics))
+    return int(told["offset"])
 
 
 def _route(gateway: Routelake, topic: str, query: str = "") -> Any:

@@ -8,10 +8,8 @@ entries put: what was acknowledged has to be there in the end, in every gateway 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
 from http.client import HTTPException
@@ -71,15 +69,7 @@ class Entries(threading.Thread):
 
 def put(gateway: Routelake, key: str) -> int:
     """The offset of an entry that was acknowledged."""
-    request = urllib.request.Request(
-        f"http://{gateway.host}:{gateway.http_port}/v1/kv/entries/{key}",
-        json.dumps({"value": key}).encode(),
-        {"content-type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        offset: int = json.load(answer)["offset"]
-    return offset
+    return int(gateway.send("PUT", f"/v1/kv/entries/{key}", {"value": key})["offset"])
 
 
 def entries(gateway: Routelake, query: str = "") -> set[str]:

@@ -7,10 +7,8 @@ given its offset.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -53,14 +51,7 @@ def gateways(tmp_path: Path) -> Iterator[tuple[Routelake, Routelake]]:
 
 
 def put_over_http(gateway: Routelake, key: str, value: str) -> int:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{gateway.http_port}/v1/kv/n/{key}",
-        data=json.dumps({"value": value}).encode(),
-        headers={"content-type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return int(json.load(answer)["offset"])
+    return int(gateway.send("PUT", f"/v1/kv/n/{key}", {"value": value}, 60)["offset"])
 
 
 @pytest.mark.deep

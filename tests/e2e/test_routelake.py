@@ -7,9 +7,7 @@ all tests of this file, in their order; it is stopped, started again from a back
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPException
 from typing import Any
@@ -41,18 +39,6 @@ def bring_back(server: Routelake, tmp_path_factory: pytest.TempPathFactory) -> s
     return bring_back
 
 
-def post(server: Routelake, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{server.http_port}{path}",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
-        method="POST",
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
 def registration(broker: str, counter: int = 1, **topics: int) -> dict[str, Any]:
     """Body of POST /v1/brokers/register with topics and their queue numbers."""
     return {
@@ -76,14 +62,14 @@ def test_a_stock_broker_and_mqadmin_notice_no_difference(server: Routelake) -> N
 
 def test_history_answers_what_the_route_was(server: Routelake) -> None:
     """Write over HTTP, read the present with the token, then the past by epoch and by time."""
-    first = post(server, "/v1/brokers/register", registration("broker-h", 1, story=4, other=4))
+    first = server.send("POST", "/v1/brokers/register", registration("broker-h", 1, story=4, other=4))
     before = server.get(f"/v1/topics/story/route?wait_for={first['offset']}")
     assert before["queueDatas"][0]["readQueueNums"] == 4
     committed = server.get(f"/v1/topics/story/changes?wait_for={first['offset']}&wait_timeout=14000")
     epoch = committed["changes"][0]["epoch"]
     at_first = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
     wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 30, "the next second")
-    second = post(server, "/v1/brokers/register", registration("broker-h", 2, story=8, other=4))
+    second = server.send("POST", "/v1/brokers/register", registration("broker-h", 2, story=8, other=4))
     after = server.get(f"/v1/topics/story/route?wait_for={second['offset']}")
     assert after["queueDatas"][0]["readQueueNums"] == 8
 
@@ -103,7 +89,7 @@ def test_a_backup_does_not_come_back_under_a_routelake_that_runs(server: Routela
 
 def test_a_restarted_gateway_serves_before_the_fold_is_up(server: Routelake) -> None:
     """Both processes die; the gateway answers from the last epoch within seconds, Spark or no Spark."""
-    post(server, "/v1/brokers/register", registration("broker-r", 1, kept=4, other=4))
+    server.send("POST", "/v1/brokers/register", registration("broker-r", 1, kept=4, other=4))
     wait_until(lambda: _route(server, "kept") is not None, 60, "the route")
     server.kill_child("fold")
     server.kill_child("gateway")

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -28,21 +26,10 @@ HOUR_MS = 3_600_000
 authority, kafka = fixtures("module")
 
 
-def post(running: Routelake, path: str, body: object, method: str = "POST") -> dict[str, Any]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{running.http_port}{path}",
-        None if body is None else json.dumps(body).encode(),
-        {"content-type": "application/json"},
-        method=method,
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
-
-
 def register(running: Routelake, name: str, *topics: str, host: int = 1) -> dict[str, Any]:
     body = broker(name, topics=topics, host=host, heartbeatTimeoutMillis=HOUR_MS)
-    return post(running, "/v1/brokers/register", body)
+    told: dict[str, Any] = running.send("POST", "/v1/brokers/register", body, 60)
+    return told
 
 
 def last_change(running: Routelake, topic: str, offset: int) -> dict[str, Any]:
@@ -68,7 +55,7 @@ def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Aut
 
     with Routelake(data_dir) as running:
         register(running, "broker-a", "orders", "payments")
-        deleted = post(running, "/v1/topics/payments", None, "DELETE")
+        deleted = running.send("DELETE", "/v1/topics/payments", None, 60)
         before = last_change(running, "payments", deleted["offset"])
         assert before["offset"] == deleted["offset"]
         assert running.stop() == 0

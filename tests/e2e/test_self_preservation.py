@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from peers.java import wait_until
 from peers.routelake import Routelake
@@ -19,19 +16,10 @@ BROKERS = range(20)
 TIMEOUT_MS = 12_000
 
 
-def post(gateway: Routelake, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{gateway.http_port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
 def register(gateway: Routelake, numbers: Iterable[int]) -> None:
     for number in numbers:
         registration = broker(f"b{number}", host=number, topics=["orders", f"t{number}"])
-        post(gateway, "/v1/brokers/register", {**registration, "heartbeatTimeoutMillis": TIMEOUT_MS})
+        gateway.send("POST", "/v1/brokers/register", {**registration, "heartbeatTimeoutMillis": TIMEOUT_MS})
 
 
 def routed(gateway: Routelake) -> set[int]:

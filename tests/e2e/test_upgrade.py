@@ -90,12 +90,7 @@ def test_fold_first_then_gateways_and_never_back(scene: Scene) -> None:
     for gateway in old:
         gateway.wait_ready()
     body = broker("broker-a", topics=("orders", "refunds"), heartbeatTimeoutMillis=3_600_000)
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{old[0].http_port}/v1/brokers/register",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
-    )
-    urllib.request.urlopen(request, timeout=60).close()
+    old[0].send("POST", "/v1/brokers/register", body, 60)
     wait_until(lambda: all(route(one.namesrv_addr, "orders") for one in old), WAIT_S, "the route at both")
     assert scene.level() == 1
 

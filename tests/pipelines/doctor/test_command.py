@@ -57,14 +57,7 @@ def route(gateway: Routelake) -> Any:
 
 def put(gateway: Routelake, key: str) -> int:
     """Write a KV entry; returns its offset."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{gateway.http_port}/v1/kv/n/{key}",
-        data=json.dumps({"value": "1"}).encode(),
-        headers={"content-type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return int(json.load(answer)["offset"])
+    return int(gateway.send("PUT", f"/v1/kv/n/{key}", {"value": "1"})["offset"])
 
 
 def test_a_gateway_serves_while_the_tables_are_damaged_and_made_good(data: Path, gateway: Routelake) -> None:
