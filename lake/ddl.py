@@ -6,6 +6,7 @@ A lake is a folder: ``lake.json`` with its format version, and one Delta table p
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -22,7 +23,8 @@ from lake.actions import LOG_FOLDER
 from lake.damage import DamagedTableError, check_commits, explain
 from lake.store import StoreError, store_of
 from lake.types import arrow_schema
-from schemas.errors import SetupError
+from runtime.disk import at_start
+from schemas.errors import RoutelakeError, SetupError
 from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
 
@@ -51,7 +53,7 @@ def lock_lake(lake_dir: Path) -> IO[str]:
         lake_dir.mkdir(parents=True, exist_ok=True)
         lock = (lake_dir / LOCK_FILE).open("a+", encoding="utf-8")
     except OSError as error:
-        raise _cannot_write(lake_dir, error.strerror) from error
+        raise _cannot_write(lake_dir, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -87,7 +89,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     try:
         lake_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_write(lake_dir, error.strerror) from error
+        raise _cannot_write(lake_dir, error) from error
     tables = {table.name: open_table(lake_dir / table.name, table, retention_days) for table in ALL_TABLES}
     marker = lake_dir / LAKE_FILE
     if not marker.exists():
@@ -195,7 +197,7 @@ def _create(path: Path, table: Table, retention_days: int) -> DeltaTable:
     if path.exists() and any(path.iterdir()):
         raise SetupError(f"{path} is in the way: it is no Delta table. Move it away, or choose another --data-dir.")
     if not os.access(path.parent, os.W_OK):
-        raise _cannot_write(path.parent, "Permission denied")
+        raise _cannot_write(path.parent, PermissionError(errno.EACCES, "Permission denied"))
     return DeltaTable.create(
         str(path),
         schema=delta_schema(table),
@@ -256,5 +258,7 @@ def _keep_for(table: DeltaTable, days: int) -> None:
         table.alter.set_table_properties(wanted)
 
 
-def _cannot_write(lake_dir: Path, why: str | None) -> SetupError:
-    return SetupError(f"cannot write to {lake_dir}: {why}. Choose another --data-dir or change its owner.")
+def _cannot_write(lake_dir: Path, error: OSError) -> RoutelakeError:
+    return at_start(error)(
+        f"cannot write to {lake_dir}: {error.strerror}. Choose another --data-dir or change its owner."
+    )

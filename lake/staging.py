@@ -36,6 +36,7 @@ from lake.actions import (
     write_last_checkpoint,
 )
 from lake.arrow_types import drop_arrow_types
+from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
 
 STAGING_FOLDER: Final = "_staging"
@@ -66,6 +67,7 @@ class StagedTable:
 
         Raises:
             SetupError: a file of the table is missing, or the folder cannot be written.
+            UnavailableError: the disk is full or failing.
         """
         self.path = path
         self._staging = staging
@@ -89,7 +91,7 @@ class StagedTable:
                 self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
             self.delta, self._begun_at = DeltaTable(str(staging)), self.checkpointed
         except (DeltaError, OSError) as error:
-            raise SetupError(
+            raise at_start(error)(
                 f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
                 "one file system, with room on it, and all files of the table be there: `./routelake doctor` says what "
                 "is lost and whether it can be made good; else restore it from a backup."

@@ -7,12 +7,14 @@ import os
 import re
 import resource
 import stat
+import tempfile
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from runtime.children import SUPERVISED
+from runtime.disk import at_start
 from schemas.errors import SetupError
 
 log = structlog.get_logger("routelake")
@@ -38,16 +40,16 @@ def guard_data(data_dir: Path, mode: str) -> None:
 
     Raises:
         SetupError: Not such a mode, or the directory cannot be written.
+        UnavailableError: The disk is full or failing.
     """
     allowed = mask_files(mode)
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        probe = data_dir / ".writable"
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=data_dir):
+            pass  # of no name: others may look at the same time
         found = stat.S_IMODE(data_dir.stat().st_mode)
     except OSError as error:
-        raise SetupError(
+        raise at_start(error)(
             f"cannot write to the data directory {data_dir}: {error.strerror}. "
             "Choose another --data-dir or change its owner."
         ) from error

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -108,9 +109,8 @@ class _Trial:
         seen = Path(self._seen)
         try:
             there = seen.read_text() == self._token
-            own = seen.with_name(f"{seen.name}-{os.getpid()}")
-            own.write_text("")
-            own.unlink()
+            with tempfile.TemporaryFile(dir=seen.parent) as own:
+                own.write(b"-")
         except OSError as error:
             yield (
                 f"{where} cannot use {seen.parent}: {error.strerror}. Name with --shared-dir a folder that the fold "

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runtime.disk import at_start
 from schemas.errors import SetupError, UnavailableError
 
 LOCK_SUFFIX: Final = "-lock"
@@ -59,6 +60,7 @@ class HeldLog:
 
     Raises:
         SetupError: The lock's file cannot be made.
+        UnavailableError: The disk is full or failing.
         UnavailableError: Somebody has held it exclusively for longer than `wait_s`.
     """
 
@@ -70,7 +72,7 @@ class HeldLog:
                 raise IsADirectoryError
             self._fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise SetupError(
+            raise at_start(error)(
                 f"cannot open the event log {path}: {why_not_writable(path, error)}", path=str(path)
             ) from error
         deadline = time.monotonic() + wait_s

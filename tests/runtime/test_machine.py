@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -16,8 +17,10 @@ import pytest
 from peers.java import wait_until
 from peers.routelake import ROOT, Routelake
 from pipelines.log.sqlite import SqliteLog
+from runtime.machine import guard_data
 from runtime.procfs import commands_of_children, threads_below
 from runtime.secrets import without_secrets
+from schemas.errors import SetupError, UnavailableError
 from schemas.events import encode, routing_key
 from tests.runtime.test_signals import until_said
 from tests.support import events as make
@@ -39,6 +42,28 @@ def run(script: str, *words: str, soft: int = 256, hard: int = 4096) -> str:
     command = [sys.executable, "-c", limited, *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     return done.stdout + done.stderr
+
+
+def test_processes_that_start_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """As after a power failure: gateways and fold look at one data directory in the same moment."""
+    script = "from pathlib import Path; from runtime.machine import guard_data\n"
+    script += "for _ in range(2000): guard_data(Path(sys.argv[1]), '700')"
+    command = [sys.executable, "-c", f"import sys; {script}", str(tmp_path / "data")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    both = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [one.communicate(timeout=120)[1] for one in both] == [""] * 3
+
+
+@pytest.mark.parametrize(("number", "passes"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EROFS, False)])
+def test_a_disk_that_is_full_at_the_start_may_have_room_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, passes: bool
+) -> None:
+    def fails(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fails)
+    with pytest.raises(UnavailableError if passes else SetupError, match="cannot write to the data directory"):
+        guard_data(tmp_path, "700")
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a disk that does not take a write is at a start."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from deltalake.exceptions import DeltaError
+
+from lake import staging
+from lake.ddl import lock_lake, open_lake
+from runtime.disk import at_start
+from schemas.errors import RoutelakeError, SetupError, UnavailableError
+
+
+def error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("met", "kind"),
+    [
+        (error(errno.ENOSPC), UnavailableError),
+        (error(errno.EIO), UnavailableError),
+        (error(errno.EDQUOT), UnavailableError),
+        (error(errno.EACCES), SetupError),
+        (DeltaError("Generic LocalFileSystem error: Unable to copy: No space left on device (os error 28)"), UnavailableError),
+        (DeltaError("No such file"), SetupError),
+    ],
+)  # fmt: skip
+def test_what_may_pass_is_no_matter_of_setup(met: Exception, kind: type[RoutelakeError]) -> None:
+    assert at_start(met) is kind
+
+
+def test_a_fold_that_finds_a_full_disk_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = open_lake(tmp_path, retention_days=1)
+
+    def full(*_: object, **__: object) -> None:
+        raise error(errno.ENOSPC)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lake.staging.os.link", full)
+        with pytest.raises(UnavailableError, match="No space left"):
+            staging.stage(tmp_path, tables)
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.open", full)
+        with pytest.raises(UnavailableError, match="No space left"):
+            lock_lake(tmp_path)
+    assert staging.stage(tmp_path, tables)
