@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -98,11 +99,12 @@ class Announcer(_Thread):
     def __init__(self, url: str) -> None:
         super().__init__(url, "epochs-announcer", "epochs are not announced; gateways look for them by themselves")
         self._news = threading.Event()
-        self._version: int | None = None
+        self._versions: deque[int] = deque(maxlen=1)
+        """What is to be told."""
 
     def announce(self, version: int) -> None:
         """Say that routeCommitTable has this version now; of several that wait the newest is told."""
-        self._version = version
+        self._versions.append(version)
         self._news.set()
 
     def _wake(self) -> None:
@@ -113,12 +115,11 @@ class Announcer(_Thread):
         with _producer(self.place) as producer:
             while self._news.wait():
                 self._news.clear()
-                version, self._version = self._version, None
-                if version is not None:
-                    said = json.dumps({"version": version}).encode()
+                if self._versions:
+                    said = json.dumps({"version": self._versions.pop()}).encode()
                     sent = producer.send(self.place.topic, value=said, partition=0)
                     sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
-                if self.ended.is_set():
+                if self.ended.is_set() and not self._versions:
                     return
 
 

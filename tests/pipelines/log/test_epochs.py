@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -99,3 +99,24 @@ def test_a_kafka_that_does_not_let_us_is_tried_again_and_holds_nobody_up(monkeyp
         thread.stop()
         until(lambda thread=thread: not thread._thread.is_alive())
     assert heard.states == []
+
+
+def test_what_was_announced_before_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    class Producer:
+        def send(self, _topic: str, *, value: bytes, partition: int) -> Producer:
+            sent.append(value)
+            return self
+
+        def get(self, timeout: float) -> None:
+            if len(sent) == 1:  # while the first one is under way
+                announcer.announce(6)
+                announcer.ended.set()
+
+    monkeypatch.setattr(epochs, "_ensure_topic", lambda _place: None)
+    monkeypatch.setattr(epochs, "_producer", lambda _place: nullcontext(Producer()))
+    announcer = Announcer("kafka://k:9092/events")
+    announcer.announce(5)
+    announcer._work()
+    assert sent == [b'{"version": 5}', b'{"version": 6}']
