@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from lake.ddl import write_whole
-from lake.lease import LOOK_S, Lease
+from lake.lease import LOOK_S, HeldError, Lease
 from lake.mirror import Mirror
 from lake.probe import probe
 from lake.store import Store, open_store
-from schemas.errors import SetupError, one_line
+from schemas.errors import one_line
 
 log = structlog.get_logger("routelake.fold")
 
@@ -67,7 +67,8 @@ class HeldLake:
             False where the process is to end.
 
         Raises:
-            SetupError: Another fold holds it.
+            HeldError: Another fold holds it, and this one is no standby.
+            SetupError: Its tables are damaged, or of a newer format.
             StoreError, OSError: Storage failed.
         """
         said, fetch_s = "", 0.0
@@ -77,9 +78,9 @@ class HeldLake:
                 if held_by is None:
                     break
                 if not standby and self._lease.is_renewed:
-                    raise SetupError(
-                        f"{self._store.url} is held by another fold ({held_by.holder}). Stop it, or wait for its end "
-                        "with --standby."
+                    raise HeldError(
+                        f"{self._store.url} is held by another fold ({held_by.holder}), so this one ends. Started "
+                        "again, as a supervisor does, it looks again; with --standby it stays and waits for its turn."
                     )
                 if said != held_by.holder:
                     said = held_by.holder

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from lake.store import Store, Tag, Tagged, TakenError
-from schemas.errors import SetupError
+from schemas.errors import RoutelakeError, SetupError
 
 log = structlog.get_logger("routelake.fold")
 
@@ -27,6 +27,10 @@ RENEW_S: Final = 3.0
 EXPIRE_S: Final = 15.0
 LOOK_S: Final = 1.0
 """How often one who waits looks at it."""
+
+
+class HeldError(RoutelakeError):
+    """Another fold has the lake and lives. That passes: whoever is started again may find the lake free."""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -171,4 +175,4 @@ def _record_of(found: Tagged, url: str) -> LeaseRecord:
         ) from error
 
 
-__all__ = ["EXPIRE_S", "LEASE_FILE", "LOOK_S", "RENEW_S", "Lease", "LeaseRecord"]
+__all__ = ["EXPIRE_S", "LEASE_FILE", "LOOK_S", "RENEW_S", "HeldError", "Lease", "LeaseRecord"]

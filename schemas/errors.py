@@ -19,7 +19,7 @@
 
 Errors of one package stand there: `remoting.errors` (what goes wrong when this side asks), `clients.route.errors`,
 `remoting.commands.RefusedError`, `pipelines.log.kafka_access.errors`, `lake.damage.DamagedTableError`,
-`pipelines.spark_sql.StatementError`, `api.http.problems.Problem`, `deploy.jars.JarError`.
+`lake.lease.HeldError`, `pipelines.spark_sql.StatementError`, `api.http.problems.Problem`, `deploy.jars.JarError`.
 
 Callers decide by type and fields; ``str()`` is a sentence for a person, and no program reads it.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds a lake in an object store, by processes that are killed and stopped: the fold's own start, without Spark."""
+"""Who holds a lake in an object store, by processes that are killed and stopped: the fold's own start, mostly without Spark."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 
 from lake.store import open_store
 from peers.java import wait_until
-from peers.routelake import ROOT
+from peers.routelake import ROOT, Routelake
 from peers.stopped import stopped
 from pipelines.log.open import open_log
 from tests.support import lakes
 from tests.support.copy_fold import CopyFold
 from tests.support.s3 import FakeS3, fake_s3
 
-pytestmark = [pytest.mark.deep, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600)]
 
 URL = "s3://lake/held"
 
@@ -93,7 +93,7 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
         one.wait_to_say("folds")
         refused = Fold(tmp_path, "refused")
         folds.append(refused)
-        assert refused.process.wait(90) == 2, refused.said()
+        assert refused.process.wait(90) == 1, refused.said()
         assert "held by another fold" in refused.said() and "--standby" in refused.said()
 
         two = Fold(tmp_path, "two", "--standby")
@@ -135,6 +135,32 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
         lakes.check_epochs(last.copy_dir)
         log.close()
     finally:
+        for fold in folds:
+            fold.kill()
+            print(fold.said())
+
+
+def test_who_comes_second_to_an_empty_lake_says_so_and_comes_right_by_itself(tmp_path: Path, s3: FakeS3) -> None:
+    standby = Fold(tmp_path, "standby", "--standby")
+    folds = [standby]
+    machine = Routelake(tmp_path / "machine", "serve", ("--lake", URL), s3.environment)
+    try:
+        standby.wait_to_say("folds")  # it was the quicker one
+        for number in (1, 2):  # as often as a supervisor likes
+            second = Fold(tmp_path, "second")
+            folds.append(second)
+            assert second.process.wait(90) == 1, second.said()
+            assert second.said().count(f"routelake: {URL} is held by another fold") == number
+
+        machine.start(wait_ready_s=None)
+        wait_until(lambda: "child=fold exit_code=1" in machine.log_path.read_text(), 90, "its fold to be refused")
+        wait_until(lambda: "routelake is ready" in machine.log_path.read_text(), 90, "its gateway to be ready")
+        standby.process.send_signal(signal.SIGTERM)
+        assert standby.process.wait(60) == 0, standby.said()
+        wait_until(lambda: "took the lake" in machine.log_path.read_text(), 120, "its fold to take the lake")
+    finally:
+        machine.kill()
+        print(machine.log_tail())
         for fold in folds:
             fold.kill()
             print(fold.said())

@@ -9,8 +9,9 @@ import pytest
 from obstore.store import MemoryStore
 
 from lake.held import HeldLake
-from lake.lease import EXPIRE_S, LEASE_FILE, Lease
+from lake.lease import EXPIRE_S, LEASE_FILE, HeldError, Lease
 from lake.store import TakenError
+from runtime.process import EXIT_FAILED, refusal
 from schemas.errors import SetupError
 from tests.support.stores import SteppingStore, store
 
@@ -99,8 +100,9 @@ def test_a_fold_that_is_no_standby_is_refused_while_another_lives(memory: Memory
         return False
 
     (tmp_path / "copy").mkdir()
-    with pytest.raises(SetupError, match=r"held by another fold \(other\).*--standby"):
+    with pytest.raises(HeldError, match=r"held by another fold \(other\).*--standby") as refused:
         HeldLake(store(memory), tmp_path / "copy").take(stopped, standby=False)
+    assert refusal(refused.value) == EXIT_FAILED  # which supervisors start again; EXIT_SETUP would end it for good
 
 
 def test_a_standby_waits_and_takes_over(memory: MemoryStore, tmp_path: Path) -> None:
