@@ -21,6 +21,7 @@ from benchmarks.harness.far import far
 from benchmarks.harness.remote_lake import URL, Place, RemoteMaker, in_each_place
 from benchmarks.harness.report import median, quantile
 from lake.commits import CommandOutcome
+from lake.offer import Offer
 from peers.java import free_port
 from peers.kafka import Kafka
 from pipelines.log.epochs import Announcements, Announcer
@@ -58,8 +59,8 @@ class _Listener:
         self._follower.hears(is_so)
         self.ready.set()
 
-    def announced(self) -> None:
-        self._follower.announced()
+    def announced(self, offer: Offer | None, /) -> None:
+        self._follower.announced(offer)
 
 
 def measure(place: Place) -> None:

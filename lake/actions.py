@@ -6,8 +6,11 @@ Source: the Delta transaction protocol, "Delta Log Entries" and "Actions".
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -61,6 +64,19 @@ def read_actions(text: bytes) -> list[Action]:
     if not text:
         raise ValueError("a commit without a line")
     return _decoder.decode_lines(text)
+
+
+def changed_files(actions: Iterable[Action]) -> list[str]:
+    """Files that tell what a commit changed, relative to the table: its feed if it has one, else its data files."""
+    actions = list(actions)
+    feed = [action.cdc for action in actions if action.cdc is not None]  # whose dataChange is false, always
+    changed = [file for action in actions if (file := action.add or action.remove) is not None and file.data_change]
+    return [unquote(file.path) for file in feed or changed]
+
+
+def entry_identity(text: bytes) -> tuple[int, int]:
+    """A commit's CRC and size: each has a time and an id, so another one in its place has others."""
+    return zlib.crc32(text), len(text)
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -186,8 +186,16 @@ class CommitTail:
         """Forget the place: what was read from there was lost on its way."""
         self._version = None
 
-    def read(self, limit: int) -> list[RouteCommit] | None:
+    def follows(self, version: int, identity: FileIdentity) -> bool:
+        """Whether what was read last is this version, and this very file of it."""
+        return self._version == version and self._identity == identity
+
+    def read(self, limit: int, last: int | None = None) -> list[RouteCommit] | None:
         """The next commits, oldest first; none while there are none. Stops soon after ``limit``.
+
+        Args:
+            limit: How many are enough.
+            last: A version behind which nothing is looked for.
 
         Returns:
             None when it has to be opened (again): the last version's file is gone, another stands in its place, an
@@ -197,7 +205,7 @@ class CommitTail:
             OSError, ValueError: a commit cannot be read.
         """
         try:
-            found = self._read(limit)
+            found = self._read(limit, last)
         except BaseException:
             self.close()
             raise
@@ -205,9 +213,9 @@ class CommitTail:
             self.close()
         return found
 
-    def _read(self, limit: int) -> list[RouteCommit] | None:
+    def _read(self, limit: int, last: int | None) -> list[RouteCommit] | None:
         found: list[RouteCommit] = []
-        while self._version is not None and len(found) < limit:
+        while self._version is not None and len(found) < limit and self._version != last:
             if not self._log.exists(self._version + 1):
                 return found
             # In a store that is a request, which `has_moved` makes now and then.

@@ -13,7 +13,6 @@ files say; without, its rows are those of the added and removed files that carry
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
-from lake.actions import LOG_FOLDER, Action, File, entry_name, read_actions
+from lake.actions import LOG_FOLDER, Action, File, changed_files, entry_identity, entry_name, read_actions
 from lake.store import store_of
 from lake.types import arrow_schema
 from schemas.tables import Table
@@ -91,7 +90,7 @@ class DeltaLog:
         found = store_of(self._lake).find(self._path(entry_name(version)))
         if found is not None:
             self._ahead[entry_name(version)] = found
-            self._read_identity = (version, _identity_of(found))
+            self._read_identity = (version, entry_identity(found))
         return found is not None
 
     def identity_as_read(self, version: int) -> FileIdentity | None:
@@ -104,7 +103,7 @@ class DeltaLog:
         """Which file a version's is; None when it is not there (any more)."""
         if self._local is None:
             entry = store_of(self._lake).find(self._path(entry_name(version)))
-            return None if entry is None else _identity_of(entry)
+            return None if entry is None else entry_identity(entry)
         try:
             found = (self._local / entry_name(version)).stat()
         except FileNotFoundError:
@@ -208,14 +207,7 @@ class DeltaLog:
 
     def _files_of(self, version: int) -> list[str]:
         """What `changes` reads of a version, whose entry has been read ahead."""
-        actions = read_actions(self._ahead[entry_name(version)])
-        feed = [action.cdc for action in actions if action.cdc is not None]
-        changed = [action.add or action.remove for action in actions]
-        return [unquote(file.path) for file in feed or changed if file is not None and file.data_change]
-
-
-def _identity_of(entry: bytes) -> FileIdentity:
-    return zlib.crc32(entry), len(entry)
+        return changed_files(read_actions(self._ahead[entry_name(version)]))
 
 
 def read_ahead(wanted: Sequence[tuple[DeltaLog, range]]) -> None:

@@ -35,6 +35,7 @@ from deltalake import DeltaTable
 from lake.actions import LAST_CHECKPOINT, checkpoint_name, entry_name, read_actions, read_last_checkpoint
 from lake.copied import LakeCopy
 from lake.ddl import LAKE_FILE
+from lake.offer import Offer, offer_of
 from lake.store import Store, Tagged, TakenError
 from schemas.errors import RoutelakeError, one_line
 from schemas.intervals import INTERVAL_TABLES
@@ -83,13 +84,13 @@ class Mirror:
     Attributes:
         copy: The copy, and how far it and the store agree.
         lost: Why this process must write no more; None while it may.
-        on_published: Told the version of routeCommitTable when the store has more of it; must neither wait nor raise.
+        on_published: Told of epochs that the store has more; must neither wait nor raise. None: nobody is told.
     """
 
     def __init__(self, store: Store, copy_dir: Path) -> None:
         self.store = store
         self.lost: str | None = None
-        self.on_published: Callable[[int], None] = lambda version: None
+        self.on_published: Callable[[Offer], None] | None = None
         self.copy = LakeCopy(store, copy_dir)
         self._uploaded: set[str] = set()
         """Files of entries that are not published yet."""
@@ -156,8 +157,9 @@ class Mirror:
         """
         commits = ROUTE_COMMIT_TABLE.name
         # Who reads routeCommitTable finds every version that it names.
-        if self._publish([name for name in _EPOCHS if name != commits], [commits]):
-            self.on_published(self.copy.versions[commits])
+        published = self._publish([name for name in _EPOCHS if name != commits], [commits])
+        if self.on_published is not None and any(entry.table == commits for entry in published):
+            self.on_published(offer_of(self.copy.folder, self.copy.versions[commits], published))
 
     def publish_rest(self) -> None:
         """The same for what no reader of epochs waits for: intervals, checkpoints, the fold's reports.
@@ -197,13 +199,13 @@ class Mirror:
         """
         DeltaTable(f"{self.store.url}/{name}").cleanup_metadata()
 
-    def _publish(self, *waves: Sequence[str]) -> bool:
+    def _publish(self, *waves: Sequence[str]) -> list[_Entry]:
         if self.lost is not None:
             raise FencedError(self.lost)
         assert self._is_held, "the lake was not taken"
         pending = [[entry for name in wave for entry in self._pending(name)] for wave in waves]
         if not any(pending):
-            return False
+            return []
         try:
             self._upload(path for wave in pending for entry in wave for path in entry.files)
             for wave in pending:
@@ -211,7 +213,7 @@ class Mirror:
         except TakenError as error:
             raise self._fenced(error) from error
         self._uploaded.clear()
-        return True
+        return [entry for wave in pending for entry in wave]
 
     def _fenced(self, error: TakenError) -> FencedError:
         self.lost = f"{error} was written by another fold, which has taken the lake over"

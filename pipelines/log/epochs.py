@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Epochs of a lake in an object store, announced over the Kafka that has the log.
 
-The fold writes a small record for each epoch that it has published, to a topic of its own, ``<log's topic>-epochs``;
-gateways hear it and look into the store at once, and seldom otherwise. A record says no more than that there is
-something to see: what it is, the tables say. So one that is lost, late, or somebody else's costs a look, and never an
-answer. Where the topic cannot be had (Kafka does not let us make it), gateways look as often as without Kafka.
+The fold writes a record for each epoch that it has published, to a topic of its own, ``<log's topic>-epochs``, and
+gateways hear it at once. A small epoch is in its record (`lake.offer`), a large one is looked for in the store, which
+is seldom looked into otherwise. A record that is lost, late, or of another lake costs a look, and never an answer.
+Where the topic cannot be had (Kafka does not let us make it), gateways look as often as without Kafka.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import structlog
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from lake.offer import Offer, decode_offer, encode_offer
 from pipelines.log.kafka_client import close_consumer, close_producer, entered, log_consumer
 from pipelines.log.kafka_topic import make_topic
 from pipelines.log.urls import KafkaPlace, parse_url
@@ -37,6 +37,8 @@ TOPIC_CONFIG: Final = {
 _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 30.0
 _POLL_MS: Final = 1000
+_MOST_WAITING: Final = 8
+"""Announcements that Kafka has not taken yet."""
 
 
 class Listener(Protocol):
@@ -45,8 +47,8 @@ class Listener(Protocol):
     def hears(self, is_so: bool, /) -> None:
         """Whether epochs are announced to it from now on."""
 
-    def announced(self) -> None:
-        """There is one."""
+    def announced(self, offer: Offer | None, /) -> None:
+        """There is one; None where nothing is said of it."""
 
 
 class _Thread:
@@ -99,12 +101,11 @@ class Announcer(_Thread):
     def __init__(self, url: str) -> None:
         super().__init__(url, "epochs-announcer", "epochs are not announced; gateways look for them by themselves")
         self._news = threading.Event()
-        self._versions: deque[int] = deque(maxlen=1)
-        """What is to be told."""
+        self._offers: deque[Offer] = deque(maxlen=_MOST_WAITING)
 
-    def announce(self, version: int) -> None:
-        """Say that routeCommitTable has this version now; of several that wait the newest is told."""
-        self._versions.append(version)
+    def announce(self, offer: Offer) -> None:
+        """Say that there are epochs; of many that wait the newest are told."""
+        self._offers.append(offer)
         self._news.set()
 
     def _wake(self) -> None:
@@ -115,11 +116,10 @@ class Announcer(_Thread):
         with _producer(self.place) as producer:
             while self._news.wait():
                 self._news.clear()
-                if self._versions:
-                    said = json.dumps({"version": self._versions.pop()}).encode()
-                    sent = producer.send(self.place.topic, value=said, partition=0)
+                while self._offers:
+                    sent = producer.send(self.place.topic, value=encode_offer(self._offers.popleft()), partition=0)
                     sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
-                if self.ended.is_set() and not self._versions:
+                if self.ended.is_set() and not self._offers:
                     return
 
 
@@ -145,8 +145,9 @@ class Announcements(_Thread):
             consumer.position(self.partition, timeout_ms=int(_ANSWER_S * 1000))  # where its end is now
             self._listener.hears(True)
             while not self.ended.is_set():
-                if consumer.poll(timeout_ms=_POLL_MS):
-                    self._listener.announced()
+                for records in consumer.poll(timeout_ms=_POLL_MS).values():
+                    for record in records:
+                        self._listener.announced(decode_offer(record.value or b""))
         finally:
             self._listener.hears(False)
             close_consumer(consumer)

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.harness.far import far
+from lake.offer import Offer
 from lake.store import open_store
 from peers.java import free_port, wait_until
 from peers.kafka import Kafka
 from peers.routelake import Routelake
 from pipelines.log.epochs import Announcer
 from pipelines.log.open import open_log
-from schemas.events import encode, routing_key
+from schemas.events import AnyEvent, encode, routing_key
 from tests.support import events as make
 from tests.support.copy_fold import CopyFold
 from tests.support.s3 import fake_s3
@@ -30,6 +34,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 IDLE_S = 130.0
 """Two of its seldom looks, and a dozen at the fold's status."""
 EPOCHS = 20
+BROKERS = 3
+LIVENESS_S = 10.0
+"""Each broker's heartbeat is 30 s after its last one, and each is an epoch: no fold writes more of them."""
 ROUND_TRIP_MS = 20.0
 
 
@@ -45,12 +52,16 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
         log, announcer = open_log(log_url), Announcer(log_url)
         published_s: list[float] = []
 
-        def announce(version: int) -> None:
+        def announce(offer: Offer) -> None:
             published_s.append(time.monotonic())
-            announcer.announce(version)
+            announcer.announce(offer)
 
         announcer.start()
-        log.append([(routing_key(event), encode(event)) for event in [make.register(table=make.topics("t"))]])
+
+        def tell(*events: AnyEvent) -> None:
+            log.append([(routing_key(event), encode(event)) for event in events])
+
+        tell(make.put("n", "k"))
         fold = CopyFold(log, open_store(url), tmp_path / "copy")
         fold.mirror.on_published = announce
         fold.fold()
@@ -68,8 +79,7 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
 
             late_ms, head_ms = [], []
             for number in range(EPOCHS):
-                event = make.put("n", "k", str(number))
-                log.append([(routing_key(event), encode(event))])
+                tell(make.put("n", "k", str(number)))
                 appended_s = time.monotonic()
                 wait_until(lambda number=number: shows(str(number), "head"), 60, "the head to move", 0.002)
                 head_ms.append((time.monotonic() - appended_s) * 1000)
@@ -81,10 +91,30 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
             s3.requests()
             time.sleep(IDLE_S)
             asked = s3.requests()
-            hourly = sum(asked.values()) * 3600 / IDLE_S
-            print(f"{dict(asked)} in {IDLE_S:.0f} s: {hourly:.0f} an hour")
             assert asked.keys() == {"GET"}
-            assert hourly < 1_000
+            assert _hourly("nothing happens", asked) < 1_000
+
+            def folded() -> bool:
+                fold.fold()
+                return bool(gateway.get("/readyz")["epoch"] == fold.writer.epoch)
+
+            tell(*[make.register(f"b:{one}", name=f"b-{one}") for one in range(BROKERS)])
+            wait_until(folded, 60, "the brokers to be in the tables")
+            s3.requests()
+            before = fold.writer.epoch
+            for number in range(int(IDLE_S / LIVENESS_S)):
+                time.sleep(LIVENESS_S)
+                tell(make.heartbeat(f"b:{number % BROKERS}", name=f"b-{number % BROKERS}"))
+                fold.fold()
+            wait_until(folded, 60, "the last heartbeat to be in the tables")
+            assert fold.writer.epoch - before >= IDLE_S / LIVENESS_S - 1
+            asked = s3.requests()
+            assert asked.pop("PUT") > 0  # the fold's; it reads nothing
+            assert asked.keys() == {"GET"}
+            assert _hourly(f"{BROKERS} brokers are alive", asked) < 1_000
+            told = _metrics(gateway)
+            assert told["routelake_head_epochs_total", "compared"] > EPOCHS + IDLE_S / LIVENESS_S - 1
+            assert not sum(count for (name, _), count in told.items() if name == "routelake_head_differences_total")
             assert gateway.stop() == 0
         finally:
             gateway.kill()
@@ -93,3 +123,20 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
             log.close()
         assert statistics.median(late_ms) < 300
         assert statistics.median(head_ms) < 200
+
+
+def _hourly(when: str, asked: Counter[str]) -> float:
+    hourly = sum(asked.values()) * 3600 / IDLE_S
+    print(f"{when}: {dict(asked)} in {IDLE_S:.0f} s, {hourly:.0f} an hour")
+    return hourly
+
+
+def _metrics(gateway: Routelake) -> dict[tuple[str, str], float]:
+    """By name and first label."""
+    with urlopen(f"http://127.0.0.1:{gateway.http_port}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in families
+        for sample in family.samples
+    }

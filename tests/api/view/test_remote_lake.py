@@ -138,7 +138,7 @@ def test_an_announced_epoch_is_looked_for_at_once(remote: Remote, monkeypatch: p
     remote.epoch(make.put("n", "k"))
     follower.hears(True)  # what was published before it began to listen
     seen.wait_for(2)
-    remote.fold.mirror.on_published = lambda version: follower.announced()
+    remote.fold.mirror.on_published = lambda offer: follower.announced()
     _until_it_looks_no_more(follower)
     remote.epoch(make.put("n", "l"))
     seen.wait_for(3)
