@@ -4,51 +4,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import Final
 
-from deploy.jars import cache_dir
+from peers.go_program import NoGoProgramError, go_program
 from peers.java import free_port, port_answers, wait_until
 from peers.peer import Served
 
 VERSION: Final = "1.8.0"
-_PACKAGE: Final = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
+_PACKAGE: Final = "github.com/versity/versitygw/cmd/versitygw"
 _ACCESS_KEY: Final = "test"
 _SECRET_KEY: Final = "testtest"  # noqa: S105 (of a server on loopback)
 
 
-class NoVersityGwError(Exception):
-    """It is not there, and cannot be built."""
-
-
-def versitygw_program(*, build: bool = True) -> Path:
-    """The program, built if need be: four minutes.
-
-    Args:
-        build: Whether to.
-
-    Raises:
-        NoVersityGwError: It is not there, and there is no `go` or no module proxy, or it was not to be built.
-    """
-    folder = cache_dir().parent / f"versitygw-{VERSION}"
-    program = folder / "versitygw"
-    if program.exists():
-        return program
-    if not build or shutil.which("go") is None:
-        raise NoVersityGwError(f"no {program}, and {'no `go` to build it with' if build else 'it is not to be built'}")
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        environment = {**os.environ, "GOBIN": scratch, "GOFLAGS": "-buildvcs=false"}
-        done = subprocess.run(
-            ["go", "install", _PACKAGE], env=environment, capture_output=True, text=True, timeout=1800, check=False
-        )
-        if done.returncode:
-            raise NoVersityGwError(f"versitygw cannot be built: {done.stderr.strip()[-300:]}")
-        (Path(scratch) / "versitygw").replace(program)
-    return program
+NoVersityGwError = NoGoProgramError
+"""It is not there, and cannot be built."""
 
 
 class VersityGw(Served):
@@ -59,7 +29,7 @@ class VersityGw(Served):
     """
 
     def __init__(self) -> None:
-        self._program = versitygw_program()
+        self._program = go_program(_PACKAGE, VERSION)
         super().__init__("versitygw")
         (self.home / "objects" / "lake").mkdir(parents=True)
         self.port = free_port()

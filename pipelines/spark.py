@@ -101,7 +101,10 @@ def session(
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = str(_WORKER_PYTHON), sys.executable
     os.environ["ROUTELAKE_WORKER_PYTHON"] = sys.executable
     os.environ["ROUTELAKE_WORKER_PYTHONPATH"] = str(_ROOT)
-    os.environ.setdefault("SPARK_LOCAL_IP", driver_host)
+    if cluster is None:
+        os.environ.setdefault("SPARK_LOCAL_IP", driver_host)
+    else:
+        os.environ["SPARK_LOCAL_IP"] = driver_host  # what starts us says 127.0.0.1, which no worker elsewhere reaches
     jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
     classes = class_data.options() if jvm_options is None else jvm_options

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,38 @@ def test_compose_names_files_that_are_there_and_options_that_we_have() -> None:
         command = "fold" if name == "fold" else "gateway"
         assert ours(service.get("environment", {})) <= variables_of(command), name
         assert service["logging"]["options"] == {"max-size": "50m", "max-file": "5"}, "or logs grow for ever"
+
+
+CLUSTER = yaml.safe_load((DEPLOY / "compose" / "cluster.yaml").read_text())
+
+
+def test_a_cluster_is_laid_over_the_compose_file() -> None:
+    services = CLUSTER["services"]
+    fold = services["fold"]["environment"]
+    assert set(fold) == {"ROUTELAKE_MASTER", "ROUTELAKE_SHARED_DIR", "ROUTELAKE_SPARK_CONFIG"} <= variables_of("fold")
+    (config,) = services["fold"]["volumes"]
+    assert config.split(":")[-2] == fold["ROUTELAKE_SPARK_CONFIG"]
+    for name in ("spark-master", "spark-worker"):
+        assert services[name]["image"] == COMPOSE["services"]["fold"]["image"]
+        assert set(services[name]["volumes"]) == {*COMPOSE["services"]["fold"]["volumes"], config}, "of one checkpoint"
+        assert services[name]["command"][services[name]["command"].index("--properties-file") + 1] in config
+        assert services[name]["logging"]["options"] == {"max-size": "50m", "max-file": "5"}
+    assert services["spark-worker"]["command"][-1] in fold["ROUTELAKE_MASTER"]
+
+
+def test_what_starts_a_master_finds_sparks_own_script(tmp_path: Path) -> None:
+    service = CLUSTER["services"]["spark-master"]
+    words = [word.replace("$$", "$") for word in service["entrypoint"]]  # as Compose reads it
+    done = subprocess.run(
+        [*words, service["command"][0], "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage: Master" in done.stderr + done.stdout
 
 
 def test_two_gateways_are_scraped_under_their_own_ids() -> None:

@@ -8,18 +8,21 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from peers.go_program import NoGoProgramError, go_program
 from peers.routelake import ROOT
 
 CHART = ROOT / "deploy" / "helm" / "routelake"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
+HELM, HELM_VERSION = "helm.sh/helm/v3/cmd/helm", "3.19.0"
 TYPES: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
 
 
@@ -78,36 +81,50 @@ def test_readiness_asks_for_routes_alone() -> None:
     assert "Probe:" not in TEMPLATES["fold.yaml"]
 
 
-HELM = shutil.which("helm")
 LEAST = ["--set", "log=kafka://kafka:9092/events", "--set", "insecure=true"]
-needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not here")
+
+Template = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(HELM), *arguments], capture_output=True, text=True)
+@pytest.fixture(scope="session")
+def helm(request: pytest.FixtureRequest) -> Path:
+    """The one of this machine; else the one that a deep run has built, as this one may."""
+    found = shutil.which("helm")
+    try:
+        return Path(found) if found else go_program(HELM, HELM_VERSION, build=request.config.getoption("--deep"))
+    except NoGoProgramError as error:
+        pytest.skip(f"helm is not here: {error}")
 
 
-def template(*options: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def template(helm: Path) -> Template:
     """For a cluster of its least version: a helm that `go install` built takes a cluster for an older one."""
-    return helm("template", "rl", str(CHART), "--kube-version", "1.25.0", *options)
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [str(helm), "template", "rl", str(CHART), "--kube-version", "1.25.0", *options]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    return run
 
 
-def rendered(*options: str) -> dict[tuple[str, str], dict[str, Any]]:
+def said(options: Iterable[str]) -> list[str]:
+    return [part for option in options for part in ("--set", option)]
+
+
+def rendered(template: Template, *options: str) -> dict[tuple[str, str], dict[str, Any]]:
     done = template(*LEAST, *options)
     assert done.returncode == 0, done.stderr
     found = [document for document in yaml.safe_load_all(done.stdout) if document]
     return {(document["kind"], document["metadata"]["name"]): document for document in found}
 
 
-@needs_helm
-def test_it_lints() -> None:
-    done = helm("lint", "--strict", str(CHART), *LEAST)
+def test_it_lints(helm: Path) -> None:
+    done = subprocess.run([str(helm), "lint", "--strict", str(CHART), *LEAST], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@needs_helm
-def test_defaults() -> None:
-    found = rendered()
+def test_defaults(template: Template) -> None:
+    found = rendered(template)
     gateways = found["StatefulSet", "rl-routelake-nameserver"]["spec"]
     assert gateways["replicas"] == 2
     assert found["Deployment", "rl-routelake-fold"]["spec"]["strategy"] == {"type": "Recreate"}
@@ -125,12 +142,15 @@ def test_defaults() -> None:
     assert ("PersistentVolumeClaim", "rl-routelake-lake") in found
 
 
-@needs_helm
-def test_everything_switched_on() -> None:
-    options = ["auth.existingSecret=accounts", "tls.existingSecret=tls", "tls.mode=enforcing", "nameserver.workers=2"]
-    options += ["metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=log"]
-    options += ["logConfig.existingSecret=kafka"]
-    found = rendered(*(part for option in options for part in ("--set", option)))
+EVERYTHING = [
+    *("auth.existingSecret=accounts", "tls.existingSecret=tls", "tls.mode=enforcing", "nameserver.workers=2"),
+    *("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=log"),
+    "logConfig.existingSecret=kafka",
+]
+
+
+def test_everything_switched_on(template: Template) -> None:
+    found = rendered(template, *said(EVERYTHING))
     assert {kind for kind, _ in found} >= {"ServiceMonitor", "PrometheusRule", "PodDisruptionBudget"}
     (container,) = found["StatefulSet", "rl-routelake-nameserver"]["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
@@ -144,7 +164,45 @@ def test_everything_switched_on() -> None:
         assert {"secretName": "kafka", "defaultMode": 0o440} in [one.get("secret") for one in spec["volumes"]]
 
 
-@needs_helm
+CLUSTER = ["fold.cluster.existingSecret=spark", "fold.cluster.sharedClaim=routes-shared"]
+
+
+@pytest.mark.parametrize("master", ["spark://spark:7077", "k8s://https://kubernetes.default.svc"])
+def test_executors_on_a_cluster(master: str, template: Template) -> None:
+    options = [*CLUSTER, f"fold.cluster.master={master}"]
+    found = rendered(template, *said(options))
+    pod = found["Deployment", "rl-routelake-fold"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert environment["ROUTELAKE_MASTER"] == master
+    assert "ROUTELAKE_SHARDS" not in environment, "it takes two for each core that there is"
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert mounts["shared"] == environment["ROUTELAKE_SHARED_DIR"]
+    assert environment["ROUTELAKE_SPARK_CONFIG"] == f"{mounts['spark']}/spark.properties"
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    assert volumes["shared"]["persistentVolumeClaim"] == {"claimName": "routes-shared"}
+    assert volumes["spark"]["secret"]["secretName"] == "spark"
+    if master.startswith("spark"):
+        assert pod["automountServiceAccountToken"] is False
+        assert not {kind for kind, _ in found} & {"ServiceAccount", "Role", "RoleBinding"}
+    else:
+        assert "automountServiceAccountToken" not in pod
+        account = found["ServiceAccount", pod["serviceAccountName"]]["metadata"]["name"]
+        binding = found["RoleBinding", account]
+        assert [(one["kind"], one["name"]) for one in binding["subjects"]] == [("ServiceAccount", account)]
+        (rule,) = found["Role", binding["roleRef"]["name"]]["rules"]
+        assert {"pods", "services", "configmaps"} <= set(rule["resources"])
+        assert {"create", "list", "watch", "delete"} <= set(rule["verbs"])
+
+
+def test_without_one_the_fold_is_as_it_was(template: Template) -> None:
+    found = rendered(template)
+    pod = found["Deployment", "rl-routelake-fold"]["spec"]["template"]["spec"]
+    names = {entry["name"] for entry in pod["containers"][0]["env"]}
+    assert not names & {"ROUTELAKE_MASTER", "ROUTELAKE_SHARED_DIR", "ROUTELAKE_SPARK_CONFIG", "ROUTELAKE_SHARDS"}
+    assert [volume["name"] for volume in pod["volumes"]] == ["data", "tmp"]
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -153,8 +211,43 @@ def test_everything_switched_on() -> None:
         ([*LEAST, "--set", "nameserver.replicas=3"], "replicas"),
         ([*LEAST, "--set", "log=sqlite:///data/events.db"], "log"),
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
+        ([*LEAST, "--set", "fold.cluster.master=yarn"], "master"),
+        ([*LEAST, "--set", "fold.cluster.master=spark://s:7077"], "existingSecret"),
+        ([*LEAST, "--set", f"fold.cluster.master=spark://s:7077,{CLUSTER[0]}"], "sharedClaim"),
     ],
 )
-def test_what_is_refused(options: list[str], why: str) -> None:
+def test_what_is_refused(options: list[str], why: str, template: Template) -> None:
     done = template(*options)
     assert done.returncode != 0 and why in done.stderr, done.stderr
+
+
+OWN = {"ServiceMonitor", "PrometheusRule"}
+"""Kinds of the Prometheus operator."""
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+def test_kubernetes_own_types_know_every_key(template: Template, tmp_path: Path) -> None:
+    """As an API server takes them, strictly: types of k8s.io/api, built by pinned digests."""
+    if shutil.which("go") is None:
+        pytest.skip("no `go` on the PATH")
+    folder, program = Path(__file__).parent / "kubernetes_types", tmp_path / "kubernetes_types"
+    listed = subprocess.run(["go", "list", "-mod=readonly", "-deps", "."], cwd=folder, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip(f"Kubernetes' types cannot be had: {listed.stderr.strip()[-300:]}")
+    command = ["go", "build", "-mod=readonly", "-o", str(program), "."]
+    built = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+
+    def known(documents: Iterable[dict[str, Any]]) -> tuple[int, str]:
+        text = "\n---\n".join(yaml.safe_dump(document) for document in documents)
+        done = subprocess.run([str(program)], input=text, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    for options in ([], EVERYTHING, [*CLUSTER, "fold.cluster.master=k8s://https://kubernetes.default.svc"]):
+        found = [one for (kind, _), one in rendered(template, *said(options)).items() if kind not in OWN]
+        code, words = known(found)
+        assert code == 0 and len(words.splitlines()) == len(found), words
+    found[0]["metadata"]["label"] = {}  # which it would not say of everything
+    code, words = known(found)
+    assert code == 1 and "label" in words, words

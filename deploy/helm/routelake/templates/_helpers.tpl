@@ -48,3 +48,17 @@ capabilities: {drop: [ALL]}
 {{- define "routelake.log" -}}
 {{- required "log: name the event log, kafka://HOST:PORT/TOPIC: pods share no SQLite file" .Values.log }}
 {{- end }}
+
+{{- define "routelake.isCluster" -}}
+{{- with .Values.fold.cluster }}
+{{- if .master }}
+{{- $_ := required "fold.cluster.existingSecret: name the Secret with Spark's properties (docs/scale-out.md)" .existingSecret }}
+{{- $_ := required "fold.cluster.sharedClaim: name the claim that executors have under /shared, too" .sharedClaim }}
+{{- true }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "routelake.foldAccount" -}}
+{{- .Values.fold.cluster.serviceAccount | default (printf "%s-fold" (include "routelake.name" .)) }}
+{{- end }}
