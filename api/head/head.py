@@ -31,8 +31,8 @@ import structlog
 from api.head.check import Moved
 from api.head.checks import Checks
 from api.head.fold import HeadFold
-from api.view.follower import TimeSlices
 from api.view.rows import Changes
+from api.view.slices import TimeSlices
 from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome, RouteCommit
 from pipelines.fold.version import RULES_VERSION

@@ -34,6 +34,7 @@ from api.view.loader import changes_between, load_view, state_logs
 from api.view.offers import Offers
 from api.view.pace import POLL_S, StorePace
 from api.view.rows import Changes
+from api.view.slices import TimeSlices
 from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between, last_exact_commit
 from lake.deltalog import is_local, table_uri
@@ -75,21 +76,6 @@ class FollowerStatus(msgspec.Struct, frozen=True):
     steps: int
     reloads: int
     last_step_s: float
-
-
-class TimeSlices:
-    """Called between small pieces of work: every ``slice_s`` it sleeps, so that other threads get the interpreter."""
-
-    def __init__(self, slice_s: float = 0.001, rest_s: float = 0.0002) -> None:
-        """Start the first slice now."""
-        self._slice_s, self._rest_s = slice_s, rest_s
-        self._end = time.perf_counter() + slice_s
-
-    def __call__(self) -> None:
-        """Sleep if the slice is over."""
-        if time.perf_counter() >= self._end:
-            time.sleep(self._rest_s)
-            self._end = time.perf_counter() + self._slice_s
 
 
 class Follower:
