@@ -50,6 +50,7 @@ class StagedTable:
 
     Attributes:
         path: the table.
+        staging: its staging folder.
         delta: the table in its staging folder, for delta-rs to commit to.
         version: the newest version that has been published.
         checkpointed: the version of the last checkpoint; 0 if there is none.
@@ -70,7 +71,7 @@ class StagedTable:
             UnavailableError: the disk is full or failing.
         """
         self.path = path
-        self._staging = staging
+        self.staging = staging
         self.version = table.version()
         try:
             self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
@@ -106,7 +107,7 @@ class StagedTable:
         """
         while self.version < self.delta.version():
             try:
-                self._link_commit(self._staging, self.path)
+                self._link_commit(self.staging, self.path)
             except FileExistsError as error:
                 raise SetupError(
                     f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
@@ -114,6 +115,46 @@ class StagedTable:
                 ) from error
         if self.version - self._begun_at >= _BEGIN_AFTER_COMMITS:
             self._begin_anew()
+
+    def take(self, file: str, name: str) -> str:
+        """Let the staging folder have a file that somebody else has written, for a commit.
+
+        Args:
+            file: where it lies, which may be its place; on the same file system it is linked, else copied.
+            name: relative to the table.
+
+        Returns:
+            The name.
+
+        Raises:
+            OSError: storage failed.
+        """
+        old, new = Path(file), self.staging / name
+        if old == new:
+            return name
+        if old.stat().st_uid == os.geteuid():  # a file of another user's could not be written to
+            try:
+                _hard_link(old, new)
+                return name
+            except FileExistsError:
+                raise
+            except OSError:
+                pass  # another file system, or one that has no links
+        new.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(old, new)
+        return name
+
+    def commit(self, entry: bytes) -> None:
+        """Commit the lines of an entry of the log to `delta`.
+
+        Raises:
+            DeltaError, OSError: storage failed.
+        """
+        place = self.staging / entry_name(self.delta.version() + 1)
+        written = place.with_suffix(".tmp")
+        written.write_bytes(entry)
+        written.rename(place)
+        self.delta.update_incremental()
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the table."""
@@ -130,7 +171,7 @@ class StagedTable:
         finally:
             # Also what it committed before it failed: vacuum does so before it deletes.
             while (self.path / entry_name(self.version + 1)).exists():
-                self._link_commit(self.path, self._staging)
+                self._link_commit(self.path, self.staging)
             self.delta.update_incremental()
 
     def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
@@ -154,12 +195,12 @@ class StagedTable:
     def _begin_anew(self) -> None:
         """Let the staged log begin at the newest version, and open it."""
         self.delta.create_checkpoint()
-        self._stage_checkpoint(self._staging / checkpoint_name(self.version), self.version)
-        for file in (self._staging / LOG_FOLDER).iterdir():
+        self._stage_checkpoint(self.staging / checkpoint_name(self.version), self.version)
+        for file in (self.staging / LOG_FOLDER).iterdir():
             number = file.name.partition(".")[0]
             if number.isdigit() and int(number) < self.version:
                 file.unlink()
-        self.delta, self._begun_at = DeltaTable(str(self._staging)), self.version
+        self.delta, self._begun_at = DeltaTable(str(self.staging)), self.version
 
     def _stage_checkpoint(self, checkpoint: Path, version: int) -> None:
         """Take a checkpoint into staging, but for what only vacuum asks for.
@@ -168,8 +209,8 @@ class StagedTable:
         """
         wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
         actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
-        pq.write_table(actions, self._staging / checkpoint_name(version))
-        write_last_checkpoint(self._staging, LastCheckpoint(version, actions.num_rows))
+        pq.write_table(actions, self.staging / checkpoint_name(version))
+        write_last_checkpoint(self.staging, LastCheckpoint(version, actions.num_rows))
 
     def _link_commit(self, source: Path, target: Path) -> None:
         """Link the files of the next version, and last its entry in the log.
@@ -191,7 +232,7 @@ class StagedTable:
         for action in actions:
             for file in (action.cdc, action.remove):
                 if file is not None:
-                    (self._staging / unquote(file.path)).unlink(missing_ok=True)
+                    (self.staging / unquote(file.path)).unlink(missing_ok=True)
 
     @staticmethod
     def _drop_arrow_types(file: Path) -> bool:
@@ -211,7 +252,7 @@ class StagedTable:
         except PermissionError:
             # Linux links only files of one's own, and some may be of the user who restored the lake. Staging only reads
             # them, so that a copy does as well.
-            if target != self._staging:
+            if target != self.staging:
                 raise
             new.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(old, new)

@@ -35,7 +35,7 @@ from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
 from pipelines.log.urls import is_kafka
-from pipelines.processor import OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
+from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import SHARD_KEYS, seed_rows, shard_keys
 from pipelines.tables.maintenance import Maintenance
@@ -199,8 +199,11 @@ class FoldQuery:
         return writer.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
     def _commit(self, parts: DataFrame, batch_id: int) -> None:
-        query_id = parts.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        context = parts.sparkSession.sparkContext
+        query_id = context.getLocalProperty("sql.streaming.queryId")
         assert query_id is not None
+        # Nothing of the batch has run yet. Shards write the epoch into their rows of routeChangeTable.
+        context.setLocalProperty(EPOCH_PROPERTY, str(self.writer.epoch + 1))
         rows = parts.collect()
         batch = Batch.merge((row["kind"], bytes(row["payload"])) for row in rows)
         with self._committing:

@@ -8,10 +8,11 @@ deadline of its brokers. Source: pyspark.sql.streaming.StatefulProcessor (Spark 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -23,18 +24,32 @@ from pipelines.shards.topics import TopicStore
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"
 
+EPOCH_PROPERTY = "routelake.epoch"
+"""Local property of the job that asks for a batch's rows: the epoch that the batch will be, if it is one."""
+
+
+def epoch_of_task() -> int | None:
+    """What the driver says about this task's job; None where it says nothing."""
+    context = TaskContext.get()
+    said = context and context.getLocalProperty(EPOCH_PROPERTY)
+    return int(said) if said else None
+
 
 class RouteProcessor(StatefulProcessor):
     """Folds the records of a shard; emits what the writer needs as (kind, payload) rows.
 
     Args:
         run_id: names this driver run; a shard that sees a new one reports all its live rows once.
-        spool_dir: where shards leave what is too much for a row (`pipelines.shards.spool`).
+        spool_dir: where shards leave what is too much for a row (`pipelines.shards.spool`), and data files.
+        epoch: tells which one a batch will be.
     """
 
-    def __init__(self, run_id: str, spool_dir: Path | None = None) -> None:
+    def __init__(
+        self, run_id: str, spool_dir: Path | None = None, epoch: Callable[[], int | None] = epoch_of_task
+    ) -> None:
         self._run_id = run_id
         self._spool_dir = spool_dir
+        self._epoch = epoch
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the two state variables."""
@@ -92,7 +107,8 @@ class RouteProcessor(StatefulProcessor):
         shard = decode_shard(bytes(stored[0])) if stored is not None else Shard()
         store = TopicStore(self._get_topics, self._put_topics, self._remove_topics)
         watermark_ms = max(0, timer_values.getCurrentWatermarkInMs())
-        return ShardFold(int(key[0]), shard, store, self._run_id, watermark_ms, self._spool_dir), shard
+        shard_key = int(key[0])
+        return ShardFold(shard_key, shard, store, self._run_id, watermark_ms, self._spool_dir, self._epoch()), shard
 
     def _close(self, fold: ShardFold, shard: Shard) -> None:
         self._save(fold.finish(), fold.next_expiry_ms())

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,14 @@ from pipelines.shards.batch import Batch
 from pipelines.shards.fold import Record, ShardFold
 from pipelines.shards.partition import seed_rows
 from pipelines.shards.topics import TopicStore
+
+
+def spool_beside(lake_dir: Path) -> Path:
+    """A new folder for what shards write."""
+    folder = lake_dir.with_name(f"{lake_dir.name}.spool")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 class OneShard:
@@ -33,14 +42,21 @@ class OneShard:
         self._run_id = run_id
         self._spool_dir = spool_dir
 
-    def open(self, watermark_ms: int = 0) -> ShardFold:
-        """Begin a batch. Its `ShardFold.finish` leaves the shard ready for the next one."""
+    def open(self, watermark_ms: int = 0, epoch: int | None = None) -> ShardFold:
+        """Begin a batch, ``epoch`` as `ShardFold` has it. Its `finish` leaves the shard ready for the next one."""
         store = TopicStore(self.topics.get, self.topics.__setitem__, self._forget)
-        return ShardFold(self._key, self._shard, store, self._run_id, watermark_ms, self._spool_dir)
+        return ShardFold(self._key, self._shard, store, self._run_id, watermark_ms, self._spool_dir, epoch)
 
-    def batch(self, records: Iterable[Record], watermark_ms: int = 0, *, expire_ms: int | None = None) -> Batch:
+    def batch(
+        self,
+        records: Iterable[Record],
+        watermark_ms: int = 0,
+        *,
+        expire_ms: int | None = None,
+        epoch: int | None = None,
+    ) -> Batch:
         """A whole batch; with ``expire_ms`` the event-time timers fire in it, which Spark does a batch later."""
-        fold = self.open(watermark_ms)
+        fold = self.open(watermark_ms, epoch)
         for record in records:
             fold.apply(record)
         if expire_ms is not None:

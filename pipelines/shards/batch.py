@@ -12,7 +12,9 @@ import msgspec
 import pyarrow as pa
 
 from lake.chain import EpochDigest
+from lake.data_file import Partition
 from pipelines.shards.arrow import OP, command_rows, from_ipc
+from pipelines.shards.history_file import WrittenHistory
 from pipelines.shards.rows import ShardProgress
 from pipelines.shards.spool import Part, Read, remove, unpack
 from pipelines.shards.topic_rows import TopicPart
@@ -22,8 +24,13 @@ from schemas.tables import TOPIC_QUEUE_TABLE, Table
 
 @dataclass(slots=True)
 class Batch:
-    """The shards' parts of one micro-batch, put together. ``operations`` and ``changes`` are without the topics'."""
+    """The shards' parts of one micro-batch, put together. ``operations`` and ``changes`` are without the topics'.
 
+    What shards have written into data files is in ``histories`` and ``partitions``, and nowhere else.
+    """
+
+    histories: list[WrittenHistory] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
     topics: list[TopicPart] = field(default_factory=list)
     operations: dict[str, list[pa.Table]] = field(default_factory=dict)
     live: list[pa.Table] = field(default_factory=list)
@@ -58,6 +65,13 @@ class Batch:
             self.topics.append(TopicPart(part.read))
         elif part.kind == "changes":
             self.changes.append(part.read)
+        elif part.kind == "history":
+            self.histories.append(msgspec.json.decode(part.read(), type=WrittenHistory))
+            self.files.append(Path(self.histories[-1].file.path))
+        elif part.kind == "partitions":
+            partitions = msgspec.json.decode(part.read(), type=list[Partition])
+            self.partitions += partitions
+            self.files += (Path(file.path) for partition in partitions for file in partition.files)
         elif part.kind == "again":
             again.update(msgspec.json.decode(part.read()))
         elif part.kind.startswith("ops:"):
@@ -85,12 +99,12 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """Nothing but unchanged heartbeats, so that no epoch is due."""
-        return not (self.topics or self.operations or self.changes or self.outcomes or self.quarantine)
+        return not (self.has_history or self.partitions or self.operations or self.quarantine)
 
     @property
     def has_history(self) -> bool:
-        """Whether `history` has any rows."""
-        return bool(self.topics or self.changes or self.outcomes)
+        """Whether there are rows for routeChangeTable, in files or from `history`."""
+        return bool(self.histories or self.topics or self.changes or self.outcomes)
 
     def kinds_of(self, table: Table) -> set[str]:
         """The kinds of operations on a state table: i, u, d; empty if there are none."""
@@ -112,9 +126,11 @@ class Batch:
         """Rows of routeChangeTable without ``epoch``, part by part, each made when it is asked for.
 
         Args:
-            digest: is given what they add to the chain; for topics the shards have made it.
+            digest: is given what they and those in files add to the chain; for topics the shards have made it.
         """
         digest = digest or EpochDigest()
+        for written in self.histories:
+            digest.add_digests(written.digests)
         for part in self.topics:
             made = part.history()
             if made is not None:

@@ -26,8 +26,10 @@ from pipelines.shards.arrow import (
     operations,
     to_ipc,
 )
+from pipelines.shards.history_file import HistoryFile
 from pipelines.shards.rows import ShardProgress, live_rows, outcome_entry
 from pipelines.shards.spool import Outbox
+from pipelines.shards.topic_files import TopicFiles
 from pipelines.shards.topic_rows import TopicParts
 from pipelines.shards.topics import ShardTopics, TopicStore
 from schemas import events
@@ -63,6 +65,8 @@ class ShardFold:
         run_id: names the driver run.
         watermark_ms: Spark's.
         spool_dir: for what would be too much to hold or to send (`pipelines.shards.spool`); None holds it.
+        epoch: that this batch will be, if it is one. With it topics' rows go into data files in the folder
+            (`pipelines.shards.topic_files`), without it to the driver.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class ShardFold:
         run_id: str,
         watermark_ms: int,
         spool_dir: Path | None = None,
+        epoch: int | None = None,
     ) -> None:
         self._shard_key = shard_key
         self._shard = shard
@@ -84,7 +89,12 @@ class ShardFold:
         self._start = dict(groups)
         self._state = RouteState(groups, shard.kv, shard.now_ms, shard.resumed_ms, shard.preserved_ms)
         self._outbox = Outbox(spool_dir)
-        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part))
+        self._history_file: HistoryFile | None = None
+        self._topic_files: TopicFiles | None = None
+        if spool_dir is not None and epoch is not None:
+            self._history_file = HistoryFile(spool_dir, epoch)
+            self._topic_files = TopicFiles(spool_dir)
+        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part), history=self._history_file)
         self._net = NetChanges()
         self._change_rows = ChangeRows()
         self._outcomes: list[dict[str, Any]] = []
@@ -121,7 +131,10 @@ class ShardFold:
             if event is not None:
                 at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
                 self._audit(event, at, Outcome(REJECTED, QUARANTINED))
-        self._topics.spill(self._state.groups, self._start.values())
+        if self._topics.are_many:
+            if self._topic_files is not None:
+                self._topic_files.write(self._start, self._state.groups)
+            self._topics.spill(self._state.groups, self._start.values())
 
     def expire_due(self, watermark_ms: int) -> None:
         """Expire every silent group whose deadline lies before the watermark."""
@@ -163,6 +176,12 @@ class ShardFold:
         self._topic_parts.close()
         again = self._topic_parts.changed_again()
         put = self._outbox.add
+        if self._history_file is not None and (history := self._history_file.close()) is not None:
+            put("history", _json.encode(history))
+        if self._topic_files is not None:
+            self._topic_files.write(self._start, self._state.groups)
+            if partitions := self._topic_files.partitions():
+                put("partitions", _json.encode(partitions))
         if again:
             put("again", _json.encode(again))
         net = self._net.operations()
@@ -199,6 +218,8 @@ class ShardFold:
             self._hand_on_changes()
         if topics:
             self._topic_parts.add(topics, cause)
+            if self._topic_files is not None:
+                self._topic_files.changed(topics)
             self._topics.met(len(topics.topics))
 
     def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:

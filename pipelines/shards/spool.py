@@ -4,10 +4,11 @@
 One command can change every topic of a broker, one second of silence every topic of a cluster, so what a micro-batch
 does may be far larger than what it read. A shard therefore hands on each part as soon as it is complete, and the
 driver reads them again one at a time when it writes the tables: neither holds them all, and nothing large passes
-through the JVM. Worker and driver share a file system (``local[n]``).
+through the JVM. Worker and driver share a file system (``local[n]``, or the shared folder of a cluster).
 
 A file belongs to one shard's part of one micro-batch. The driver removes it when the batch is written; what a killed
-process leaves goes at the next start (`pipelines.main`).
+process leaves goes at the next start (`pipelines.job`). So it is with the data files that shards write into the same
+folder (`pipelines.shards.topic_files`, `pipelines.shards.history_file`).
 """
 
 from __future__ import annotations

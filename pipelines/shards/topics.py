@@ -52,15 +52,18 @@ class ShardTopics:
         """Count rows that have come into memory by an event."""
         self._held_rows += rows
 
+    @property
+    def are_many(self) -> bool:
+        """Whether it is time for `spill`."""
+        return self._held_rows > HELD_ROWS
+
     def spill(self, groups: dict[str, BrokerGroup], start: Iterable[BrokerGroup]) -> None:
-        """If there are many rows in memory, keep them as bytes from here on; changed ones go into the store.
+        """Keep rows that are in memory as bytes from here on; changed ones go into the store.
 
         Args:
             groups: by name, as they are now; those that are spilled change places with equal ones.
             start: as they were when the batch began.
         """
-        if self._held_rows <= HELD_ROWS:
-            return
         for name, group in groups.items():
             if self._stored.get(name) is not group.topics and group.topics.rows:
                 data = encode_topics(group.topics.rows)

@@ -4,11 +4,12 @@
 The order of a commit, written down because recovery depends on it:
 
 1. If routeCommitTable already carries this (query id, batch id), the batch is done: stop.
-2. For each changed state table in declared order: append when every changed row is new, else MERGE by key.
+2. For each changed state table in declared order: append when every changed row is new, else MERGE by key. For
+   topicQueueTable shards have written the files, which are only committed (`lake.file_commits`, docs/adr/0021).
    Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
 3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
    written every ten seconds, all at once.
-4. routeChangeTable, quarantineTable: append.
+4. routeChangeTable, quarantineTable: append; of the former shards may have written files, too.
 5. routeCommitTable: one row naming the versions of all tables, with the chain's digest of it and of what step 4 wrote
    (`lake.chain`). Only now does the epoch exist for readers.
 
@@ -37,7 +38,6 @@ from deltalake import (
     ColumnProperties,
     CommitProperties,
     DeltaTable,
-    PostCommitHookProperties,
     Transaction,
     WriterProperties,
     write_deltalake,
@@ -46,8 +46,17 @@ from deltalake import (
 from lake.active import active, dataset
 from lake.chain import EpochDigest, in_blocks
 from lake.commits import NO_COMMIT, RouteCommit, last_commit, to_ms
+from lake.data_file import (
+    COMPRESSION,
+    COMPRESSION_LEVEL,
+    NO_TWO_ALIKE,
+    STATISTICS_LENGTH,
+    DataFileWriter,
+    Partition,
+)
 from lake.ddl import open_lake
 from lake.deltalog import table_uri
+from lake.file_commits import NO_HOOKS, append_files, change_partitions
 from lake.staging import StagedTable, stage
 from lake.types import arrow_schema
 from pipelines.fold.step import PRESERVED
@@ -57,7 +66,7 @@ from pipelines.shards.batch import Batch
 from pipelines.shards.partition import shard_keys
 from pipelines.tables.resumes import RESUME, preserved_ms, resumed_ms
 from schemas.errors import SetupError, one_line
-from schemas.intervals import INTERVAL_TABLES, TOPIC_QUEUE_HISTORY
+from schemas.intervals import INTERVAL_TABLES
 from schemas.outcomes import APPLIED
 from schemas.tables import (
     ALL_TABLES,
@@ -71,34 +80,21 @@ from schemas.tables import (
     Table,
 )
 
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""Checkpoints and clean-up are maintenance's, between batches."""
-
 _AT_ONCE = 2
 """Tables that are written at a time. An epoch of four small commits takes three quarters of the time."""
 
-_NO_TWO_ALIKE = {
-    TOPIC_QUEUE_TABLE.name: "topic",
-    TOPIC_QUEUE_HISTORY.table.name: "topic",
-    ROUTE_CHANGE_TABLE.name: "key",
-}
-"""Columns in which a dictionary would only cost time."""
-
 PROPERTIES = {
     table.name: WriterProperties(
-        compression="ZSTD",
-        compression_level=1,
-        statistics_truncate_length=256,
-        column_properties={_NO_TWO_ALIKE[table.name]: ColumnProperties(dictionary_enabled=False)}
-        if table.name in _NO_TWO_ALIKE
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        statistics_truncate_length=STATISTICS_LENGTH,
+        column_properties={NO_TWO_ALIKE[table.name]: ColumnProperties(dictionary_enabled=False)}
+        if table.name in NO_TWO_ALIKE
         else None,
     )
     for table in (*ALL_TABLES, *INTERVAL_TABLES)
 }
-"""How Parquet files are written: with Snappy they are three times as large, in the same time.
-
-Statistics are cut, which keeps them true: the smallest and greatest text of each column goes into the file's end and
-the Delta log, and from there into the memory of whoever has the table open, the writer above all."""
+"""How delta-rs writes Parquet files; `lake.data_file` writes the same."""
 
 _SCHEMAS = {table.name: arrow_schema(table) for table in ALL_TABLES}
 _COMMIT_SCHEMA = _SCHEMAS[ROUTE_COMMIT_TABLE.name]
@@ -165,13 +161,15 @@ class LakeWriter:
         if batch.is_empty and not (self._pending_live and live_is_due):
             return None
 
-        transaction = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+        transaction = Transaction(query_id, batch_id)
         epoch = self.epoch + 1
         steps: list[Callable[[], None]] = []
         for table in STATE_TABLES:
             kinds = batch.kinds_of(table)
             if kinds and not self._has(table, query_id, batch_id):
                 steps.append(partial(self._apply, table, kinds, batch.operations_of(table), transaction))
+        if batch.partitions and not self._has(TOPIC_QUEUE_TABLE, query_id, batch_id):
+            steps.insert(0, partial(self._commit_partitions, batch.partitions, transaction))
         written_live = set(self._pending_live) if live_is_due else set(self._changed_live)
         if self._has(BROKER_LIVE_TABLE, query_id, batch_id):
             written_live.clear()
@@ -184,8 +182,7 @@ class LakeWriter:
         if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
             digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
         elif batch.has_history:
-            history = (_with_epoch(rows, epoch) for rows in batch.history(digest))
-            steps.append(partial(self._append, ROUTE_CHANGE_TABLE, history, transaction))
+            steps.append(partial(self._append_history, batch, epoch, digest, transaction))
         if self._has(QUARANTINE_TABLE, query_id, batch_id):
             since = pc.field("offset") > self._committed_offset
             quarantine_digest.add_quarantine(self._written(QUARANTINE_TABLE, since))
@@ -279,7 +276,7 @@ class LakeWriter:
         for step in started:
             step.result()
 
-    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], transaction: CommitProperties) -> None:
+    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], transaction: Transaction) -> None:
         if kinds == {INSERT}:
             self._append(table, (part.drop_columns([OP]) for part in parts), transaction)
             return
@@ -291,8 +288,8 @@ class LakeWriter:
             source_alias="s",
             target_alias="t",
             writer_properties=PROPERTIES[table.name],
-            commit_properties=transaction,
-            post_commithook_properties=_NO_HOOKS,
+            commit_properties=CommitProperties(app_transactions=[transaction]),
+            post_commithook_properties=NO_HOOKS,
         )
         assign = {f'"{name}"': f's."{name}"' for name in table.column_names}
         if DELETE in kinds:
@@ -305,7 +302,24 @@ class LakeWriter:
         merge.execute()
         staged.publish()
 
-    def _append(self, table: Table, parts: Iterable[pa.Table], transaction: CommitProperties) -> None:
+    def _commit_partitions(self, partitions: Sequence[Partition], transaction: Transaction) -> None:
+        change_partitions(self.tables[TOPIC_QUEUE_TABLE.name], TOPIC_QUEUE_TABLE, partitions, transaction)
+
+    def _append_history(self, batch: Batch, epoch: int, digest: EpochDigest, transaction: Transaction) -> None:
+        history = (_with_epoch(rows, epoch) for rows in batch.history(digest))
+        if not batch.histories:
+            self._append(ROUTE_CHANGE_TABLE, history, transaction)
+            return
+        for written in batch.histories:
+            assert written.epoch == epoch, f"a shard wrote rows of epoch {written.epoch}, and this is {epoch}"
+        staged, schema = self.tables[ROUTE_CHANGE_TABLE.name], _SCHEMAS[ROUTE_CHANGE_TABLE.name]
+        rest = DataFileWriter(staged.staging, schema, [NO_TWO_ALIKE[ROUTE_CHANGE_TABLE.name]])
+        for rows in history:
+            rest.write(rows.cast(schema))
+        files = [*(written.file for written in batch.histories), rest.close()]
+        append_files(staged, [({}, file) for file in files if file.rows], transaction)
+
+    def _append(self, table: Table, parts: Iterable[pa.Table], transaction: Transaction) -> None:
         schema = _SCHEMAS[table.name]
         staged = self.tables[table.name]
         batches = (batch for part in parts for batch in part.cast(schema).to_batches())
@@ -314,8 +328,8 @@ class LakeWriter:
             pa.RecordBatchReader.from_batches(schema, batches),
             mode="append",
             writer_properties=PROPERTIES[table.name],
-            commit_properties=transaction,
-            post_commithook_properties=_NO_HOOKS,
+            commit_properties=CommitProperties(app_transactions=[transaction]),
+            post_commithook_properties=NO_HOOKS,
         )
         staged.publish()
 

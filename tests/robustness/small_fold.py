@@ -12,7 +12,6 @@ from typing import Any, Final
 from lake.ddl import open_lake
 from pipelines.log.base import EventLog
 from pipelines.log.open import open_log
-from pipelines.shards.fold import Record
 from pipelines.tables.maintenance import Maintenance
 from pipelines.tables.writer import rewind
 from tests.support.minifold import MiniFold
@@ -41,8 +40,7 @@ class _Kept(MiniFold):
             self._watermark_ms,
             max([self._watermark_ms, *(r.event_time_ms for r in records)]),
         )
-        folded = self._shard.batch((Record(*record) for record in records), before_ms, expire_ms=before_ms)
-        self.writer.write(self._run_id, self._batch_id, folded)
+        self._fold(records, before_ms, before_ms)
         self._batch_id += 1
         self._next_offset = records[-1].offset + 1 if records else self._next_offset
         self._write_status()

@@ -10,7 +10,7 @@ import itertools
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.shard import OneShard
+from benchmarks.harness.shard import OneShard, spool_beside
 from lake.ddl import open_lake
 from lake.mirror import Mirror
 from lake.store import Store
@@ -53,7 +53,7 @@ class CopyFold:
         seed = read_seed(folder, log)
         self._log = log
         self._run_id = f"copy-{next(_runs)}"
-        self._shard = OneShard(self._run_id, seed.state)
+        self._shard = OneShard(self._run_id, seed.state, spool_beside(folder))
         self._next_offset = seed.next_offset
         self._batch_id = 0
         self._watermark_ms = 0
@@ -65,8 +65,14 @@ class CopyFold:
         records = self._log.read(self._next_offset, most)
         if records:
             before_ms, self._watermark_ms = self._watermark_ms, max(self._watermark_ms, records[-1].event_time_ms)
-            batch = self._shard.batch((Record(*one) for one in records), before_ms, expire_ms=self._watermark_ms)
+            batch = self._shard.batch(
+                (Record(*one) for one in records),
+                before_ms,
+                expire_ms=self._watermark_ms,
+                epoch=self.writer.epoch + 1,
+            )
             epoch = self.writer.write(self._run_id, self._batch_id, batch)
+            batch.close()
             self._batch_id += 1
             self._next_offset = records[-1].offset + 1
         else:

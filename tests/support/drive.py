@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipelines.log.base import LogRecord
@@ -19,25 +19,42 @@ def open_writer(lake_dir: Path, *, liveness_interval_s: float = 0.0, shards: int
 
 
 class DeltaLake(MemoryLake):
-    """Takes the place of the query's lake in dictionaries, and keeps that one, too."""
+    """Takes the place of the query's lake in dictionaries, and keeps that one, too.
 
-    def __init__(self, writer: LakeWriter, query_id: str = "q1", first_batch: int = 0) -> None:
+    With ``files`` shards write data files, as in the product; without they hand all of it on.
+    """
+
+    def __init__(self, writer: LakeWriter, query_id: str = "q1", first_batch: int = 0, *, files: bool = True) -> None:
         super().__init__()
+        if files:
+            self.spool_dir = writer.lake_dir.with_name(f"{writer.lake_dir.name}.spool")
+            self.spool_dir.mkdir(exist_ok=True)
         self.writer = writer
         self.query_id = query_id
         self.batch_id = first_batch
         self.epochs: list[Epoch | None] = []
 
+    @property
+    def next_epoch(self) -> int | None:
+        return self.writer.epoch + 1 if self.spool_dir is not None else None
+
     def apply(self, batch: Batch) -> None:
         super().apply(batch)
         self.epochs.append(self.writer.write(self.query_id, self.batch_id, batch))
+        batch.close()
         self.batch_id += 1
 
 
-def drive(lake_dir: Path, batches: Sequence[Sequence[LogRecord]], *, liveness_interval_s: float = 0.0) -> DeltaLake:
+def drive(
+    lake_dir: Path,
+    batches: Iterable[Sequence[LogRecord]],
+    *,
+    liveness_interval_s: float = 0.0,
+    files: bool = True,
+) -> DeltaLake:
     """Fold batches into a lake; returns it with everything that was written."""
     query = Query(SHARDS)
-    lake = query.lake = DeltaLake(open_writer(lake_dir, liveness_interval_s=liveness_interval_s))
+    lake = query.lake = DeltaLake(open_writer(lake_dir, liveness_interval_s=liveness_interval_s), files=files)
     for batch in batches:
         query.run(batch)
     return lake

@@ -12,12 +12,15 @@ import copy
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow.parquet as pq
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+from lake.data_file import BEFORE, CHANGE_TYPE, DELETED, Partition
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LogRecord
 from pipelines.processor import RouteProcessor
@@ -25,7 +28,7 @@ from pipelines.shards.arrow import DELETE, OP
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import seed_rows, shard_keys, shard_of
 from schemas.events import KEY_EVERYTHING
-from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
 
 Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 """State tables: name -> {key: values}, in the column order of schemas.tables."""
@@ -39,6 +42,13 @@ class MemoryLake:
     changes: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     quarantine: list[tuple[int, str | None]] = field(default_factory=list)
+    spool_dir: Path | None = None
+    """Where shards write data files; None: they hand all of it on."""
+
+    @property
+    def next_epoch(self) -> int | None:
+        """What the driver says that a batch will be."""
+        return None
 
     def apply(self, batch: Batch) -> None:
         """Commit a batch."""
@@ -51,11 +61,25 @@ class MemoryLake:
                         self.tables[table.name].pop(key, None)
                     else:
                         self.tables[table.name][key] = tuple(plain(row[name]) for name in table.value_columns)
-        for part in batch.history():
+        for partition in batch.partitions:
+            self._apply_files(partition)
+        for part in (*(pq.read_table(written.file.path) for written in batch.histories), *batch.history()):
             self.changes += part.to_pylist()
         self.outcomes += batch.outcomes
         for part in batch.quarantine:
             self.quarantine += [(row["offset"], row["key"]) for row in part.to_pylist()]
+
+    def _apply_files(self, partition: Partition) -> None:
+        """By the change data feed, as readers do who follow the table."""
+        table = self.tables[TOPIC_QUEUE_TABLE.name]
+        file = partition.feed or partition.added
+        assert file is not None
+        for row in pq.read_table(file.path, partitioning=None).to_pylist():
+            key = (partition.values["brokerName"], row["topic"])
+            if row.get(CHANGE_TYPE) == DELETED:
+                table.pop(key, None)
+            elif row.get(CHANGE_TYPE) != BEFORE:
+                table[key] = tuple(row[name] for name in TOPIC_QUEUE_TABLE.value_columns)
 
     def history(self) -> list[tuple[Any, ...]]:
         """routeChangeTable in an order of its own, ready to compare."""
@@ -137,7 +161,9 @@ class Query:
         seeds, self._seed = self._seed, {}
         processors = {}
         for shard, key in self.keys.items():
-            processor = processors[shard] = RouteProcessor(f"run-{self._run}")
+            processor = processors[shard] = RouteProcessor(
+                f"run-{self._run}", self.lake.spool_dir, lambda: self.lake.next_epoch
+            )
             processor.init(cast(StatefulProcessorHandle, key))
             if shard in seeds:
                 _, state, names, topics = seeds[shard]

@@ -19,14 +19,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.harness.shard import OneShard
+from benchmarks.harness.shard import OneShard, spool_beside
 from lake.ddl import open_lake, write_whole
-from pipelines.log.base import EventLog
+from pipelines.log.base import EventLog, LogRecord
 from pipelines.shards.fold import Record
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter
@@ -64,7 +64,7 @@ class MiniFold:
         self._next_offset = seed.next_offset
         self._watermark_ms = 0
         self._run_id = f"mini-{time.monotonic_ns()}"
-        self._shard = OneShard(self._run_id, seed.state)
+        self._shard = OneShard(self._run_id, seed.state, spool_beside(lake_dir))
         self._batch_id = 0
         self.writer = LakeWriter(
             lake_dir, retention_days=retention_days, liveness_interval_s=liveness_interval_s, shards=1
@@ -156,8 +156,7 @@ class MiniFold:
         if not records:
             return False
         before_ms, self._watermark_ms = self._watermark_ms, max(self._watermark_ms, records[-1].event_time_ms)
-        folded = self._shard.batch((Record(*record) for record in records), before_ms, expire_ms=self._watermark_ms)
-        self.writer.write(self._run_id, self._batch_id, folded)
+        self._fold(records, before_ms, self._watermark_ms)
         self._batch_id += 1
         self._next_offset = records[-1].offset + 1
         self._write_status()
@@ -165,6 +164,14 @@ class MiniFold:
             self._folded = records[-1].offset
             self._moved.notify_all()
         return True
+
+    def _fold(self, records: Sequence[LogRecord], watermark_ms: int, expire_ms: int) -> None:
+        epoch = self.writer.epoch + 1
+        folded = self._shard.batch(
+            (Record(*record) for record in records), watermark_ms, expire_ms=expire_ms, epoch=epoch
+        )
+        self.writer.write(self._run_id, self._batch_id, folded)
+        folded.close()
 
     def _write_status(self) -> None:
         status = {

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from peers.java import wait_until
 from pipelines.log.base import LogRecord
+from pipelines.shards.history_file import ROWS_WORTH_A_FILE
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
 from schemas.events import encode, routing_key
+from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.pipelines.spark.harness import Stage
 from tests.support import events as make
 from tests.support import lakes
@@ -62,6 +65,26 @@ def test_events_become_tables(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
     assert stage.records() == records
     assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+
+
+def test_what_changes_many_topics_comes_as_files_of_the_workers(stage: Stage) -> None:
+    """They know the epoch, and nothing of them is left in the spool."""
+    topics = make.topics(*(f"topic-{number:04}" for number in range(2 * ROWS_WORTH_A_FILE)))
+    stage.start()
+    for event in (make.register(table=topics), make.wipe()):
+        stage.append(event)
+        stage.wait_idle()
+    tables_are_right(stage.lake_dir, stage.records())
+    large = large_files(stage.lake_dir / ROUTE_CHANGE_TABLE.name, len(topics))
+    assert len(large) == 2
+    for metadata in large:
+        assert metadata.created_by.startswith("parquet-cpp"), "not by delta-rs"
+    assert list(stage.settings.spool_dir.iterdir()) == []
+
+
+def large_files(table: Path, rows: int) -> list[pq.FileMetaData]:
+    files = map(pq.read_metadata, table.glob("*.parquet"))
+    return [metadata for metadata in files if metadata.num_rows >= rows]
 
 
 def test_intervals_follow(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

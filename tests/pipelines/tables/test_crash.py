@@ -63,6 +63,8 @@ def killed_after(writer: LakeWriter, writes: int, *, backwards: bool = False) ->
     writer._do = one_by_one  # type: ignore[method-assign]
     writer._apply = dying(writer._apply)  # type: ignore[method-assign]
     writer._append = dying(writer._append)  # type: ignore[method-assign]
+    writer._commit_partitions = dying(writer._commit_partitions)  # type: ignore[method-assign]
+    writer._append_history = dying(writer._append_history)  # type: ignore[method-assign]
     return writer
 
 
