@@ -11,6 +11,7 @@ rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
 rocketmq-test  tests: RocketMQ's own integration tests and what they need
 rocketmq-4     tests: a RocketMQ 4.9 broker and mqadmin
 kafka          tests: Apache Kafka in KRaft mode
+kafka-tools    tests: beside it, the commands that administer it
 =============  =======================================================================================
 
 The cache has a Maven repository's layout, so an air-gapped machine can be given a copy of one. A file gets its final

@@ -31,7 +31,12 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "rocketmq-4": ("org.apache.rocketmq:rocketmq-tools:4.9.7", "org.apache.rocketmq:rocketmq-broker:4.9.7"),
     "kafka": ("org.apache.kafka:kafka_2.13:4.3.1",),
+    "kafka-tools": ("org.apache.kafka:kafka-tools:4.3.1",),
 }
+EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka-tools": ("*:*",),  # Kafka Connect; what else it needs is in the set kafka
+}
+"""What the roots of a set depend on and do without."""
 ON_SPARK: Final = frozenset({"local-fs", "delta"})
 """Sets that run inside Spark's driver, beside the jars that PySpark ships."""
 FOREIGN: Final = re.compile(r"osx|windows|riscv")
@@ -43,15 +48,16 @@ _POM: Final = """<project><modelVersion>4.0.0</modelVersion>
 """
 _DEPENDENCY: Final = (
     "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
-    "<classifier>{}</classifier></dependency>\n"
+    "<classifier>{}</classifier><exclusions>{}</exclusions></dependency>\n"
 )
+_EXCLUSION: Final = "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>"
 
 
 def lock() -> str:
     """Resolve ROOTS with ``mvn`` and return the text of a new jars.lock."""
     lines = ["# Written by 'python -m deploy.jars_lock'. Each line: set group:artifact:version sha256 size_bytes"]
     for set_name, roots in ROOTS.items():
-        resolved = _resolve(roots)
+        resolved = _resolve(roots, EXCLUDED.get(set_name, ()))
         if set_name in ON_SPARK:
             resolved = {jar: path for jar, path in resolved.items() if not _ships_with_pyspark(jar)}
         lines += [
@@ -61,11 +67,12 @@ def lock() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _resolve(roots: tuple[str, ...]) -> dict[str, Path]:
+def _resolve(roots: tuple[str, ...], excluded: tuple[str, ...] = ()) -> dict[str, Path]:
     """Ask Maven for the runtime classpath of some artifacts: ``{coordinates: file}``."""
     with tempfile.TemporaryDirectory() as folder:
         listing = Path(folder, "list.txt")
-        pom = _POM.format(roots="".join(_DEPENDENCY.format(*[*jar.split(":"), ""][:4]) for jar in roots))
+        without = "".join(_EXCLUSION.format(*jar.split(":")) for jar in excluded)
+        pom = _POM.format(roots="".join(_DEPENDENCY.format(*[*jar.split(":"), ""][:4], without) for jar in roots))
         Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
         arguments = ["-DincludeScope=runtime", "-DoutputAbsoluteArtifactFilename=true", f"-DoutputFile={listing}"]
         subprocess.run(["mvn", "-B", "-q", "dependency:list", *arguments], cwd=folder, check=True)
