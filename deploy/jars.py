@@ -7,6 +7,7 @@ SHA-256 and size, grouped into sets:
 =============  =======================================================================================
 local-fs       the fold: Hadoop's local file system without a process for every chmod
 delta          Spark SQL over Delta tables, without the jars that PySpark ships
+s3a            Spark's way to S3, likewise: hadoop-aws and what it uses of the AWS SDK
 rocketmq       tests: a RocketMQ 5 broker, NameServer and mqadmin
 rocketmq-test  tests: RocketMQ's own integration tests and what they need
 rocketmq-4     tests: a RocketMQ 4.9 broker and mqadmin

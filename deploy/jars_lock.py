@@ -18,6 +18,14 @@ from deploy.jars import LOCK_FILE, JarError, digest_of, pyspark_jars
 ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "local-fs": ("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",),
     "delta": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+    "s3a": (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:s3:2.35.4",
+        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+        "software.amazon.awssdk:sts:2.35.4",
+        "software.amazon.awssdk:apache-client:2.35.4",
+        "software.amazon.awssdk:netty-nio-client:2.35.4",
+    ),
     "rocketmq": (
         "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
         "org.apache.rocketmq:rocketmq-broker:5.5.0",
@@ -34,10 +42,12 @@ ROOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-tools": ("org.apache.kafka:kafka-tools:4.3.1",),
 }
 EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {
+    # The whole SDK as one jar of 650 MB, of which the roots above are what Hadoop uses; and TLS by OpenSSL, an option.
+    "s3a": ("software.amazon.awssdk:bundle", "org.wildfly.openssl:wildfly-openssl"),
     "kafka-tools": ("*:*",),  # Kafka Connect; what else it needs is in the set kafka
 }
 """What the roots of a set depend on and do without."""
-ON_SPARK: Final = frozenset({"local-fs", "delta"})
+ON_SPARK: Final = frozenset({"local-fs", "delta", "s3a"})
 """Sets that run inside Spark's driver, beside the jars that PySpark ships."""
 FOREIGN: Final = re.compile(r"osx|windows|riscv")
 """Classifiers of native libraries for machines that routelake does not run on."""
