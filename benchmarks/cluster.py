@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from benchmarks.harness.cluster_cost import Cost
 from benchmarks.harness.lake import ACTOR, Group, log_file, topic_name
 from benchmarks.harness.machine import load_average, usage_of
 from peers.java import wait_until
@@ -31,21 +31,6 @@ from schemas.tables import FOLD_STATUS_FILE
 EXECUTORS = (1, 2, 4, 8)
 PLANNED = 1_000
 WAIT_S = 900.0
-
-
-class Cost(NamedTuple):
-    """Processor milliseconds a registration."""
-
-    driver: float
-    executors: float
-
-    def seconds(self, executors: int, registrations: int) -> float:
-        """How long so many take so many executors of a core each."""
-        return (self.driver + self.executors / executors) * registrations / 1000
-
-    def gain(self, executors: int) -> float:
-        """How much more they fold than one."""
-        return self.seconds(1, 1) / self.seconds(executors, 1)
 
 
 class Fold:

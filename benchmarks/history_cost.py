@@ -21,7 +21,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from benchmarks.harness.lake import Group, topic_name
-from benchmarks.harness.shard import OneShard
+from benchmarks.harness.shard import OneShard, spool_beside
 from lake.chain import EpochDigest
 from pipelines.intervals.keeper import STEP_INTERVAL_S, IntervalKeeper
 from pipelines.shards.fold import Record
@@ -53,13 +53,13 @@ class _Side:
         self._whole = whole
         self._writer = LakeWriter(lake_dir, retention_days=30, liveness_interval_s=0.0, shards=1)
         self._keeper = IntervalKeeper(lake_dir) if whole else None
-        self._shard = OneShard("bench")
+        self._shard = OneShard("bench", spool_dir=spool_beside(lake_dir))
         self._batches = 0
         self.spent_s = 0.0
         self.took_s: list[float] = []
 
     def epoch(self, records: Sequence[Record], *, keeps: bool) -> None:
-        batch = self._shard.batch(iter(records))
+        batch = self._shard.batch(iter(records), epoch=self._writer.epoch + 1)
         began, begun = time.process_time(), time.perf_counter()
         if self._whole:
             self._writer.write("bench", self._batches, batch)
@@ -71,6 +71,7 @@ class _Side:
             self._keeper.catch_up(self._writer.epoch, self._writer.tables[ROUTE_CHANGE_TABLE.name].version)
         self.spent_s += time.process_time() - began
         self._batches += 1
+        batch.close()
 
 
 def measure(scene: str, epochs: int, folder: Path) -> tuple[tuple[float, float], ...]:

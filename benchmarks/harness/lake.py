@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.harness.shard import OneShard
+from benchmarks.harness.shard import OneShard, spool_beside
 from pipelines.log.sqlite import SqliteLog
 from pipelines.shards.fold import Record
 from pipelines.tables.maintenance import SWEEP_INTERVAL_S, Maintenance
@@ -50,7 +50,7 @@ class LakeMaker:
         self._log = SqliteLog(log_file(data_dir))
         self.writer = LakeWriter(data_dir / "lake", retention_days=RETENTION_DAYS, liveness_interval_s=10.0, shards=1)
         self._maintenance = Maintenance(self.writer.tables, self._log, RETENTION_DAYS, 24.0)
-        self._shard = OneShard(_RUN)
+        self._shard = OneShard(_RUN, spool_dir=spool_beside(data_dir / "lake"))
         self._batch_id = 0
         self._next_offset = 0
 
@@ -89,11 +89,12 @@ class LakeMaker:
         return self._fold([Record(each.offset, each.event_time_ms, each.key, each.payload) for each in found])
 
     def _fold(self, records: Sequence[Record]) -> float:
-        batch = self._shard.batch(iter(records))
+        batch = self._shard.batch(iter(records), epoch=self.writer.epoch + 1)
         self._next_offset = records[-1].offset + 1
         began = time.perf_counter()
         self.writer.write(_RUN, self._batch_id, batch)
         took = time.perf_counter() - began
+        batch.close()
         self._batch_id += 1
         self._maintenance.step(self.writer)
         return took

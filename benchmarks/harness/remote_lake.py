@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.harness.far import far
 from benchmarks.harness.lake import Group, topic_name
-from benchmarks.harness.shard import OneShard
+from benchmarks.harness.shard import OneShard, spool_beside
 from lake.ddl import open_lake
 from lake.mirror import Mirror
 from lake.store import open_store
@@ -82,7 +82,7 @@ class RemoteMaker:
             self.mirror.fence("bench", 1)
         open_lake(folder, retention_days=30)
         self._writer = LakeWriter(folder, retention_days=30, liveness_interval_s=10.0, shards=1)
-        self._shard = OneShard("bench")
+        self._shard = OneShard("bench", spool_dir=spool_beside(folder))
         self._groups = [Group(number, TOPICS) for number in range(GROUPS)]
         self.offset = self._batches = 0
         self._epoch(self._groups)
@@ -99,10 +99,11 @@ class RemoteMaker:
             event = group.event()
             self.offset += 1
             records.append(Record(self.offset, time.time_ns() // 1_000_000, routing_key(event), encode(event)))
-        batch = self._shard.batch(iter(records))
+        batch = self._shard.batch(iter(records), epoch=self._writer.epoch + 1)
         began = time.perf_counter()
         self._writer.write("bench", self._batches, batch)
         committed = time.perf_counter()
+        batch.close()
         if self.mirror is not None:
             self.mirror.publish()
         self.published_s = published = time.perf_counter()

@@ -26,8 +26,8 @@ TOPICS = 20_000
 TABLE = make.topics(*(f"topic-{number:06}" for number in range(TOPICS)))
 
 
-def emitted(events: Iterable[AnyEvent], shard: OneShard) -> list[tuple[str, bytes]]:
-    fold = shard.open()
+def emitted(events: Iterable[AnyEvent], shard: OneShard, epoch: int | None = None) -> list[tuple[str, bytes]]:
+    fold = shard.open(epoch=epoch)
     for record in written([(1, event) for event in events]):
         fold.apply(Record(*record))
     fold.finish()
@@ -73,19 +73,22 @@ def test_rows_through_spark_stay_small(tmp_path: Path) -> None:
     Batch.merge(rows).close()
 
 
-def test_a_shard_and_the_driver_hold_a_part_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", [None, 1], ids=["parts", "data files"])
+def test_a_shard_and_the_driver_hold_a_part_at_a_time(tmp_path: Path, epoch: int | None) -> None:
     """Forty times as many changed rows make no difference."""
-    few = alone(most_held, 2, tmp_path)
-    assert alone(most_held, 80, tmp_path) < few + 4 * 1024 * 1024
+    few = alone(most_held, 2, tmp_path, epoch)
+    assert alone(most_held, 80, tmp_path, epoch) < few + 4 * 1024 * 1024
 
 
-def most_held(count: int, spool_dir: Path) -> int:
+def most_held(count: int, spool_dir: Path, epoch: int | None) -> int:
     tracemalloc.start()
     before_bytes = pa.total_allocated_bytes()
-    batch = Batch.merge(emitted(alternating(count), OneShard(spool_dir=spool_dir)))
+    batch = Batch.merge(emitted(alternating(count), OneShard(spool_dir=spool_dir), epoch))
     assert pa.total_allocated_bytes() - before_bytes < 4 * 1024 * 1024, "Arrow's, which Python does not count"
-    assert sum(len(part) for part in batch.history()) > TOPICS * count
+    in_files = sum(written.file.rows for written in batch.histories)
+    assert in_files + sum(len(part) for part in batch.history()) > TOPICS * count
     batch.close()
+    assert list(spool_dir.iterdir()) == []
     return tracemalloc.get_traced_memory()[1]
 
 
