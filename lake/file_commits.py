@@ -75,6 +75,8 @@ def change_partitions(
     Raises:
         DeltaError, OSError: storage failed.
     """
+    named = [tuple(partition.values.values()) for partition in partitions]
+    assert len(set(named)) == len(named), "a partition is named twice: its rows would be, too"
     if all(partition.feed is None for partition in partitions):
         append_files(staged, [(one.values, one.added) for one in partitions if one.added is not None], transaction)
         return

@@ -177,18 +177,22 @@ def assert_true(stats: dict[str, Any], rows: pa.Table) -> None:
                 assert len(found) <= STATISTICS_LENGTH
 
 
-def test_where_nothing_can_be_linked_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spool may be on another file system."""
-    link = os.link
+@pytest.mark.parametrize("why", ["another file system", "another user's"])
+def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    link, made = os.link, Counter[str]()
 
     def elsewhere(source: Path, target: Path) -> None:
         if ".spool" in str(source):
+            made["links"] += 1
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         link(source, target)
 
     linked = drive(tmp_path / "linked", AT_ONCE)
     monkeypatch.setattr(os, "link", elsewhere)
+    if why == "another user's":
+        monkeypatch.setattr(os, "geteuid", lambda: -1)
     copied = drive(tmp_path / "copied", AT_ONCE)
+    assert bool(made["links"]) == (why == "another file system")
     assert all_of_it(tmp_path / "copied", copied) == all_of_it(tmp_path / "linked", linked)
 
 
