@@ -2,8 +2,9 @@
 """Each part a machine of its own, as far as a process can be: folders, addresses, and an end by SIGKILL, in turn.
 
 A lake in versitygw, the log in a Kafka that asks who comes (SASL_SSL), two folds of which one stands by, three gateways
-at three addresses; a stock broker, and RocketMQ's own producer and consumer. Routes are asked for all the time, and
-entries put: what was acknowledged has to be there in the end, in every gateway and in the tables.
+at three addresses; a stock broker, and RocketMQ's own producer and consumer. One fold's executors are on a standalone
+Spark master's two workers, the other's are threads of its own (local[N]), in turn. Routes are asked for all the time,
+and entries put: what was acknowledged has to be there in the end, in every gateway and in the tables.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from peers.routelake import Routelake
 from peers.versitygw import NoVersityGwError, VersityGw
 from tests.e2e.scenario import route
 from tests.e2e.test_clients_while_killed import Watch
+from tests.e2e.test_spark_cluster import Cluster, running
 from tests.model.client import ConnectionClosed
 from tests.support.certificates import Authority
 from tests.support.command import process
@@ -34,8 +36,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(3000)]
 
 URL: Final = "s3://lake/prod/routes"
 CLUSTER, BROKER, TOPIC = "far-cluster", "far-broker", "far-orders"
-WAIT_S: Final = 300.0
-"""For what seven JVMs on a busy machine do: nothing here is about how long it takes."""
+WAIT_S: Final = 600.0
+"""For what a dozen JVMs on a busy machine do: nothing here is about how long it takes."""
 GONE: Final = (OSError, HTTPException, ConnectionClosed)
 """What a process that was killed answers; HTTPError is an OSError."""
 
@@ -80,10 +82,11 @@ def entries(gateway: Routelake, query: str = "") -> set[str]:
 class Deployment:
     """Folds and gateways, which all say the same but for their folders and addresses."""
 
-    def __init__(self, folder: Path, stack: ExitStack, log: Sequence[str]) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, log: Sequence[str], cluster: Cluster) -> None:
         options = ("--lake", URL, *log)
+        (folder / "shared").mkdir()
         self.folds = [
-            Routelake(folder / "fold-1", "fold", options),
+            Routelake(folder / "fold-1", "fold", (*options, *cluster.options, "--shared-dir", str(folder / "shared"))),
             Routelake(folder / "fold-2", "fold", (*options, "--standby")),
         ]
         self.gateways = [
@@ -170,7 +173,9 @@ def test_each_part_is_killed_in_turn(tmp_path: Path, authority: Authority, monke
         kafka = stack.enter_context(secured_kafka(authority, tmp_path / "kafka"))
         file = Properties(tmp_path, authority)()
         log = ("--log", f"kafka://127.0.0.1:{kafka.sasl_port}/events", "--log-config", str(file))
-        all_parts = Deployment(tmp_path, stack, log)
+        cluster = stack.enter_context(running(Cluster(tmp_path)))
+        told("a store, Kafka and a Spark cluster are there")
+        all_parts = Deployment(tmp_path, stack, log, cluster)
         gateways = all_parts.gateways
         told("gateways and folds are there")
         stack.enter_context(StockBroker(all_parts.namesrv_addr, CLUSTER, BROKER))
@@ -201,8 +206,14 @@ def test_each_part_is_killed_in_turn(tmp_path: Path, authority: Authority, monke
         after("at first")
         first, second = all_parts.folds
         wait_until(lambda: "standing by" in second.log_path.read_text(), WAIT_S, "the standby to wait")
+        one, two = cluster.workers
+        assert one.kill_executors() + two.kill_executors() >= 1
+        after("all executors are killed")
+        one.kill()
+        after("a worker is killed")
+        one.start()
         first.kill()
-        after("the fold is killed, the standby goes on")
+        after("the fold is killed, the standby goes on with executors of its own")
         for number, gateway in enumerate(gateways, 1):
             gateway.kill()
             all_parts.answers()
@@ -219,7 +230,11 @@ def test_each_part_is_killed_in_turn(tmp_path: Path, authority: Authority, monke
         after("the store is killed")
         second.kill()
         first.start(wait_ready_s=None)
-        after("the second fold is killed, the first one is back")
+        after("the second fold is killed, the first one is back on the cluster")
+        two.kill()
+        after("the other worker is killed")
+        cluster.master.kill()
+        after("the master is killed")
 
         entering.stop()
         sent = len(producer.sent)
