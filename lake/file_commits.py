@@ -93,11 +93,9 @@ def change_partitions(
         "engineInfo": "routelake",
         "txnId": str(uuid.uuid4()),
     }
-    first: list[dict[str, Any]] = [
-        {"commitInfo": said},
-        {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now_ms}},
-    ]
-    staged.commit(b"".join(_json.encode(action) + b"\n" for action in first + actions))
+    # The transaction comes last, as in delta-rs's entries: one that has lost its end shows it (`lake.inspection`).
+    end = {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now_ms}}
+    staged.commit(b"".join(_json.encode(line) + b"\n" for line in ({"commitInfo": said}, *actions, end)))
     staged.publish()
 
 

@@ -117,6 +117,7 @@ def test_one_commit_has_partitions_that_are_replaced_and_such_that_are_new(tmp_p
         [2, 1, 2, 1],
         [2, 3, 3, 1],
     ]
+    assert [(each[0], each[-1]) for each in kinds] == [("commitInfo", "txn")] * 3
     changed = DeltaLog(str(lake_dir), TOPIC_QUEUE_TABLE).changes(2, 2, lambda: None)
     assert changed is not None
     assert Counter(zip(changed["brokerName"].to_pylist(), changed[GONE].to_pylist(), strict=True)) == {
