@@ -28,7 +28,7 @@ from tests.robustness.world import World
 
 T = TypeVar("T")
 
-_SECOND_FOLD_S: Final = 60.0
+_SECOND_FOLD_S: Final = 180.0
 _SOMEBODY_S: Final = 180.0
 """How long a fault waits for somebody to hit."""
 _LONGER: Final = 5
