@@ -92,12 +92,12 @@ def _run_all(commands: Sequence[tuple[str, list[str]]]) -> int:
 def run_tests(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments; returns its exit code.
 
-    The whole suite runs in three workers, one for what starts JVMs, which mostly waits; without JVMs in two.
+    The whole suite runs in four workers, one for what starts JVMs, which mostly waits; without JVMs in two.
     ``--coverage`` also judges what the tests of `[tool.routelake.coverage]` reach, as `run_coverage` does, without
     running them again.
     """
     whole = all(argument.startswith("-") for argument in arguments)
-    workers = ("-n", "2" if "--fast" in arguments else "3") if whole else ()
+    workers = ("-n", "2" if "--fast" in arguments else "4") if whole else ()
     plain = [argument for argument in arguments if argument != "--coverage"]
     with _class_data() if whole and _NO_JVM.isdisjoint(arguments) else nullcontext():
         return (_run_measured if "--coverage" in arguments else _pytest)([*workers, *plain])

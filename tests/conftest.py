@@ -8,7 +8,7 @@ the same examples, so that a failure on a branch is that branch's.
 within a minute, to be followed by all of them.
 
 With pytest-xdist one worker begins with the files whose tests start JVMs, which mostly wait, the others with those that
-compute; whoever is done takes what is left of the other kind. So three workers keep two cores at work. A file stays
+compute; whoever is done takes what is left of the other kind. So four workers keep two cores at work. A file stays
 whole, as its tests may build on each other, and so do folders whose tests share what only one can have.
 """
 
