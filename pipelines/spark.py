@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import pyspark
 from py4j.protocol import Py4JJavaError
@@ -125,32 +125,36 @@ def session(
         conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     if cluster is not None:
         _use(cluster, conf, driver_host, local_fs)
-    if SparkContext._gateway is None:
-        read_end, write_end = os.pipe()
-        threading.Thread(target=_pass_on, args=(os.fdopen(read_end, "rb"),), name="spark-output", daemon=True).start()
-        try:
-            # It prints what was wrong before it ends, through the pipe.
-            gateway = launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            raise SetupError(
-                "Spark's JVM did not start; what it said stands above. Check JAVA_HOME and --driver-memory."
-            ) from error
-        finally:
-            os.close(write_end)
-        try:
+    gateway = _launch(conf) if SparkContext._gateway is None else None
+    try:
+        if gateway is not None:
             SparkContext(conf=conf, gateway=gateway)
-            spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        except Py4JJavaError as error:
-            if cluster is None:
-                raise
-            why = _not_taken(cluster, error)
-            gateway.proc.kill()
-            raise UnavailableError(why) from None
-    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except Py4JJavaError as error:
+        if cluster is None or gateway is None:
+            raise
+        why = _not_taken(cluster, error)
+        gateway.proc.kill()
+        raise UnavailableError(why) from None
     spark.sparkContext.setLogLevel("ERROR")
     if cluster is not None:
         spark.sparkContext.addPyFile(str(write_archive(cluster.shared_dir / "code")))
     return spark
+
+
+def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
+    """Start the JVM. Raises SetupError."""
+    read_end, write_end = os.pipe()
+    threading.Thread(target=_pass_on, args=(os.fdopen(read_end, "rb"),), name="spark-output", daemon=True).start()
+    try:
+        # It prints what was wrong before it ends, through the pipe.
+        return launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise SetupError(
+            "Spark's JVM did not start; what it said stands above. Check JAVA_HOME and --driver-memory."
+        ) from error
+    finally:
+        os.close(write_end)
 
 
 def _use(cluster: Cluster, conf: SparkConf, driver_host: str, jars: list[Path]) -> None:
