@@ -62,7 +62,7 @@ class HistoryFile:
         """Append a part in `HISTORY_SCHEMA`. Raises OSError."""
         if self._writer is None:
             self._writer = DataFileWriter(self._folder, _SCHEMA, _PLAIN)
-        self._writer.write(rows.add_column(0, _EPOCH, pa.repeat(pa.scalar(self._epoch, pa.int64()), len(rows))))
+        self._writer.write(with_epoch(rows, self._epoch))
         self._digests += digests
 
     def close(self) -> WrittenHistory | None:
@@ -70,3 +70,8 @@ class HistoryFile:
         if self._writer is None:
             return None
         return WrittenHistory(self._epoch, self._writer.close(), self._digests)
+
+
+def with_epoch(rows: pa.Table, epoch: int) -> pa.Table:
+    """Rows of routeChangeTable with the one column that a shard's do not have."""
+    return rows.add_column(0, _EPOCH, pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))

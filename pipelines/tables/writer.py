@@ -51,7 +51,6 @@ from lake.data_file import (
     COMPRESSION_LEVEL,
     NO_TWO_ALIKE,
     STATISTICS_LENGTH,
-    DataFileWriter,
     Partition,
 )
 from lake.ddl import open_lake
@@ -63,7 +62,9 @@ from pipelines.fold.step import PRESERVED
 from pipelines.fold.version import RULES_VERSION
 from pipelines.shards.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
 from pipelines.shards.batch import Batch
+from pipelines.shards.history_file import HistoryFile, with_epoch
 from pipelines.shards.partition import shard_keys
+from pipelines.shards.topic_columns import HISTORY_SCHEMA
 from pipelines.tables.resumes import RESUME, preserved_ms, resumed_ms
 from schemas.errors import SetupError, one_line
 from schemas.intervals import INTERVAL_TABLES
@@ -306,18 +307,18 @@ class LakeWriter:
         change_partitions(self.tables[TOPIC_QUEUE_TABLE.name], TOPIC_QUEUE_TABLE, partitions, transaction)
 
     def _append_history(self, batch: Batch, epoch: int, digest: EpochDigest, transaction: Transaction) -> None:
-        history = (_with_epoch(rows, epoch) for rows in batch.history(digest))
+        rows_of_driver = batch.history(digest)
         if not batch.histories:
-            self._append(ROUTE_CHANGE_TABLE, history, transaction)
+            self._append(ROUTE_CHANGE_TABLE, (with_epoch(rows, epoch) for rows in rows_of_driver), transaction)
             return
         for written in batch.histories:
             assert written.epoch == epoch, f"a shard wrote rows of epoch {written.epoch}, and this is {epoch}"
-        staged, schema = self.tables[ROUTE_CHANGE_TABLE.name], _SCHEMAS[ROUTE_CHANGE_TABLE.name]
-        rest = DataFileWriter(staged.staging, schema, [NO_TWO_ALIKE[ROUTE_CHANGE_TABLE.name]])
-        for rows in history:
-            rest.write(rows.cast(schema))
-        files = [*(written.file for written in batch.histories), rest.close()]
-        append_files(staged, [({}, file) for file in files if file.rows], transaction)
+        staged = self.tables[ROUTE_CHANGE_TABLE.name]
+        rest = HistoryFile(staged.staging, epoch)
+        for rows in rows_of_driver:
+            rest.add(rows.cast(HISTORY_SCHEMA), ())
+        files = [written.file for written in (*batch.histories, rest.close()) if written is not None]
+        append_files(staged, [({}, file) for file in files], transaction)
 
     def _append(self, table: Table, parts: Iterable[pa.Table], transaction: Transaction) -> None:
         schema = _SCHEMAS[table.name]
@@ -337,10 +338,6 @@ class LakeWriter:
 def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
     """What routeCommitTable says of a command: what its answer needs. The rest is in routeChangeTable."""
     return {name: entry[name] for name in ("offset", "outcome", "reason", "result")}
-
-
-def _with_epoch(rows: pa.Table, epoch: int) -> pa.Table:
-    return rows.add_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
 
 
 def _predicate(table: Table, operations: pa.Table) -> str:

@@ -126,6 +126,21 @@ def test_one_commit_has_partitions_that_are_replaced_and_such_that_are_new(tmp_p
     }
 
 
+def test_the_staging_folder_keeps_nothing_that_is_not_in_the_table(tmp_path: Path) -> None:
+    """A fold runs for months, and makes that folder anew only when it starts."""
+    lake_dir = tmp_path / "lake"
+    few, many = written(
+        [(1, make.register(table=make.topics(*TOPICS[:2]))), (1, make.register(table=make.topics(*TOPICS)))]
+    )
+    drive(lake_dir, [[few], [many]])  # of the second all rows of routeChangeTable are in the shard's file
+    for name in (TABLE, HISTORY):
+        staged, table = (
+            {str(file.relative_to(root)) for file in root.rglob("*.parquet")}
+            for root in (lake_dir / "_staging" / name, lake_dir / name)
+        )
+        assert staged <= table
+
+
 def about(lake_dir: Path, name: str, said: dict[str, Any]) -> tuple[Any, ...]:
     path = lake_dir / name / unquote(said["path"])
     assert said["size"] == path.stat().st_size
