@@ -36,6 +36,7 @@ from lake.actions import (
     write_last_checkpoint,
 )
 from lake.arrow_types import drop_arrow_types
+from lake.ddl import write_whole
 from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
 
@@ -150,10 +151,7 @@ class StagedTable:
         Raises:
             DeltaError, OSError: storage failed.
         """
-        place = self.staging / entry_name(self.delta.version() + 1)
-        written = place.with_suffix(".tmp")
-        written.write_bytes(entry)
-        written.rename(place)
+        write_whole(self.staging / entry_name(self.delta.version() + 1), entry.decode())
         self.delta.update_incremental()
 
     def checkpoint(self) -> None:

@@ -38,7 +38,6 @@ _JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name 
 
 _PAUSES: Final = tuple(str(event.__struct_config__.tag) for event in (Preserve, PreserveEnd))
 
-
 _POSITION: Final = (
     '"epoch"',
     '"eventTime"',

@@ -22,7 +22,6 @@ from schemas.errors import BadRequestError
 
 MAX_ROWS: Final = 5_000
 """On a page: about 2 MB."""
-"""Of a window that has none."""
 
 
 class ReportAsked(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.harness.shard import spool_beside
 from pipelines.log.base import LogRecord
 from pipelines.shards.batch import Batch
 from pipelines.tables.writer import Epoch, LakeWriter
@@ -27,8 +28,7 @@ class DeltaLake(MemoryLake):
     def __init__(self, writer: LakeWriter, query_id: str = "q1", first_batch: int = 0, *, files: bool = True) -> None:
         super().__init__()
         if files:
-            self.spool_dir = writer.lake_dir.with_name(f"{writer.lake_dir.name}.spool")
-            self.spool_dir.mkdir(exist_ok=True)
+            self.spool_dir = spool_beside(writer.lake_dir)
         self.writer = writer
         self.query_id = query_id
         self.batch_id = first_batch
