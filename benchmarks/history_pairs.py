@@ -28,6 +28,7 @@ from benchmarks.acknowledge import QUOTAS
 from benchmarks.freshness import Scene
 from benchmarks.harness.background import heartbeat_frames, heartbeats
 from benchmarks.harness.bench import Bench
+from benchmarks.harness.changed_copy import NO_INTERVALS, changed_copy
 from benchmarks.harness.comparison import sample
 from benchmarks.harness.frames import Link, brokers, register_all
 from benchmarks.harness.loadgen import Load, program
@@ -48,11 +49,9 @@ EpochDigest.link = lambda self, previous, commit, other=None: ""
     "pipelines/shards/topic_digest.py": """
 topic_digests = lambda blocks, *columns, plain: []
 """,
-    "pipelines/intervals/keeper.py": """
-IntervalKeeper.step = lambda self, epoch, version: None
-""",
+    **NO_INTERVALS,
 }
-"""What is put at the end of these files of the copy."""
+"""What is put at the end of these files of the copy that keeps neither."""
 
 CONNECTIONS: Final = 64
 BLOCK: Final = (WITH, WITHOUT, WITHOUT, WITH)
@@ -64,27 +63,6 @@ FRESH: Final = 100
 IDLE_BROKERS: Final = 20
 IDLE_S: Final = 20
 """Heartbeats reach the tables each ten seconds: two epochs."""
-
-
-def without_history(folder: Path) -> Path:
-    """A copy of this routelake that keeps neither; what is not changed in it are links."""
-    for path in ROOT.iterdir():
-        (folder / path.name).symlink_to(path)
-    for name, more in NO_HISTORY.items():
-        room = folder
-        for part in Path(name).parts[:-1]:  # a folder of links in place of the link
-            room /= part
-            if room.is_symlink():
-                original = room.readlink()
-                room.unlink()
-                room.mkdir()
-                for path in original.iterdir():
-                    (room / path.name).symlink_to(path)
-        changed = folder / name
-        text = changed.read_text(encoding="utf-8")
-        changed.unlink()
-        changed.write_text(text + more, encoding="utf-8")
-    return folder
 
 
 def measure(bench: Bench, server: RoutelakeServer, number: int) -> dict[str, float]:
@@ -176,7 +154,7 @@ def run(rounds: int, folder: Path, say: Callable[[str], None]) -> tuple[dict[str
     """{figure: {side: a value a round}}, and the ratios of acknowledging."""
     found: dict[str, dict[str, list[float]]] = {}
     (folder / "copy").mkdir()
-    roots = {WITHOUT: without_history(folder / "copy"), WITH: ROOT}
+    roots = {WITHOUT: changed_copy(folder / "copy", NO_HISTORY), WITH: ROOT}
     with ExitStack() as stack:
         bench = Bench(folder=folder, say=say)
         servers = [

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,7 @@ from lake.mirror import Mirror
 from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge
 from pipelines.cluster.place import Cluster, shards_for
 from pipelines.fold.state import RouteState
+from pipelines.intervals.beside import BesideEpochs
 from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
@@ -46,6 +48,9 @@ from schemas.events import KEY_EVERYTHING
 from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
 log = structlog.get_logger("routelake.fold")
+
+_STEP_AT_MOST_S: Final = 60.0
+"""A step of the intervals takes some seconds where millions of topics are new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +132,10 @@ class FoldQuery:
             liveness_interval_s=settings.liveness_interval_s,
             shards=settings.shards,
         )
-        self._intervals = IntervalKeeper(settings.lake_dir)
+        keeper = IntervalKeeper(settings.lake_dir)
+        self._intervals = BesideEpochs(keeper)
         self._maintenance = Maintenance(
-            {**self.writer.tables, **self._intervals.tables},
+            {**self.writer.tables, **keeper.tables},
             self._log,
             settings.retention_days,
             settings.log_retention_hours,
@@ -216,8 +222,9 @@ class FoldQuery:
                 if self._on_epoch is not None:
                     self._on_epoch(epoch)
             self._write_status(batch_id)
-            self._intervals.step(self.writer.epoch, self.writer.tables[ROUTE_CHANGE_TABLE.name].version)
-            self._maintenance.step(self.writer)
+            if self._intervals.is_idle:  # it is its tables' turn, too
+                self._maintenance.step(self.writer)
+                self._intervals.start(self.writer.epoch, self.writer.tables[ROUTE_CHANGE_TABLE.name].version)
             if self._mirror is not None:
                 self._mirror.publish_rest()
 
@@ -241,12 +248,14 @@ class FoldQuery:
         return sum(int(operator["numRowsDroppedByWatermark"]) for operator in operators)
 
     def hold(self, timeout_s: float = 8.0) -> bool:
-        """Wait for a commit under way and let no further one begin: the process may end now."""
-        return self._committing.acquire(timeout=timeout_s)
+        """Wait for what is being written, and let nothing more begin: the process may end now."""
+        until_s = time.monotonic() + timeout_s
+        return self._committing.acquire(timeout=timeout_s) and self._intervals.wait(until_s - time.monotonic())
 
     def stop(self) -> None:
-        """Stop the query, in a process that goes on (tests)."""
+        """Stop the query, in a process that goes on."""
         self.query.stop()
+        self._intervals.wait(_STEP_AT_MOST_S)
         self._log.close()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the tables of intervals some seconds behind the epochs, by the one writer of the lake.
+"""Keeps the tables of intervals some seconds behind the epochs, in the process of the one writer of the lake.
 
 Each commit carries a Delta app transaction, (`INTERVALS_APP`, the last epoch that is in it), so that whoever goes on
 knows where: killed at any moment, the next step finds each table whole up to some epoch. Only epochs that
@@ -45,7 +45,7 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 
 
 class IntervalKeeper:
-    """The tables. For the thread that writes the lake; it makes those that are missing.
+    """The tables, for one thread at a time; it makes those that are missing.
 
     Args:
         lake_dir: the lake, whose lock this process holds.
@@ -94,6 +94,11 @@ class IntervalKeeper:
         """Every table has what happened up to this epoch."""
         return min(self._epochs.values())
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `step` would do anything."""
+        return time.monotonic() >= self._next_step_s
+
     def step(self, epoch: int, version: int) -> None:
         """Do what is due, at most once in `STEP_INTERVAL_S`. A failure is logged and tried again: it loses nothing.
 
@@ -101,7 +106,7 @@ class IntervalKeeper:
             epoch: the newest one.
             version: of routeChangeTable, as that epoch has it or later.
         """
-        if time.monotonic() < self._next_step_s:
+        if not self.is_due:
             return
         self._next_step_s = time.monotonic() + STEP_INTERVAL_S
         try:
@@ -178,13 +183,13 @@ class IntervalKeeper:
 
     def _take(self, rows: pa.Table, epoch: int) -> None:
         """Changes of whole epochs, the last of which is this one."""
+        first = pc.min(rows["epoch"]).as_py()
         for intervals in INTERVALS:
             name = intervals.table.name
             had = self._epochs[name]
             if had >= epoch:
                 continue
-            new = rows.filter(pc.greater(rows["epoch"], had))
-            done = step(intervals, new)
+            done = step(intervals, rows if had < first else rows.filter(pc.greater(rows["epoch"], had)))
             if done.closes.num_rows or done.new.num_rows:
                 self._write(intervals, done, epoch)
 

@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,13 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from peers.java import wait_until
+from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.base import LogRecord
 from pipelines.shards.history_file import ROWS_WORTH_A_FILE
+from pipelines.tables.maintenance import Maintenance
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
 from schemas.events import encode, routing_key
 from schemas.tables import ROUTE_CHANGE_TABLE
-from tests.pipelines.spark.harness import Stage
+from tests.pipelines.spark.harness import WAIT_S, Stage
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.expected import Expected
@@ -65,6 +68,35 @@ def test_events_become_tables(stage: Stage) -> None:
     tables_are_right(stage.lake_dir, stage.records())
     assert stage.records() == records
     assert lakes.commits(stage.lake_dir)[-1]["logOffset"] == 300
+
+
+def test_no_epoch_waits_for_intervals_but_maintenance_and_the_end_do(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, maintained = threading.Event(), threading.Event(), threading.Event()
+
+    def long_step(keeper: IntervalKeeper, epoch: int, version: int) -> None:
+        begun.set()
+        assert go_on.wait(WAIT_S)
+
+    stage.start()
+    stage.wait(stage.append(make.register("a0:1")))
+    assert stage.query is not None
+    monkeypatch.setattr(IntervalKeeper, "is_due", True)
+    monkeypatch.setattr(IntervalKeeper, "step", long_step)
+    stage.wait(stage.append(make.register("b0:1")))
+    assert begun.wait(WAIT_S)
+    monkeypatch.setattr(Maintenance, "step", lambda maintenance, writer: maintained.set())
+    for value in "xyz":
+        stage.wait(stage.append(make.put("n", "k", value)))
+    assert not maintained.is_set()
+    assert not stage.query.hold(0.01)
+    stage.query._committing.release()
+    go_on.set()
+    assert stage.query.hold(WAIT_S)
+    stage.query._committing.release()
+    stage.wait(stage.append(make.put("n", "k", "last")))
+    assert maintained.is_set()
 
 
 def test_what_changes_many_topics_comes_as_files_of_the_workers(stage: Stage) -> None:
