@@ -203,6 +203,25 @@ def test_without_one_the_fold_is_as_it_was(template: Template) -> None:
     assert [volume["name"] for volume in pod["volumes"]] == ["data", "tmp"]
 
 
+STORE = ["lake.url=s3://lake/routes", "lake.existingSecret=store", "fold.replicaCount=2"]
+
+
+def test_tables_in_an_object_store(template: Template) -> None:
+    """No pod has anything of another's, and a second fold waits for the end of the first."""
+    found = rendered(template, *said(STORE))
+    assert "PersistentVolumeClaim" not in {kind for kind, _ in found}
+    folds = found["Deployment", "rl-routelake-fold"]["spec"]
+    assert folds["replicas"] == 2
+    assert "strategy" not in folds
+    for spec in (folds, found["StatefulSet", "rl-routelake-nameserver"]["spec"]):
+        (container,) = spec["template"]["spec"]["containers"]
+        environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+        assert environment["ROUTELAKE_LAKE"] == "s3://lake/routes"
+        assert environment.get("ROUTELAKE_STANDBY") == ("true" if spec is folds else None)
+        assert container["envFrom"] == [{"secretRef": {"name": "store"}}]
+        assert {"name": "data", "emptyDir": {}} in spec["template"]["spec"]["volumes"]
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -211,6 +230,8 @@ def test_without_one_the_fold_is_as_it_was(template: Template) -> None:
         ([*LEAST, "--set", "nameserver.replicas=3"], "replicas"),
         ([*LEAST, "--set", "log=sqlite:///data/events.db"], "log"),
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
+        ([*LEAST, "--set", "lake.url=/data/lake"], "url"),
+        ([*LEAST, "--set", "fold.replicaCount=2"], "needs lake.url"),
         ([*LEAST, "--set", "fold.cluster.master=yarn"], "master"),
         ([*LEAST, "--set", "fold.cluster.master=spark://s:7077"], "existingSecret"),
         ([*LEAST, "--set", f"fold.cluster.master=spark://s:7077,{CLUSTER[0]}"], "sharedClaim"),
@@ -244,7 +265,7 @@ def test_kubernetes_own_types_know_every_key(template: Template, tmp_path: Path)
         done = subprocess.run([str(program)], input=text, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
-    for options in ([], EVERYTHING, [*CLUSTER, "fold.cluster.master=k8s://https://kubernetes.default.svc"]):
+    for options in ([], EVERYTHING, STORE, [*CLUSTER, "fold.cluster.master=k8s://https://kubernetes.default.svc"]):
         found = [one for (kind, _), one in rendered(template, *said(options)).items() if kind not in OWN]
         code, words = known(found)
         assert code == 0 and len(words.splitlines()) == len(found), words

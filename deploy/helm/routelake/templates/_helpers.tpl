@@ -18,9 +18,28 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- .Values.nameserver.persistence.existingClaim | default (printf "%s-lake" (include "routelake.name" .)) }}
 {{- end }}
 
+{{- define "routelake.isShared" -}}
+{{- if and .Values.nameserver.persistence.enabled (not .Values.lake.url) }}
+{{- true }}
+{{- end }}
+{{- end }}
+
+{{- define "routelake.lake" -}}
+{{- with .Values.lake.url }}
+- {name: ROUTELAKE_LAKE, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "routelake.lakeSecret" -}}
+{{- if and .Values.lake.url .Values.lake.existingSecret }}
+envFrom:
+  - secretRef: {name: {{ .Values.lake.existingSecret | quote }}}
+{{- end }}
+{{- end }}
+
 {{- define "routelake.volumes" -}}
 - name: data
-{{- if .Values.nameserver.persistence.enabled }}
+{{- if include "routelake.isShared" . }}
   persistentVolumeClaim:
     claimName: {{ include "routelake.claim" . }}
 {{- else }}
