@@ -77,8 +77,11 @@ def step(intervals: Intervals, changes: pa.Table) -> Step:
         changes: rows of routeChangeTable, `COLUMNS` with `CODES` as dictionaries, of whole epochs; other tables' are
             passed over.
     """
-    rows = changes.filter(pc.equal(changes["tableName"], intervals.source.name)).unify_dictionaries().combine_chunks()
+    wanted = [name for name in COLUMNS if name != "tableName" and not (name == "key" and _is_by_topic(intervals))]
+    rows = changes.select(wanted).filter(pc.equal(changes["tableName"], intervals.source.name))
+    rows = rows.unify_dictionaries().combine_chunks()
     before, after = (_projected(intervals, rows[name]) for name in ("before", "after"))
+    rows = rows.drop_columns(["before", "after"])
     if intervals.state != intervals.source.value_columns:
         same = pc.equal(before.cast(pa.string()), after.cast(pa.string()))
         differs = pc.invert(pc.fill_null(same, False))
@@ -113,9 +116,10 @@ def step(intervals: Intervals, changes: pa.Table) -> Step:
     missing = {field.name: pa.nulls(closed.num_rows, field.type) for field in schema}
     missing[IS_OPEN] = pa.repeat(pa.scalar(False), closed.num_rows)
     whole = {**missing, **dict(zip(closed.column_names, closed.columns, strict=True))}
+    begun = pa.table([new[name] for name in schema.names], names=schema.names)
     return Step(
         pa.table([whole[name] for name in schema.names], names=schema.names),
-        pa.table([new[name] for name in schema.names], names=schema.names).filter(pc.is_valid(after)),
+        begun.filter(pc.is_valid(after)) if after.null_count else begun,
     )
 
 
@@ -125,9 +129,14 @@ def plain(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield from rows.slice(start, _ROWS_AT_A_TIME).cast(schema).combine_chunks().to_batches()
 
 
+def _is_by_topic(intervals: Intervals) -> bool:
+    """Whether the changes have the key in columns of its own, and no need of the one that has it as JSON."""
+    return set(intervals.source.key) == {"brokerName", "topic"}
+
+
 def _groups(intervals: Intervals, rows: pa.Table) -> dict[str, pa.Array]:
     """Columns in which rows of one key, and no others, are equal."""
-    if set(intervals.source.key) == {"brokerName", "topic"}:
+    if _is_by_topic(intervals):
         return {"brokerName": _array(rows["brokerName"]).indices, "topic": _array(rows["topic"])}
     return {"key": _array(rows["key"])}
 
