@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -56,6 +56,8 @@ _STATE_TRIES: Final = 3
 
 _CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([^ \t\n].*)")
+_ERROR_OF_JAVA: Final = f"{Py4JJavaError.__module__}.{Py4JJavaError.__name__}: "
+"""How Python speaks of an error that it was told of, and that is named further down."""
 _JAVA_ERROR: Final = re.compile(r"^: (.*)$", re.MULTILINE)
 CLOCK_WENT_BACK: Final = "the clock of the event log went back"
 STILL_COMMITS: Final = "a commit of the query that has ended does not end"
@@ -253,7 +255,7 @@ def _query(
 def cause(details: str) -> str:
     """The one line that matters of what Spark says when a query has failed: Python's error, or the innermost cause."""
     found = (
-        _PYTHON_ERROR.findall(details)
+        [line for line in _PYTHON_ERROR.findall(details) if not line.startswith(_ERROR_OF_JAVA)]
         or _CAUSE.findall(details)
         or _JAVA_ERROR.findall(details)
         or details.splitlines()[:1]

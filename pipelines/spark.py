@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import IO, Any, Final
@@ -88,12 +89,14 @@ def session(
         driver_memory: JVM heap.
         shards: shuffle partitions, one task each.
         delta: with Delta Lake's SQL, for readers.
-        scratch_dir: where the JVM keeps temporary files; None for the system's place.
+        scratch_dir: where the JVM keeps temporary files; None for the system's place. Whoever gives one deletes it: a
+            JVM that is killed leaves 17 MB there.
         jvm_options: more of the JVM's, with a space before them; None for its class data, if there is any.
         cluster: where its executors are; None: in its own JVM.
 
     Raises:
-        SetupError: the JVM does not start.
+        SetupError: the JVM does not start, or has no place for temporary files.
+        OSError: the scratch folder cannot be made.
         UnavailableError: the cluster's master does not answer, or does not take us.
     """
     driver_host = "127.0.0.1" if cluster is None else own_address(cluster)
@@ -108,7 +111,8 @@ def session(
     jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
     classes = class_data.options() if jvm_options is None else jvm_options
-    conf.set("spark.driver.extraJavaOptions", _OPTIONS["spark.driver.extraJavaOptions"] + classes)
+    place = "" if scratch_dir is None else f' "-Djava.io.tmpdir={_quoted(place_for_libraries(scratch_dir))}"'
+    conf.set("spark.driver.extraJavaOptions", _OPTIONS["spark.driver.extraJavaOptions"] + place + classes)
     conf.setMaster(f"local[{max(2, min(shards, os.cpu_count() or 2))},{_ATTEMPTS}]")
     local_fs = ensure("local-fs")
     conf.set("spark.driver.extraClassPath", ":".join(map(str, local_fs)))
@@ -140,6 +144,31 @@ def session(
     if cluster is not None:
         spark.sparkContext.addPyFile(str(write_archive(cluster.shared_dir / "code")))
     return spark
+
+
+def place_for_libraries(scratch_dir: Path) -> Path:
+    """A folder for what the JVM unpacks and then loads, RocksDB first of all: a file system with noexec is none.
+
+    A system's own place is often mounted so; else it would gather 17 MB at each start.
+
+    Raises:
+        SetupError: there is none.
+        OSError: it cannot be made.
+    """
+    own, system = scratch_dir / "tmp", Path(tempfile.gettempdir())
+    own.mkdir(parents=True, exist_ok=True)
+    for folder in (own, system):
+        if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    raise SetupError(
+        f"{own} and {system} are mounted noexec, so that Spark can load RocksDB from neither: mount one of them with "
+        "exec, or set TMPDIR to a folder that is"
+    )
+
+
+def _quoted(path: Path) -> str:
+    """As it stands between double quotes in options of a JVM."""
+    return str(path).replace("\\", r"\\").replace('"', r"\"")
 
 
 def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)

@@ -110,6 +110,7 @@ def test_a_cluster_is_laid_over_the_compose_file() -> None:
         assert set(services[name]["volumes"]) == {*COMPOSE["services"]["fold"]["volumes"], config}, "of one checkpoint"
         assert services[name]["command"][services[name]["command"].index("--properties-file") + 1] in config
         assert services[name]["logging"]["options"] == {"max-size": "50m", "max-file": "5"}
+        assert services[name]["tmpfs"] == ["/tmp:exec"], "a tmpfs is noexec, and executors load RocksDB from /tmp"
     assert services["spark-worker"]["command"][-1] in fold["ROUTELAKE_MASTER"]
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from deploy.jars import ensure
 from tests.robustness.case import WELL_S
 from tests.robustness.figures import Figures, read_figures, table
-from tests.robustness.inside import begin, go_inside, has, possible_kinds
+from tests.robustness.inside import begin, go_inside, has
 from tests.robustness.judge import judge, open_case, report
 from tests.robustness.plan import KINDS, plan
 from tests.robustness.planted.sitecustomize import MUTANTS, SHOWN_BY
 from tests.robustness.torture import TortureFailed, torture
 from tests.robustness.world import Setup, possible
+from tests.support.namespaces import possible_kinds
 
 
 def main(arguments: list[str]) -> int:

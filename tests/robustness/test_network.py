@@ -13,8 +13,9 @@ from contextlib import suppress
 import pytest
 
 from deploy.developer import ROOT
-from tests.robustness.inside import begin, possible_kinds
+from tests.robustness.inside import begin
 from tests.robustness.network import HERE, THERE, Machine
+from tests.support.namespaces import possible_kinds
 
 _ECHO = "import socket; s = socket.create_server(('{there}', 7)); print(flush=True); c = s.accept()[0]\nwhile b := c.recv(99): c.sendall(b)"
 

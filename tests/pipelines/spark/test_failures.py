@@ -29,6 +29,16 @@ CALL = """Py4JJavaError: An error occurred while calling o269.load.
 : java.io.IOException: Stream closed
 \tat java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
 """
+IN_A_TASK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback (most recent call last):
+  File "py4j/clientserver.py", line 619, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+  File "batch.py", line 80, in collect
+py4j.protocol.Py4JJavaError: An error occurred while calling o578.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 11.0 failed 4 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2935)
+Caused by: java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni1.so: failed to map segment from shared object
+\tat java.base/jdk.internal.loader.NativeLibraries.load(Native Method)
+"""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +46,7 @@ CALL = """Py4JJavaError: An error occurred while calling o269.load.
     [
         (CONNECT, "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"),
         (SOURCE, "schemas.errors.SetupError: the event log ends before offset 1. Restore it."),
+        (IN_A_TASK, "java.lang.UnsatisfiedLinkError: /tmp/librocksdbjni1.so: failed to map segment from shared object"),
         (CALL, "java.io.IOException: Stream closed"),
         ("[STREAM_FAILED] no more\nthan this", "[STREAM_FAILED] no more"),
         ("", "unknown"),
