@@ -14,6 +14,7 @@ from lake import staging
 from lake.ddl import lock_lake, open_lake
 from runtime.disk import at_start
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
+from tests.support.patches import in_this_thread
 
 
 def error(number: int) -> OSError:
@@ -42,11 +43,11 @@ def test_a_fold_that_finds_a_full_disk_is_started_again(tmp_path: Path, monkeypa
         raise error(errno.ENOSPC)
 
     with monkeypatch.context() as patched:
-        patched.setattr("lake.staging.os.link", full)
+        patched.setattr("lake.staging.os.link", in_this_thread(full, os.link))
         with pytest.raises(UnavailableError, match="No space left"):
             staging.stage(tmp_path, tables)
     with monkeypatch.context() as patched:
-        patched.setattr("pathlib.Path.open", full)
+        patched.setattr("pathlib.Path.open", in_this_thread(full, Path.open))
         with pytest.raises(UnavailableError, match="No space left"):
             lock_lake(tmp_path)
     assert staging.stage(tmp_path, tables)

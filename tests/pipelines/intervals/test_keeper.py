@@ -87,7 +87,7 @@ def test_killed_at_any_link_it_goes_on(
     made, link = count(), os.link
 
     def dying(source: Path, target: Path) -> None:
-        if next(made) >= links:
+        if tmp_path in Path(target).parents and next(made) >= links:  # not where a lake that tests share is written
             raise Killed
         link(source, target)
 
