@@ -68,7 +68,7 @@ _NOT_FAST = (
 _TOGETHER = ("tests/pipelines/log/", "tests/pipelines/spark/", "tests/cli/admin/")
 """Folders whose tests share a Kafka, a Spark, or addresses that only one can listen on."""
 
-_LONG = ("e2e/", "robustness/", "clients/", "differential/", "pipelines/", "cli/", "lake/", "api/view/", "api/")
+_LONG = ("robustness/", "e2e/", "clients/", "differential/", "pipelines/", "cli/", "lake/", "api/view/", "api/")
 """Folders with tests that take long, the longest first."""
 
 

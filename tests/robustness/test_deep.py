@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Torture with Spark and Kafka, each time with another seed; and planted defects, which the judge must find."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.command import WELL_S, run_torture
+from tests.robustness.judge import judge, open_case
+from tests.robustness.plan import plan
+from tests.robustness.planted.sitecustomize import MUTANTS, SHOWN_BY
+from tests.robustness.rules import OF_THE_RUN
+from tests.robustness.torture import torture
+from tests.robustness.world import Setup
+
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(1800)]
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--gateways", "2"), ("--log", "kafka"), ("--log", "kafka", "--gateways", "2")]
+)
+def test_every_kind_of_fault(tmp_path: Path, options: tuple[str, ...]) -> None:
+    seed = str(random.SystemRandom().randrange(1 << 16))
+    run_torture("--seed", seed, "--every-s", "12", *options, folder=tmp_path / "run")
+
+
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_planted_defect_is_found(tmp_path: Path, mutant: str) -> None:
+    torture(plan(1, 40.0, SHOWN_BY.get(mutant, ()), 5.0), tmp_path, Setup(plants=("haste", mutant)))
+    violations = judge(open_case(tmp_path, well_limit_s=WELL_S))
+    violations = [violation for violation in violations if violation.rule not in OF_THE_RUN]
+    assert violations
+    print(mutant, violations[0].rule, violations[0].message)
