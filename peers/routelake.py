@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException
@@ -121,19 +123,24 @@ class Routelake:
 
     def get(self, path: str) -> Any:  # noqa: ANN401 (JSON)
         """GET over HTTP, parsed JSON. Raises urllib.error.HTTPError; HTTPException from one killed as it answers."""
-        with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=30) as answer:
-            return json.load(answer)
+        return self.send("GET", path)
 
     def send(self, method: str, path: str, body: object = None, timeout_s: float = 30.0) -> Any:  # noqa: ANN401 (JSON)
-        """A request with a body of JSON, unless None; its answer, parsed. Raises as `get` does."""
+        """A request, with JSON unless ``body`` is None; its answer, parsed. Raises as `get` does, the answer in a note."""
         request = urllib.request.Request(
             f"http://{self.host}:{self.http_port}{path}",
             None if body is None else json.dumps(body).encode(),
             {"content-type": "application/json"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 (the scheme stands above)
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 (the scheme stands above)
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            body = error.read()
+            again = urllib.error.HTTPError(error.url, error.code, error.msg, error.headers, io.BytesIO(body))
+            again.add_note(body.decode(errors="replace"))
+            raise again from None
 
     def log_tail(self, lines: int = 60) -> str:
         """The end of what it printed."""

@@ -48,6 +48,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 
 BROKERS = 12
 
+PATIENCE_S = 300.0
+"""A start of Spark has taken two minutes at a load of 30."""
+
 
 class Load(threading.Thread):
     """Registers until told to stop, in a hurry without a pause; remembers what was acknowledged.
@@ -180,27 +183,29 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
         load.start()
     for _ in range(20 if deep else 2):
         # From the middle of its start to well into its work.
-        wait_until(lambda: server.children("fold"), 120, "a fold, should the machine have been too busy for one")
+        wait_until(lambda: server.children("fold"), PATIENCE_S, "a fold, should the machine have been too busy for one")
         pid = server.child("fold")
         epoch = _epoch(server)
         if rng.random() < 0.75:
-            wait_until(lambda epoch=epoch: _epoch(server) > epoch, 120, "the fold to commit again")
+            wait_until(lambda epoch=epoch: _epoch(server) > epoch, PATIENCE_S, "the fold to commit again")
             with in_a_hurry(loads):
                 threading.Event().wait(rng.uniform(0, 1.5))
                 server.kill_child("fold")
         else:
             server.kill_child("fold")
-        wait_until(lambda pid=pid: _other_child(server, "fold", pid), 120, "the fold to be started again")
+        wait_until(lambda pid=pid: _other_child(server, "fold", pid), PATIENCE_S, "the fold to be started again")
     wait_until(server.is_whole, 180, "routelake to be ready again")
     with in_a_hurry(loads):
         server.kill_child("gateway")
-    wait_until(server.is_whole, 120, "routelake to be ready after the gateway's end")
+    wait_until(server.is_whole, PATIENCE_S, "routelake to be ready after the gateway's end")
     for _ in range(10 if deep else 1):
         gateway = server.child("gateway")
         with in_a_hurry(loads):
             os.kill(server.log_worker_pid(), signal.SIGKILL)
-        wait_until(lambda pid=gateway: _other_child(server, "gateway", pid), 120, "the gateway to be started again")
-        wait_until(server.is_whole, 120, "routelake to be ready after the end of what writes the log")
+        wait_until(
+            lambda pid=gateway: _other_child(server, "gateway", pid), PATIENCE_S, "the gateway to be started again"
+        )
+        wait_until(server.is_whole, PATIENCE_S, "routelake to be ready after the end of what writes the log")
     with in_a_hurry(loads):
         for pid in (server.child("fold"), server.log_worker_pid(), server.child("gateway")):
             with stopped(tree(pid)):
@@ -219,7 +224,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     acknowledged = {offset: what for load in small for offset, what in load.acknowledged.items()}
     assert len(acknowledged) > 20
     newest = max(acknowledged)
-    wait_until(lambda: _folded(server) >= newest, 120, "everything to be folded")
+    wait_until(lambda: _folded(server) >= newest, PATIENCE_S, "everything to be folded")
     wait_until(lambda: _complete(server), 60, "heartbeat times to be written")
     assert server.stop() == 0
 

@@ -65,7 +65,9 @@ def test_history_answers_what_the_route_was(server: Routelake) -> None:
     first = server.send("POST", "/v1/brokers/register", registration("broker-h", 1, story=4, other=4))
     before = server.get(f"/v1/topics/story/route?wait_for={first['offset']}")
     assert before["queueDatas"][0]["readQueueNums"] == 4
-    committed = server.get(f"/v1/topics/story/changes?wait_for={first['offset']}&wait_timeout=14000")
+    committed = server.send(
+        "GET", f"/v1/topics/story/changes?wait_for={first['offset']}&wait_timeout=30000", timeout_s=60
+    )
     epoch = committed["changes"][0]["epoch"]
     at_first = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
     wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > at_first, 30, "the next second")

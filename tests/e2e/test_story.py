@@ -56,7 +56,9 @@ class Stage:
     def changes(self) -> list[dict[str, Any]]:
         """Of the topic, when the tables have what has happened until now."""
         offset = self.routelake.get("/readyz")["offset"]
-        page = self.routelake.get(f"/v1/topics/{TOPIC}/changes?wait_for={offset}&wait_timeout=14000")
+        page = self.routelake.send(
+            "GET", f"/v1/topics/{TOPIC}/changes?wait_for={offset}&wait_timeout=30000", timeout_s=60
+        )
         return list(page["changes"])
 
     def topics_json(self) -> Any:

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -151,11 +152,21 @@ def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
     records = random_log(3, 120)
     for start in range(0, 120, 40):
         stage.start()
+        stage.wait(
+            stage.append(make.register(name="lazy", heartbeat_timeout_millis=10**9))
+        )  # the first batch writes when brokers were heard
         stage.wait(stage.write(records[start : start + 40]))
+        stage.wait(stage.append(make.heartbeat(name="lazy"), make.put("n", str(start))))  # and later ones do not
         stage.stop()
-        tables_are_right(stage.lake_dir, stage.records())
+        last = lakes.commits(stage.lake_dir)[-1]
+        assert last["livenessOffset"] < last["logOffset"]
         lose_checkpoint(stage, by_format=start == 40)
-    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 3
+    stage.settings = replace(stage.settings, liveness_interval_s=0.0)
+    stage.start()
+    stage.wait(stage.append(make.clock(), make.put("n", "end")))  # CLOCK is for all shards, and each tells what it has
+    stage.stop()
+    tables_are_right(stage.lake_dir, stage.records())
+    assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
 
 
 def test_a_lake_restored_beside_a_newer_checkpoint_gets_back_what_it_lacks(stage: Stage, tmp_path: Path) -> None:
