@@ -126,7 +126,7 @@ class Routelake:
         return self.send("GET", path)
 
     def send(self, method: str, path: str, body: object = None, timeout_s: float = 30.0) -> Any:  # noqa: ANN401 (JSON)
-        """A request, with JSON unless ``body`` is None; its answer, parsed. Raises as `get` does, the answer in a note."""
+        """A request, with JSON unless ``body`` is None; its answer, parsed. Raises as `get`; a note has the body."""
         request = urllib.request.Request(
             f"http://{self.host}:{self.http_port}{path}",
             None if body is None else json.dumps(body).encode(),
