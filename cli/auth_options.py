@@ -6,8 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
+from cli.options import option
 from schemas.errors import SetupError
 from security.oidc_settings import ROLE_CLAIM, OidcSettings, is_safe
 from security.policy import AuthMode
@@ -18,18 +17,16 @@ if TYPE_CHECKING:
 
 AuthFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--auth",
-        envvar="ROUTELAKE_AUTH",
         metavar="FILE",
         help="Accounts, in the layout of RocketMQ's plain_acl.yml; read again when it changes. See docs/security.md.",
     ),
 ]
 Mode = Annotated[
     AuthMode | None,
-    typer.Option(
+    option(
         "--auth-mode",
-        envvar="ROUTELAKE_AUTH_MODE",
         help="off; log: refuse nobody, but say who would be; enforce-writes: reads are free; enforce. "
         "Default: enforce with --auth, else off.",
         show_default=False,
@@ -37,49 +34,30 @@ Mode = Annotated[
 ]
 AdminPlaintext = Annotated[
     bool,
-    typer.Option(
+    option(
         "--auth-admin-plaintext",
-        envvar="ROUTELAKE_AUTH_ADMIN_PLAINTEXT",
         help="Take an admin's signature without TLS, too: whoever hears one can delete every route with it.",
     ),
 ]
 RequireTls = Annotated[
     bool,
-    typer.Option(
-        "--auth-require-tls",
-        envvar="ROUTELAKE_AUTH_REQUIRE_TLS",
-        help="Take no key and no token without TLS, those of readers and brokers included.",
-    ),
+    option("--auth-require-tls", help="Take no key and no token without TLS, those of readers and brokers included."),
 ]
 OidcIssuer = Annotated[
     str,
-    typer.Option(
-        "--oidc-issuer",
-        envvar="ROUTELAKE_OIDC_ISSUER",
-        metavar="URL",
-        help="Over HTTP, take JWTs of this OpenID Connect issuer, too; needs --auth.",
+    option(
+        "--oidc-issuer", metavar="URL", help="Over HTTP, take JWTs of this OpenID Connect issuer, too; needs --auth."
     ),
 ]
-OidcAudience = Annotated[
-    str,
-    typer.Option("--oidc-audience", envvar="ROUTELAKE_OIDC_AUDIENCE", help="`aud` of the JWTs that are meant for us."),
-]
+OidcAudience = Annotated[str, option("--oidc-audience", help="`aud` of the JWTs that are meant for us.")]
 OidcRoleClaim = Annotated[
     str,
-    typer.Option(
+    option(
         "--oidc-role-claim",
-        envvar="ROUTELAKE_OIDC_ROLE_CLAIM",
         help="The claim that names routelake:reader, routelake:broker or routelake:admin; dots lead into objects.",
     ),
 ]
-Insecure = Annotated[
-    bool,
-    typer.Option(
-        "--insecure",
-        envvar="ROUTELAKE_INSECURE",
-        help="Listen beyond this machine though nobody is asked who they are.",
-    ),
-]
+Insecure = Annotated[bool, option("--insecure", help="Listen beyond this machine though nobody is asked who they are.")]
 
 
 class AuthOptions(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cli.options import option
 from runtime.secrets import EMPTY, NO_TEXT, SecretError, read, reference_of
 from schemas.errors import SetupError
 
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 
 AccessKey = Annotated[
     str,
-    typer.Option(
-        "--access-key",
-        envvar="ROUTELAKE_ACCESS_KEY",
-        help="Sign requests as this account. Default: $ROCKETMQ_HOME/conf/tools.yml, if there is one.",
+    option(
+        "--access-key", help="Sign requests as this account. Default: $ROCKETMQ_HOME/conf/tools.yml, if there is one."
     ),
 ]
 _KEY_VARIABLE: Final = "ROUTELAKE_SECRET_KEY"
@@ -37,12 +36,8 @@ SecretKey = Annotated[
 
 HttpToken = Annotated[
     str,
-    typer.Option(
-        "--http-token",
-        "--token",
-        envvar="ROUTELAKE_HTTP_TOKEN",
-        metavar="TOKEN",
-        help="Bearer token for routelake's HTTP; or file:PATH, env:NAME.",
+    option(
+        "--http-token", "--token", metavar="TOKEN", help="Bearer token for routelake's HTTP; or file:PATH, env:NAME."
     ),
 ]
 

@@ -11,7 +11,7 @@ import typer
 
 from cli.credentials import HttpToken, resolve
 from cli.groups import Options, with_options
-from cli.options import lake_place
+from cli.options import lake_place, option
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ Gateway = Annotated[
     ),
 ]
 Tables = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", envvar="ROUTELAKE_DATA_DIR", metavar="FOLDER", help="Read the tables there, without a gateway."
-    ),
+    Path | None, option("--data-dir", metavar="FOLDER", help="Read the tables there, without a gateway.")
 ]
 TablesAt = Annotated[
     str,
@@ -48,9 +45,8 @@ From = Annotated[
 To = Annotated[str, typer.Option("--to", metavar="MOMENT", help="Up to and including this moment; else now.")]
 Zone = Annotated[
     str,
-    typer.Option(
+    option(
         "--time-zone",
-        envvar="ROUTELAKE_TIME_ZONE",
         metavar="NAME",
         help="Of times, those written and those shown: UTC, Asia/Shanghai; else this machine's.",
     ),

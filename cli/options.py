@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.models import OptionInfo
@@ -14,8 +14,20 @@ from pipelines.log.urls import is_kafka, parse_url
 from schemas.errors import SetupError
 
 
+def option(*names: str, **more: Any) -> OptionInfo:  # noqa: ANN401
+    """An option, and its environment variable: that of ``--data-dir`` is ROUTELAKE_DATA_DIR.
+
+    Args:
+        names: The first one names the variable.
+        more: As `typer.Option` takes it.
+    """
+    variable = f"ROUTELAKE_{names[0].removeprefix('--').replace('-', '_').upper()}"
+    found: OptionInfo = typer.Option(*names, envvar=variable, **more)
+    return found
+
+
 def _namesrv(text: str) -> OptionInfo:
-    option: OptionInfo = typer.Option(
+    found: OptionInfo = typer.Option(
         "-n",
         "--namesrv",
         "--namesrvAddr",
@@ -23,77 +35,59 @@ def _namesrv(text: str) -> OptionInfo:
         metavar="ADDRESSES",
         help=f"NameServers: 'host:9876;other:9876', in quotes{text}",
     )
-    return option
+    return found
 
 
 Namesrv = Annotated[str, _namesrv(". Port 9876 may be left out.")]
 NamesrvOrHttp = Annotated[str, _namesrv("; http://host:8080 asks routelake over HTTP.")]
-DataDir = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir",
-        envvar="ROUTELAKE_DATA_DIR",
-        metavar="FOLDER",
-        help="Event log, tables and checkpoints.",
-    ),
-]
+DataDir = Annotated[Path, option("--data-dir", metavar="FOLDER", help="Event log, tables and checkpoints.")]
 DataMode = Annotated[
     str,
-    typer.Option(
+    option(
         "--data-mode",
-        envvar="ROUTELAKE_DATA_MODE",
         help="Who may read what is made there, in octal: 700 the owner, 750 the group, too, 755 everybody.",
     ),
 ]
 LogUrl = Annotated[
     str,
-    typer.Option(
+    option(
         "--log",
-        envvar="ROUTELAKE_LOG",
         metavar="URL",
         help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
     ),
 ]
 LogConfig = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--log-config",
-        envvar="ROUTELAKE_LOG_CONFIG",
         metavar="FILE",
         help="Kafka client properties: TLS, SASL and who we are; for a log in Kafka. See docs/settings.md.",
     ),
 ]
 LakeUrl = Annotated[
     str,
-    typer.Option(
+    option(
         "--lake",
-        envvar="ROUTELAKE_LAKE",
         metavar="URL",
         help="Where the tables are: a folder, or s3://, gs:// or az://bucket/prefix. Default: in the data directory.",
     ),
 ]
 Standby = Annotated[
     bool,
-    typer.Option(
-        "--standby",
-        envvar="ROUTELAKE_STANDBY",
-        help="With --lake URL: wait while another fold holds the lake, and take over when it ends.",
-    ),
+    option("--standby", help="With --lake URL: wait while another fold holds the lake, and take over when it ends."),
 ]
 Master = Annotated[
     str,
-    typer.Option(
+    option(
         "--master",
-        envvar="ROUTELAKE_MASTER",
         metavar="URL",
         help="Where the fold's executors are: local, or a Spark cluster, spark://HOST:PORT or k8s://https://HOST:PORT.",
     ),
 ]
 SharedDir = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--shared-dir",
-        envvar="ROUTELAKE_SHARED_DIR",
         metavar="FOLDER",
         help="With --master URL: checkpoint and what executors hand over; all see it so. Default: the data directory.",
         show_default=False,
@@ -101,36 +95,27 @@ SharedDir = Annotated[
 ]
 SparkConfig = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--spark-config",
-        envvar="ROUTELAKE_SPARK_CONFIG",
         metavar="FILE",
         help="With --master URL: Spark's properties for it, as spark-submit takes them. See docs/scale-out.md.",
     ),
 ]
 Http = Annotated[
-    str,
-    typer.Option(
-        "--http",
-        envvar="ROUTELAKE_HTTP",
-        metavar="HOST:PORT",
-        help="Where HTTP listens; 0.0.0.0:PORT or :PORT: on every interface.",
-    ),
+    str, option("--http", metavar="HOST:PORT", help="Where HTTP listens; 0.0.0.0:PORT or :PORT: on every interface.")
 ]
 Remoting = Annotated[
     str,
-    typer.Option(
+    option(
         "--remoting",
-        envvar="ROUTELAKE_REMOTING",
         metavar="HOST:PORT",
         help="Where the NameServer listens; 0.0.0.0:PORT or :PORT: on every interface.",
     ),
 ]
 TriggerMs = Annotated[
     int,
-    typer.Option(
+    option(
         "--trigger-ms",
-        envvar="ROUTELAKE_TRIGGER_MS",
         min=0,
         max=3_600_000,
         help="Least time between batches, ms; 0: as soon as there is something to fold.",
@@ -138,51 +123,25 @@ TriggerMs = Annotated[
 ]
 Shards = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--shards",
-        envvar="ROUTELAKE_SHARDS",
         help="Shards of the fold: 1, 2, 4, 8 or 16. Fixed by the checkpoint. Default: 2; with --master URL two a core.",
         show_default=False,
     ),
 ]
-RetentionDays = Annotated[
-    int,
-    typer.Option(
-        "--history-retention-days",
-        envvar="ROUTELAKE_HISTORY_RETENTION_DAYS",
-        min=1,
-        max=36_500,
-        help="How long history is kept.",
-    ),
-]
+RetentionDays = Annotated[int, option("--history-retention-days", min=1, max=36_500, help="How long history is kept.")]
 LivenessS = Annotated[
     float,
-    typer.Option(
-        "--liveness-interval-s",
-        envvar="ROUTELAKE_LIVENESS_INTERVAL_S",
-        min=0.1,
-        max=3_600,
-        help="How often heartbeat times alone are committed, at most.",
-    ),
+    option("--liveness-interval-s", min=0.1, max=3_600, help="How often heartbeat times alone are committed, at most."),
 ]
 LogRetentionH = Annotated[
-    float,
-    typer.Option(
-        "--log-retention-hours",
-        envvar="ROUTELAKE_LOG_RETENTION_HOURS",
-        min=0,
-        max=876_000,
-        help="Age at which folded events may go.",
-    ),
+    float, option("--log-retention-hours", min=0, max=876_000, help="Age at which folded events may go.")
 ]
-DriverMemory = Annotated[
-    str, typer.Option("--driver-memory", envvar="ROUTELAKE_DRIVER_MEMORY", help="Heap of the Spark driver.")
-]
+DriverMemory = Annotated[str, option("--driver-memory", help="Heap of the Spark driver.")]
 FoldNiceness = Annotated[
     int,
-    typer.Option(
+    option(
         "--fold-niceness",
-        envvar="ROUTELAKE_FOLD_NICENESS",
         min=0,
         max=19,
         help="By how much the fold gives way to others once it folds; 0 where it lags behind on a busy machine.",
@@ -190,35 +149,28 @@ FoldNiceness = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        envvar="ROUTELAKE_CONFIG",
-        help="A RocketMQ namesrv.properties. Options and variables given explicitly win over it.",
-    ),
+    option("--config", help="A RocketMQ namesrv.properties. Options and variables given explicitly win over it."),
 ]
 
 
 ReadsFrom = Annotated[
     Reads,
-    typer.Option(
+    option(
         "--reads",
-        envvar="ROUTELAKE_READS",
         help="head: answers show the latest epoch and what the log holds beyond it; committed: the latest epoch alone.",
     ),
 ]
 AllowConfigUpdate = Annotated[
     bool,
-    typer.Option(
+    option(
         "--allow-config-update",
-        envvar="ROUTELAKE_ALLOW_CONFIG_UPDATE",
         help="Let mqadmin updateNamesrvConfig change the live switches, for all gateways of the log.",
     ),
 ]
 FrameLimitMib = Annotated[
     int,
-    typer.Option(
+    option(
         "--frame-limit-mib",
-        envvar="ROUTELAKE_FRAME_LIMIT_MIB",
         min=1,
         max=512,
         help="Largest remoting frame, MiB. RocketMQ's is 16; 100,000 topics in one registration need about 20.",
@@ -226,17 +178,12 @@ FrameLimitMib = Annotated[
 ]
 GatewayId = Annotated[
     str,
-    typer.Option(
-        "--gateway-id",
-        envvar="ROUTELAKE_GATEWAY_ID",
-        help="Name of this gateway in the history; HOST:PORT tells /rocketmq/nsaddr where it is.",
-    ),
+    option("--gateway-id", help="Name of this gateway in the history; HOST:PORT tells /rocketmq/nsaddr where it is."),
 ]
 Workers = Annotated[
     int,
-    typer.Option(
+    option(
         "--workers",
-        envvar="ROUTELAKE_WORKERS",
         min=1,
         max=64,
         help="Gateway processes on the same ports (SO_REUSEPORT); the kernel spreads connections over them.",
@@ -244,63 +191,41 @@ Workers = Annotated[
 ]
 TlsConfig = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--tls-config",
-        envvar="ROUTELAKE_TLS_CONFIG",
         metavar="FILE",
         help="A RocketMQ tls.properties, for both ports. Options and variables given explicitly win over it.",
     ),
 ]
-TlsCert = Annotated[
-    str,
-    typer.Option(
-        "--tls-cert", envvar="ROUTELAKE_TLS_CERT", metavar="FILE", help="PEM: the server's certificate, then its chain."
-    ),
-]
-TlsKey = Annotated[
-    str, typer.Option("--tls-key", envvar="ROUTELAKE_TLS_KEY", metavar="FILE", help="PEM: the certificate's key.")
-]
+TlsCert = Annotated[str, option("--tls-cert", metavar="FILE", help="PEM: the server's certificate, then its chain.")]
+TlsKey = Annotated[str, option("--tls-key", metavar="FILE", help="PEM: the certificate's key.")]
 TlsKeyPassword = Annotated[
-    str,
-    typer.Option(
-        "--tls-key-password",
-        envvar="ROUTELAKE_TLS_KEY_PASSWORD",
-        metavar="REFERENCE",
-        help="Where the key's password is: file:PATH or env:NAME.",
-    ),
+    str, option("--tls-key-password", metavar="REFERENCE", help="Where the key's password is: file:PATH or env:NAME.")
 ]
 TlsClientCa = Annotated[
     str,
-    typer.Option(
+    option(
         "--tls-client-ca",
-        envvar="ROUTELAKE_TLS_CLIENT_CA",
         metavar="FILE",
         help="PEM: who signs clients' certificates. With it, clients have to show one.",
     ),
 ]
 TlsClientAuth = Annotated[
     str,
-    typer.Option(
-        "--tls-client-auth",
-        envvar="ROUTELAKE_TLS_CLIENT_AUTH",
-        metavar="WHETHER",
-        help="Whether clients show a certificate: none, optional, require.",
-    ),
+    option("--tls-client-auth", metavar="WHETHER", help="Whether clients show a certificate: none, optional, require."),
 ]
 TlsModeText = Annotated[
     str,
-    typer.Option(
+    option(
         "--tls-mode",
-        envvar="ROUTELAKE_TLS_MODE",
         metavar="MODE",
         help="permissive: plain connections are taken, too (the default, as RocketMQ's); enforcing: none; disabled.",
     ),
 ]
 Quota = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--quota",
-        envvar="ROUTELAKE_QUOTA",
         metavar="NAME=VALUE",
         help="How much one peer may do: connections=500, brokers=off, new-names-per-min=600:10000 (rate:burst). "
         "Again for another, or with commas. See docs/settings.md.",

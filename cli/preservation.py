@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-import typer
-
 from api.settings.keys import parse_percent
+from cli.options import option
 from schemas.errors import SetupError
 
 Share = Annotated[
     str,
-    typer.Option(
+    option(
         "--self-preservation",
-        envvar="ROUTELAKE_SELF_PRESERVATION",
         metavar="SHARE",
         help="If more than this share of the live brokers falls silent at once, for example 15%, none expires until "
         "they are back. off: never, as in RocketMQ.",
@@ -22,9 +20,8 @@ Share = Annotated[
 ]
 LimitS = Annotated[
     float,
-    typer.Option(
+    option(
         "--self-preservation-limit-s",
-        envvar="ROUTELAKE_SELF_PRESERVATION_LIMIT_S",
         min=1,
         max=31_536_000,
         help="How long such a pause may last; then who is silent expires all the same.",
