@@ -8,40 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.data_options import DataOptions, with_data, with_data_but_lake
 from cli.lake import lake_folder
-from cli.options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl, log_url
-from pipelines.log.urls import with_config
 from runtime.machine import mask_files
 
 if TYPE_CHECKING:
     from pipelines.backup.manifest import Manifest
 
 
+@with_data
 def backup(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the backup; must not exist yet.")],
-    data_dir: DataDir = Path("data"),
-    data_mode: DataMode = "700",
-    log: LogUrl = "",
-    log_config: LogConfig = None,
-    lake: LakeUrl = "",
+    *,
+    data: DataOptions,
 ) -> None:
     """Back up tables and event log while routelake goes on."""
     from pipelines.backup.take import take_backup
 
-    log = with_config(log, log_config)
-    mask_files(data_mode)
-    with lake_folder(data_dir, lake) as folder:
-        manifest = take_backup(data_dir.absolute(), log_url(data_dir, log), target.absolute(), lake_dir=folder)
-    print(f"{target}: backup of {lake or data_dir} at {_position(manifest)}")
+    mask_files(data.data_mode)
+    with lake_folder(data.data_dir, data.lake) as folder:
+        manifest = take_backup(data.data_dir.absolute(), data.log_url, target.absolute(), lake_dir=folder)
+    print(f"{target}: backup of {data.lake or data.data_dir} at {_position(manifest)}")
     _print_proof(manifest)
 
 
+@with_data_but_lake
 def restore(
     source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a backup; it stays as it is.")],
-    data_dir: DataDir = Path("data"),
-    data_mode: DataMode = "700",
-    log: LogUrl = "",
-    log_config: LogConfig = None,
+    *,
+    data: DataOptions,
     keep_log: Annotated[
         bool, typer.Option("--keep-log", help="Restore the tables alone; the log that is there goes on from them.")
     ] = False,
@@ -52,9 +47,9 @@ def restore(
     """Put a backup in place of what is in the data directory, which is moved aside. Stop routelake first."""
     from pipelines.backup.restore import restore as run
 
-    log = with_config(log, log_config)
-    mask_files(data_mode)
-    done = run(source.absolute(), data_dir.absolute(), log_url(data_dir, log), keep_log=keep_log, dry_run=dry_run)
+    mask_files(data.data_mode)
+    data_dir = data.data_dir
+    done = run(source.absolute(), data_dir.absolute(), data.log_url, keep_log=keep_log, dry_run=dry_run)
     if dry_run:
         print(f"{source}: a whole backup at {_position(done.manifest)}; nothing was changed in {data_dir}")
     else:

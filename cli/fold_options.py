@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cli import preflight
+from cli.data_options import DataOptions
 from cli.groups import Options
 from cli.options import (
     DriverMemory,
@@ -19,7 +20,6 @@ from cli.options import (
     SharedDir,
     SparkConfig,
     TriggerMs,
-    lake_place,
 )
 from pipelines.cluster.place import LOCAL, Cluster, read_cluster
 from schemas.errors import SetupError
@@ -57,14 +57,14 @@ class FoldOptions(NamedTuple):
         """From what typer found; takes it out of the values."""
         return cls(*(values.pop(name) for name, _, _ in OPTIONS))
 
-    def judge(self, data_dir: Path, lake: str, *, standby: bool = False) -> None:
+    def judge(self, data: DataOptions, *, standby: bool = False) -> None:
         """Refuse what a fold cannot start with. Raises SetupError."""
         if self.shards is not None:
             preflight.check_shards(self.shards)
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
-        self._judge_cluster(data_dir)
-        preflight.check_lake(lake_place(data_dir, lake), fold=True, standby=standby)
+        self._judge_cluster(data.data_dir)
+        preflight.check_lake(data.lake_place, fold=True, standby=standby)
 
     def arguments(self) -> list[str]:
         """The same for a process of its own."""

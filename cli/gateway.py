@@ -11,23 +11,18 @@ from typing import Annotated
 import structlog
 import typer
 
+from cli.data_options import DataOptions, with_data
 from cli.gateway_options import OPTIONS, GatewayOptions
 from cli.groups import with_options
-from cli.options import DataDir, DataMode, LakeUrl, LogConfig, LogUrl, lake_place, log_url
-from cli.starting import make
-from pipelines.log.urls import with_config
 from runtime.logs import configure
 
 
 @with_options("options", OPTIONS, GatewayOptions.of)
+@with_data
 def gateway(
     context: typer.Context,
-    data_dir: DataDir = Path("data"),
-    data_mode: DataMode = "700",
-    log: LogUrl = "",
-    log_config: LogConfig = None,
-    lake: LakeUrl = "",
     *,
+    data: DataOptions,
     options: GatewayOptions,
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
     worker_socket: Annotated[Path | None, typer.Option("--worker-socket", hidden=True)] = None,
@@ -35,16 +30,13 @@ def gateway(
     """Run gateways alone: they answer from the tables and write to the event log."""
     is_supervisor = options.workers > 1
     configure("serve" if is_supervisor else "gateway")
-    log = with_config(log, log_config)
     listen = options.listening(context)
     if not reuse_port:
-        options.judge(data_dir, log, lake, listen, supervised=is_supervisor)
+        options.judge(data, listen, supervised=is_supervisor)
     if is_supervisor:
-        from cli.supervised import common_arguments, gateways, supervise
+        from cli.supervised import gateways, supervise
 
-        common = common_arguments(data_dir, data_mode, log, lake)
-        children = gateways(options, listen, common)
-        raise typer.Exit(supervise(children, data_dir, data_mode, listen, options))
+        raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
     from api.view.no_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -59,8 +51,8 @@ def gateway(
         structlog.get_logger("routelake.gateway").warning(warning)
     bounds = remoting_settings(properties, options.frame_limit_mib, reuse_port=reuse_port)
     sessions_dir = None if worker_socket is None else worker_socket.parent / "sessions"  # of all workers
-    make(data_dir, data_mode)
-    place = lake_place(data_dir, lake)
+    data.make()
+    place = data.lake_place
     settings = GatewaySettings(
         gateway_id=options.id(listen),
         lake_dir=place.folder,
@@ -73,7 +65,7 @@ def gateway(
     raise typer.Exit(
         run_gateway(
             gateway_settings(settings, properties, bounds, listen[1]),
-            log_url(data_dir, log),
+            data.log_url,
             http=listen[0],
             remoting=listen[1],
             remoting_settings=bounds,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +24,7 @@ from cli.auth_options import (
     OidcRoleClaim,
     RequireTls,
 )
+from cli.data_options import DataOptions
 from cli.encryption import Encryption
 from cli.exposure import check_exposed
 from cli.groups import Options
@@ -43,11 +45,9 @@ from cli.options import (
     TlsKeyPassword,
     TlsModeText,
     Workers,
-    lake_place,
 )
 from cli.preflight import Listen
 from cli.preservation import LimitS, PreservationOptions, Share
-from cli.starting import default_gateway_id
 from runtime.children import SUPERVISED
 from security.oidc_settings import ROLE_CLAIM
 from security.quotas import Quotas
@@ -152,16 +152,16 @@ class GatewayOptions(NamedTuple):
             listen = Listen(*listen_address(read(self.config), listen))
         return preflight.listen_address(self.http, "--http", _HTTP_PORT), listen
 
-    def judge(self, data_dir: Path, log: str, lake: str, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
+    def judge(self, data: DataOptions, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
         """Refuse what a gateway cannot start with, before anything is made; say whom it lets in. Raises SetupError."""
         preflight.check_gateway(self.config, self.frame_limit_mib, os.environ)
         self.preservation.percent()
         self.quotas()
         self.who.accounts()
         self.tls.check()
-        preflight.check_data_dir(data_dir)
-        preflight.check_log(log, data_dir)
-        preflight.check_lake(lake_place(data_dir, lake), fold=False)
+        preflight.check_data_dir(data.data_dir)
+        preflight.check_log(data.log, data.data_dir)
+        preflight.check_lake(data.lake_place, fold=False)
         preflight.check_listening(*listen, supervised=supervised)
         asks = self.who.enforces or self.tls.knows_clients
         check_exposed(
@@ -179,8 +179,8 @@ class GatewayOptions(NamedTuple):
         return parse_quotas(self.quota or ())
 
     def id(self, listen: tuple[Listen, Listen]) -> str:
-        """Its name in the history."""
-        return self.gateway_id or default_gateway_id(listen[1])
+        """Its name in the history; by default another for every gateway of a log."""
+        return self.gateway_id or f"{socket.gethostname()}:{listen[1].port}"
 
     def arguments(self, listen: tuple[Listen, Listen]) -> list[str]:
         """What every gateway process of a supervisor is told alike."""

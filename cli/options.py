@@ -10,7 +10,6 @@ import typer
 from typer.models import OptionInfo
 
 from api.settings.gateway import Reads
-from pipelines.log.urls import is_kafka, parse_url
 from schemas.errors import SetupError
 
 
@@ -271,10 +270,3 @@ def check_there(lake_dir: Path, data_dir: Path) -> None:
 def log_url(data_dir: Path, url: str) -> str:
     """The event log to use: the one that --log names, else SQLite in the data directory."""
     return url or f"sqlite://{data_dir.resolve()}/events.db"
-
-
-def log_words(data_dir: Path, log: str) -> list[str]:
-    """The same as options of a child process. What it has in its environment counts less."""
-    url = log_url(data_dir, log)
-    config = parse_url(url).config if is_kafka(url) else ""
-    return ["--log", url, *(["--log-config", config] if config else [])]

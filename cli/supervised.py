@@ -10,10 +10,9 @@ import tempfile
 from pathlib import Path
 
 from api.settings.gateway import Reads
+from cli.data_options import DataOptions
 from cli.gateway_options import GatewayOptions
-from cli.options import log_words
 from cli.preflight import Listen
-from cli.starting import make
 from runtime.supervisor import Child, Supervisor
 
 
@@ -22,15 +21,9 @@ def again(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "cli.main", *arguments]
 
 
-def common_arguments(data_dir: Path, data_mode: str, log: str, lake: str) -> list[str]:
-    """What gateways and fold are told alike."""
-    common = ["--data-dir", str(data_dir), "--data-mode", data_mode, *log_words(data_dir, log)]
-    return [*common, "--lake", lake] if lake else common
-
-
-def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], common: list[str]) -> list[Child]:
+def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], data: DataOptions) -> list[Child]:
     """The gateway processes; several share their ports, each under an id of its own."""
-    arguments, gateway_id = [*common, *options.arguments(listen)], options.id(listen)
+    arguments, gateway_id = [*data.arguments(), *options.arguments(listen)], options.id(listen)
     if options.workers == 1:
         return [Child("gateway", again("gateway", *arguments, "--gateway-id", gateway_id), has_secrets=True)]
     sockets = Path(tempfile.mkdtemp(prefix="routelake-"))  # for this user alone; a short path, unix(7)
@@ -44,17 +37,15 @@ def gateways(options: GatewayOptions, listen: tuple[Listen, Listen], common: lis
     return [worker(number) for number in range(1, options.workers + 1)]
 
 
-def supervise(
-    children: list[Child], data_dir: Path, data_mode: str, listen: tuple[Listen, Listen], options: GatewayOptions
-) -> int:
+def supervise(children: list[Child], data: DataOptions, listen: tuple[Listen, Listen], options: GatewayOptions) -> int:
     """Run children until told to stop."""
     http, remoting = listen
     scheme = "https" if options.tls.is_enforced else "http"
-    make(data_dir, data_mode)
+    data.make()
     supervisor = Supervisor(
         children,
         # Who asks for the tables alone waits for Spark.
         ready_url=f"{scheme}://{http.local}/readyz{'?strict' if options.reads is Reads.COMMITTED else ''}",
-        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on {scheme}://{http}, data in {data_dir}",
+        ready_line=f"routelake is ready: NameServer on {remoting}, HTTP on {scheme}://{http}, data in {data.data_dir}",
     )
     return supervisor.run()

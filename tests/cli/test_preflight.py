@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from cli.data_options import DataOptions
 from cli.main import main
-from cli.options import log_words
 from cli.preflight import Listen, exposure, listen_address
 from lake.ddl import lock_lake
 from peers.java import free_port
@@ -49,8 +49,7 @@ class Refused:
         def made(*_: object) -> None:
             raise AssertionError("it went on")
 
-        for command in ("fold", "gateway", "supervised"):
-            monkeypatch.setattr(f"cli.{command}.make", made)
+        monkeypatch.setattr("cli.data_options.DataOptions.make", made)
 
     def __call__(self, *words: str) -> str:
         """The one line that it says."""
@@ -177,9 +176,11 @@ def test_files_of_kafka_client_properties(
 
 
 def test_children_get_the_file_that_was_named_whatever_their_environment_says(tmp_path: Path) -> None:
-    assert log_words(tmp_path, "") == ["--log", f"sqlite://{tmp_path}/events.db"]
+    data = ["--data-dir", str(tmp_path), "--data-mode", "700"]
+    assert DataOptions(tmp_path, "700", "", "").arguments() == [*data, "--log", f"sqlite://{tmp_path}/events.db"]
     url = with_config("kafka://k:9092/t", tmp_path / "file")
-    assert log_words(tmp_path, url) == [
+    assert DataOptions(tmp_path, "700", url, "").arguments() == [
+        *data,
         "--log",
         f"kafka://k:9092/t?config={tmp_path}/file",
         "--log-config",
