@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from clients.route.addresses import route_addresses
+from clients.addresses import namesrv_addresses
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.queues import static_topic_end_points
@@ -37,7 +37,7 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
     """
     if not topic.strip():
         raise SetupError("TOPIC is empty: name the topic whose route to show")
-    addresses = route_addresses(namesrv_addr, "-n")
+    addresses = namesrv_addresses(namesrv_addr, "-n", http=True)
     try:
         asyncio.run(_show(topic, addresses, settings, watch=watch, as_json=as_json))
     except KeyboardInterrupt:

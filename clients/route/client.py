@@ -19,8 +19,8 @@ from typing import Final, Self
 
 import structlog
 
+from clients.addresses import namesrv_addresses
 from clients.route import brokers as find
-from clients.route.addresses import route_addresses
 from clients.route.cache import Listener, RouteCache
 from clients.route.caller import Caller
 from clients.route.changes import RouteChange
@@ -74,7 +74,7 @@ class RouteClient:
         """
         self.settings = settings or RouteSettings()
         self.choice = choice or random.Random()  # noqa: S311 (spreads load; no secret)
-        addresses = route_addresses(namesrv_addr, "namesrv_addr")
+        addresses = namesrv_addresses(namesrv_addr, "namesrv_addr", http=True)
         self.namespace = self.settings.namespace
         if self.namespace is None:
             self.namespace = next(filter(None, map(instance_of_endpoint, addresses)), "")
@@ -310,7 +310,7 @@ class RouteClient:
         Raises:
             SetupError: An address that cannot be one.
         """
-        await self._fetcher.update(route_addresses(namesrv_addr, "namesrv_addr"))
+        await self._fetcher.update(namesrv_addresses(namesrv_addr, "namesrv_addr", http=True))
 
     def with_namespace(self, topic: str) -> str:
         """The topic as NameServers know it."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from clients.route.addresses import is_http
+from clients.addresses import is_http
 from clients.route.http import HttpTransport
 from clients.route.nameservers import NameServers
 from clients.route.remoting import RemotingTransport
@@ -47,7 +47,7 @@ class RouteFetcher:
         """Connects to nobody yet.
 
         Args:
-            addresses: As `route_addresses` gives them.
+            addresses: As `namesrv_addresses` gives them.
             settings: Timeouts, back-off, token.
             choice: For the order of the list and the back-off.
             now_s: A clock that only goes forward.

@@ -69,11 +69,20 @@ def test_what_is_no_address(text: str, says: str, http: bool) -> None:
         ("http://a:8080", ["http://a:8080"]),
         ("http://a:8080/ ; b", ["http://a:8080", "b:9876"]),
         ("HTTP://a:8080", ["http://a:8080"]),
+        (["a:9876", " http://b:8080/ "], ["a:9876", "http://b:8080"]),
         ("https://a.example,http://[::1]:80", ["https://a.example", "http://[::1]:80"]),
     ],
 )
-def test_over_http(text: str, addresses: list[str]) -> None:
+def test_over_http(text: str | list[str], addresses: list[str]) -> None:
     assert namesrv_addresses(text, http=True) == addresses
+
+
+@pytest.mark.parametrize(
+    "text", ["ftp://a:1", "http://", "http://a:99999", "http://a/x", "http://a?x", "http://u@a", "http://a b:1"]
+)
+def test_what_is_no_address_over_http(text: str) -> None:
+    with pytest.raises(SetupError, match="-n"):
+        namesrv_addresses(text, http=True)
 
 
 def test_http_where_only_remoting_is_spoken() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.route.addresses import is_http, route_addresses
+from clients.addresses import is_http
 from clients.route.nameservers import BackOff, NameServers
-from schemas.errors import SetupError
 
 
 def servers(*names: str, seed: int = 1) -> NameServers:
@@ -100,35 +98,3 @@ def test_another_list() -> None:
     known.answered("a:1")
     assert known.chosen is None
     assert known.candidates(0) == ["d:1"]
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("a:9876;b:9876", ["a:9876", "b:9876"]),
-        (["a:9876", " http://b:8080/ "], ["a:9876", "http://b:8080"]),
-        ("https://b.example,http://[::1]:80", ["https://b.example", "http://[::1]:80"]),
-    ],
-)
-def test_addresses(text: str | list[str], addresses: list[str]) -> None:
-    assert route_addresses(text) == addresses
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ; ",
-        "a:",
-        "ftp://a:1",
-        "http://",
-        "http://a:99999",
-        "http://a/x",
-        "http://a?x",
-        "http://u@a",
-        "http://a b:1",
-    ],
-)
-def test_addresses_that_are_none(text: str) -> None:
-    with pytest.raises(SetupError, match="-n"):
-        route_addresses(text)
