@@ -13,7 +13,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -195,17 +196,16 @@ class Metrics:
             "How long the last step to a newer view took.",
             lambda: gateway.follower.status().last_step_s,
         )
-        self.registry.register(_Versions(gateway))
-        self.registry.register(_HeadChecks(gateway))
-        self.registry.register(_SelfPreservation(gateway))
+        for collect in (_versions, _head_checks, _self_preservation):
+            self.registry.register(_Collected(partial(collect, gateway)))
 
     def follow_tls(self, tls: Tls) -> None:
         """Add what there is to say of a certificate. Once."""
-        self.registry.register(_Certificate(tls))
+        self.registry.register(_Collected(partial(_certificate, tls)))
 
     def follow_quotas(self, quotas: GatewayQuotas) -> None:
         """Add the limits, and what was refused for them. Once."""
-        self.registry.register(_Quotas(quotas))
+        self.registry.register(_Collected(partial(_quotas, quotas)))
 
     def text(self) -> bytes:
         """The exposition format."""
@@ -214,130 +214,109 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _Certificate(Collector):
+class _Collected(NamedTuple):
+    """What a function says at each scrape, as a `Collector`."""
+
+    collect: Callable[[], Iterable[Metric]]
+
+
+def _certificate(tls: Tls) -> Iterable[Metric]:
     """The certificate that new connections get."""
-
-    def __init__(self, tls: Tls) -> None:
-        self._tls = tls
-
-    def collect(self) -> Iterable[Metric]:
-        tls = self._tls
-        yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were taken.", tls.reloads)
-        yield CounterMetricFamily(
-            "routelake_tls_reload_failures", "Changed certificates that were not taken.", tls.reload_failures
-        )
-        yield GaugeMetricFamily(
-            "routelake_tls_certificate_not_after_seconds",
-            "When the certificate in use expires, seconds since the epoch.",
-            tls.not_after_s,
-        )
+    yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were taken.", tls.reloads)
+    yield CounterMetricFamily(
+        "routelake_tls_reload_failures", "Changed certificates that were not taken.", tls.reload_failures
+    )
+    yield GaugeMetricFamily(
+        "routelake_tls_certificate_not_after_seconds",
+        "When the certificate in use expires, seconds since the epoch.",
+        tls.not_after_s,
+    )
 
 
-class _Quotas(Collector):
+def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
     """What one peer may do, and how often that was not enough. The quotas are a fixed set; peers are never named."""
-
-    def __init__(self, quotas: GatewayQuotas) -> None:
-        self._quotas = quotas
-
-    def collect(self) -> Iterable[Metric]:
-        quotas = self._quotas
-        refused = CounterMetricFamily("routelake_quota_refused", "Refused for a quota.", labels=("quota",))
-        limits = GaugeMetricFamily(
-            "routelake_quota_limit", "The limit; of a rate, for its period. Absent: none.", labels=("quota",)
-        )
-        used = GaugeMetricFamily(
-            "routelake_quota_used_ratio",
-            "Of what may be done at once, how much the peer has done that has done most; 1: all.",
-            labels=("quota",),
-        )
-        for name, field in FIELDS.items():
-            refused.add_metric((name,), quotas.refused[name])
-            limit: int | Rate | None = getattr(quotas.limits, field)
-            if limit is not None:
-                limits.add_metric((name,), limit.per_period if isinstance(limit, Rate) else limit)
-        for name, ratio in quotas.used().items():
-            used.add_metric((name,), ratio)
-        charged = CounterMetricFamily(
-            "routelake_quota_charged_bytes", "What writes were charged, about what they take.", labels=("quota",)
-        )
-        for name in (HEARTBEAT_BYTES, *CHANGE_BYTES.values()):
-            charged.add_metric((name,), quotas.charged_bytes[name])
-        yield from (refused, limits, used, charged)
-        yield CounterMetricFamily(
-            "routelake_quota_unwritten",
-            "Heartbeats over their quota that were answered and not written, since the last one was young.",
-            quotas.unwritten,
-        )
+    refused = CounterMetricFamily("routelake_quota_refused", "Refused for a quota.", labels=("quota",))
+    limits = GaugeMetricFamily(
+        "routelake_quota_limit", "The limit; of a rate, for its period. Absent: none.", labels=("quota",)
+    )
+    used = GaugeMetricFamily(
+        "routelake_quota_used_ratio",
+        "Of what may be done at once, how much the peer has done that has done most; 1: all.",
+        labels=("quota",),
+    )
+    for name, field in FIELDS.items():
+        refused.add_metric((name,), quotas.refused[name])
+        limit: int | Rate | None = getattr(quotas.limits, field)
+        if limit is not None:
+            limits.add_metric((name,), limit.per_period if isinstance(limit, Rate) else limit)
+    for name, ratio in quotas.used().items():
+        used.add_metric((name,), ratio)
+    charged = CounterMetricFamily(
+        "routelake_quota_charged_bytes", "What writes were charged, about what they take.", labels=("quota",)
+    )
+    for name in (HEARTBEAT_BYTES, *CHANGE_BYTES.values()):
+        charged.add_metric((name,), quotas.charged_bytes[name])
+    yield from (refused, limits, used, charged)
+    yield CounterMetricFamily(
+        "routelake_quota_unwritten",
+        "Heartbeats over their quota that were answered and not written, since the last one was young.",
+        quotas.unwritten,
+    )
 
 
-class _HeadChecks(Collector):
+def _head_checks(gateway: Gateway) -> Iterable[Metric]:
     """What came of comparing head and tables, and by whose rules they are folded."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway, self._head = gateway, gateway.head
-
-    def collect(self) -> Iterable[Metric]:
-        checks = self._head.checks
-        epochs = CounterMetricFamily(
-            "routelake_head_epochs", "Epochs that were compared with what the head had folded.", labels=("result",)
-        )
-        epochs.add_metric(("compared",), checks.compared)
-        epochs.add_metric(("unchecked",), checks.unchecked)
-        yield epochs
-        differences = CounterMetricFamily(
-            "routelake_head_differences", "Rows in which head and tables differed.", labels=("table",)
-        )
-        for table in STATE_TABLES:
-            differences.add_metric((table.name,), checks.differences[table.name])
-        yield differences
-        yield GaugeMetricFamily(
-            "routelake_head_aside", "1 while answers follow the tables alone.", float(self._head.aside is not None)
-        )
-        rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: unknown.", labels=("of",))
-        rules.add_metric(("gateway",), RULES_VERSION)
-        rules.add_metric(("tables",), self._gateway.follower.view.commit.rules_version or 0)
-        yield rules
+    checks = gateway.head.checks
+    epochs = CounterMetricFamily(
+        "routelake_head_epochs", "Epochs that were compared with what the head had folded.", labels=("result",)
+    )
+    epochs.add_metric(("compared",), checks.compared)
+    epochs.add_metric(("unchecked",), checks.unchecked)
+    yield epochs
+    differences = CounterMetricFamily(
+        "routelake_head_differences", "Rows in which head and tables differed.", labels=("table",)
+    )
+    for table in STATE_TABLES:
+        differences.add_metric((table.name,), checks.differences[table.name])
+    yield differences
+    yield GaugeMetricFamily(
+        "routelake_head_aside", "1 while answers follow the tables alone.", float(gateway.head.aside is not None)
+    )
+    rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: unknown.", labels=("of",))
+    rules.add_metric(("gateway",), RULES_VERSION)
+    rules.add_metric(("tables",), gateway.follower.view.commit.rules_version or 0)
+    yield rules
 
 
-class _SelfPreservation(Collector):
+def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
     """Whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    def collect(self) -> Iterable[Metric]:
-        percent = self._gateway.settings.self_preservation_percent
-        since_ms = preserved_ms_of(self._gateway.at_head.view)
-        if not (percent or since_ms):
-            return
+    percent = gateway.settings.self_preservation_percent
+    since_ms = preserved_ms_of(gateway.at_head.view)
+    if not (percent or since_ms):
+        return
+    yield GaugeMetricFamily(
+        "routelake_self_preservation", "1 while a pause keeps silent brokers routed.", float(since_ms > 0)
+    )
+    yield GaugeMetricFamily(
+        "routelake_self_preservation_percent", "Share of live brokers above which expiry pauses; 0: off.", percent
+    )
+    yield GaugeMetricFamily(
+        "routelake_self_preservation_seconds",
+        "For how long expiry has paused.",
+        max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
+    )
+    counted = gateway.preservation.counted
+    if counted is not None:
         yield GaugeMetricFamily(
-            "routelake_self_preservation", "1 while a pause keeps silent brokers routed.", float(since_ms > 0)
+            "routelake_silent_brokers",
+            "Live broker addresses that more than half of their timeout has passed for.",
+            float(counted.silent),
         )
-        yield GaugeMetricFamily(
-            "routelake_self_preservation_percent", "Share of live brokers above which expiry pauses; 0: off.", percent
-        )
-        yield GaugeMetricFamily(
-            "routelake_self_preservation_seconds",
-            "For how long expiry has paused.",
-            max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
-        )
-        counted = self._gateway.preservation.counted
-        if counted is not None:
-            yield GaugeMetricFamily(
-                "routelake_silent_brokers",
-                "Live broker addresses that more than half of their timeout has passed for.",
-                float(counted.silent),
-            )
 
 
-class _Versions(Collector):
+def _versions(gateway: Gateway) -> Iterable[Metric]:
     """routelake_delta_version, by table: the tables are a fixed set."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    def collect(self) -> Iterable[Metric]:
-        found = Metric("routelake_delta_version", "Delta version of each table that the routes show.", "gauge")
-        for table, version in self._gateway.view.commit.versions.items():
-            found.add_sample("routelake_delta_version", {"table": table}, version)
-        yield found
+    found = Metric("routelake_delta_version", "Delta version of each table that the routes show.", "gauge")
+    for table, version in gateway.view.commit.versions.items():
+        found.add_sample("routelake_delta_version", {"table": table}, version)
+    yield found
