@@ -12,12 +12,11 @@ epochs do not wait for, `--without-intervals` leaves out.
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.changed_copy import NO_INTERVALS, changed_copy
@@ -40,7 +39,7 @@ class Fold:
     """A fold on a cluster, over a log that this process writes."""
 
     def __init__(self, data_dir: Path, server: Routelake, workers: Sequence[SparkWorker]) -> None:
-        self._lake_dir, self._server, self._workers = data_dir / "lake", server, workers
+        self._server, self._workers = server, workers
         self.log = SqliteLog(log_file(data_dir))
 
     def wave(self, groups: Sequence[Group]) -> tuple[float, Cost]:
@@ -57,12 +56,7 @@ class Fold:
         """Until everything is in the tables; a CLOCK behind it takes along what waits for one."""
         event = Clock(actor=ACTOR)
         offset = self.log.append([(routing_key(event), encode(event))])[0].offset
-        wait_until(lambda: self._folded() >= offset, WAIT_S, "the fold")
-
-    def _folded(self) -> int:
-        with suppress(OSError, ValueError):
-            return int(json.loads((self._lake_dir / FOLD_STATUS_FILE).read_text())["logOffset"])
-        return -1
+        wait_until(lambda: self._server.folded_offset() >= offset, WAIT_S, "the fold")
 
     def _used(self) -> tuple[float, float]:
         assert self._server.process is not None

@@ -23,6 +23,7 @@ from benchmarks.harness.peers import nameserver, routelake
 from benchmarks.harness.report import Figure, Result, median
 from benchmarks.harness.view_state import route_rows
 from peers.java import wait_until
+from runtime.procfs import memory_bytes
 from schemas.events import encode, routing_key
 
 GROUPS, TOPICS = 300, 10_000
@@ -117,6 +118,5 @@ def start_gateway(data: Path, options: tuple[str, ...], groups: int, topics: int
         took = time.monotonic() - began
         time.sleep(1.0)
         resident = usage_of(*gateway.serving_pids).resident_bytes
-        status = Path(f"/proc/{gateway.serving_pids[0]}/status").read_text()
-        peak_bytes = int(status.split("VmHWM:")[1].split()[0]) * 1024
-    return took, resident / 1e9, peak_bytes / 1e9
+        peak = memory_bytes(gateway.serving_pids[0])
+    return took, resident / 1e9, peak / 1e9

@@ -24,7 +24,7 @@ from benchmarks.harness.report import Figure, Result
 from benchmarks.harness.view_state import is_visible, route_rows
 from clients.broker.fleet_topics import FleetBroker
 from peers.java import wait_until
-from runtime.procfs import stat_fields
+from runtime.procfs import memory_bytes, stat_fields
 
 GROUPS, TOPICS = 300, 10_000
 TARGETS_S = {"all new": 12.0, "one topic each": 8.0, "unchanged": 2.0}
@@ -92,9 +92,8 @@ def _peaks_mb(lake: RoutelakeServer) -> dict[str, int]:
     """The most memory that each process had resident, added up by part."""
     peaks: dict[str, int] = {}
     for pid, part in _parts(lake).items():
-        with suppress(OSError, IndexError):
-            status = Path(f"/proc/{pid}/status").read_text()
-            peaks[part] = peaks.get(part, 0) + int(status.split("VmHWM:")[1].split()[0]) // 1024
+        with suppress(OSError):
+            peaks[part] = peaks.get(part, 0) + memory_bytes(pid) // 1024**2
     return peaks
 
 

@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import random
 import resource
 import subprocess
@@ -43,6 +44,7 @@ from api.view.rows import Changes
 from benchmarks.harness.lake_writer import START, LakeWriter
 from lake.commits import RouteCommit, last_commit
 from lake.types import arrow_schema
+from runtime.procfs import memory_bytes
 from schemas.errors import VacuumedError
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, TOPIC_QUEUE_TABLE
 
@@ -208,8 +210,7 @@ def resident_mb() -> float:
 
 def peak_mb() -> float:
     """Largest resident memory of this process; getrusage would count what its parent had before exec."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+    return memory_bytes(os.getpid()) / 1e6
 
 
 def newest_commit(lake: Path) -> RouteCommit:

@@ -19,6 +19,7 @@ from typing import Any
 
 from peers.java import free_port, port_answers, wait_until
 from runtime.procfs import commands_of_children
+from schemas.tables import FOLD_STATUS_FILE
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -141,6 +142,13 @@ class Routelake:
             again = urllib.error.HTTPError(error.url, error.code, error.msg, error.headers, io.BytesIO(body))
             again.add_note(body.decode(errors="replace"))
             raise again from None
+
+    def folded_offset(self) -> int:
+        """The log offset up to which the fold says that it has folded; -1 while it has said nothing."""
+        try:
+            return int(json.loads((self.lake_dir / FOLD_STATUS_FILE).read_text())["logOffset"])
+        except (OSError, ValueError):
+            return -1
 
     def log_tail(self, lines: int = 60) -> str:
         """The end of what it printed."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from deploy.jars import pyspark_jars
 from peers.java import QUICK_JVM, JavaProcess, free_port, port_answers
-from runtime.procfs import threads_below
+from runtime.procfs import status_fields, threads_below
 
 
 def write_properties(file: Path, secret: str, *more: str) -> Path:
@@ -149,8 +149,8 @@ class SparkWorker:
 def _command(pid: int) -> bytes:
     """Of a process; nothing for one that is gone, and for threads that have no process of their own."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        return Path(f"/proc/{pid}/cmdline").read_bytes() if f"\nTgid:\t{pid}\n" in status else b""
+        is_process = status_fields(pid)["Tgid"] == str(pid)
+        return Path(f"/proc/{pid}/cmdline").read_bytes() if is_process else b""
     except OSError:
         return b""
 

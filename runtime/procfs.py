@@ -16,6 +16,28 @@ def stat_fields(stat: Path) -> list[str]:
     return stat.read_text().rpartition(")")[2].split()
 
 
+def status_fields(pid: int) -> dict[str, str]:
+    """The fields of ``/proc/PID/status``, those of memory in kB: ``VmHWM`` is ``1024 kB`` (proc(5)).
+
+    Raises:
+        OSError: The process is gone.
+    """
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def memory_bytes(pid: int, field: str = "VmHWM") -> int:
+    """One of `status_fields` that tells of memory; VmHWM is the most that was resident.
+
+    Raises:
+        OSError: The process has ended.
+    """
+    found = status_fields(pid).get(field)
+    if found is None:
+        raise ProcessLookupError(f"process {pid} has no {field}: it waits to be waited for")
+    return int(found.split()[0]) * 1024
+
+
 def commands_of_children(pid: int) -> dict[int, list[str]]:
     """The children that a process's main thread has started, each with its command.
 

@@ -21,7 +21,7 @@ from peers.java import wait_until
 from pipelines.log.base import Appended, Entry, LogEnd
 from pipelines.log.memory import MemoryLog
 from pipelines.log.sqlite import SqliteLog
-from runtime.procfs import is_alive
+from runtime.procfs import is_alive, status_fields
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 from schemas.events import Clock, PutKvConfig, Resume, decode, encode, routing_key
 from tests.support import events as make
@@ -326,5 +326,4 @@ def test_it_writes_nothing_for_a_gateway_that_was_killed(tmp_path: Path) -> None
 
 def _waits(pid: int) -> int:
     """How often it has waited so far."""
-    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(status["voluntary_ctxt_switches"])
+    return int(status_fields(pid)["voluntary_ctxt_switches"])

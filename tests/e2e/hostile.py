@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from peers.java import wait_until
 from peers.routelake import Routelake
 from pipelines.log.open import open_log
+from runtime.procfs import memory_bytes
 from schemas.events import decode
 from tests.model import codes
 from tests.model.client import encode_frame
@@ -129,11 +130,10 @@ def read_answer(connection: socket.socket) -> bytes:
     return bytes(received)
 
 
-def memory_bytes(gateway: Routelake) -> int:
+def own_memory_bytes(gateway: Routelake) -> int:
     """Without the pages of libraries' files, which come in when code first runs: 57 MB of deltalake's and pyarrow's."""
     assert gateway.process is not None
-    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
+    return memory_bytes(gateway.process.pid, "RssAnon")
 
 
 def processor_s(gateway: Routelake) -> tuple[float, float]:
@@ -151,7 +151,7 @@ class Memory:
         self._gateway = gateway
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.before = self.most = memory_bytes(gateway)
+        self.before = self.most = own_memory_bytes(gateway)
 
     def __enter__(self) -> Memory:
         self._thread.start()
@@ -164,7 +164,7 @@ class Memory:
     def _run(self) -> None:
         while not self._stop.wait(0.02):
             with contextlib.suppress(OSError):
-                self.most = max(self.most, memory_bytes(self._gateway))
+                self.most = max(self.most, own_memory_bytes(self._gateway))
 
     def check(self, left_bytes: int = 64_000_000) -> None:
         """Grown by little, and given back but for so much."""
@@ -172,12 +172,12 @@ class Memory:
         print(f"memory: {self.before / 1e6:.0f} MB before, {self.most / 1e6:.0f} MB at most")
         assert grown < GROWTH_BYTES, f"grown by {grown / 1e6:.0f} MB"
         wait_until(
-            lambda: memory_bytes(self._gateway) - self.before < left_bytes,
+            lambda: own_memory_bytes(self._gateway) - self.before < left_bytes,
             60,
             f"memory to be given back; it was {self.before / 1e6:.0f} and {self.most / 1e6:.0f} MB, "
-            f"is {memory_bytes(self._gateway) / 1e6:.0f} MB",
+            f"is {own_memory_bytes(self._gateway) / 1e6:.0f} MB",
         )
-        print(f"memory: {memory_bytes(self._gateway) / 1e6:.0f} MB in the end")
+        print(f"memory: {own_memory_bytes(self._gateway) / 1e6:.0f} MB in the end")
 
 
 def refusals(gateway: Routelake) -> dict[str, float]:

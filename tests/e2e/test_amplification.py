@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from deltalake import DeltaTable
 from peers.java import wait_until
 from peers.routelake import Routelake
 from pipelines.log.sqlite import SqliteLog
+from runtime.procfs import memory_bytes
 from schemas.events import encode, routing_key
 from tests.support import events as make
 from tests.support import lakes
@@ -56,9 +56,7 @@ def test_what_was_accepted_before_there_were_bounds(tmp_path: Path, request: pyt
         assert serve.process is not None
         assert serve.process.poll() is None, serve.log_tail()
         peaks.update(peaks_of(serve.process.pid))
-        with suppress(FileNotFoundError, ValueError):
-            return bool(json.loads((data_dir / "lake" / "fold-status.json").read_text())["logOffset"] >= end)
-        return False
+        return serve.folded_offset() >= end
 
     try:
         wait_until(folded, 400, "the log to be folded", 0.1)
@@ -88,16 +86,9 @@ def peaks_of(pid: int) -> dict[int, tuple[str, int]]:
             "cli.main fold": "fold",
             "cli.main gateway": "gateway",
         }
-        found[pid] = (next((kind for part, kind in kinds.items() if part in line), "other"), _peak_mib(pid))
+        found[pid] = (next((kind for part, kind in kinds.items() if part in line), "other"), memory_bytes(pid) // MIB)
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             with suppress(OSError):  # that thread has just ended
                 for child in children.read_text().split():
                     found |= peaks_of(int(child))
     return found
-
-
-def _peak_mib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) // 1024
-    return 0

@@ -224,7 +224,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     acknowledged = {offset: what for load in small for offset, what in load.acknowledged.items()}
     assert len(acknowledged) > 20
     newest = max(acknowledged)
-    wait_until(lambda: _folded(server) >= newest, PATIENCE_S, "everything to be folded")
+    wait_until(lambda: server.folded_offset() >= newest, PATIENCE_S, "everything to be folded")
     wait_until(lambda: _complete(server), 60, "heartbeat times to be written")
     assert server.stop() == 0
 
@@ -282,13 +282,6 @@ def _epoch(server: Routelake) -> int:
             return int(json.load(error)["epoch"])
     except (OSError, HTTPException):
         return 0
-
-
-def _folded(server: Routelake) -> int:
-    try:
-        return int(json.loads((server.lake_dir / "fold-status.json").read_text())["logOffset"])
-    except (OSError, ValueError):
-        return -1
 
 
 def _complete(server: Routelake) -> bool:
