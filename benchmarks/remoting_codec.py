@@ -20,11 +20,15 @@ from functools import partial
 from pathlib import Path
 
 from api.remoting.route_requests import RouteRequests
+from clients.broker.config import BrokerConfig
+from clients.broker.registration import full, register_request
+from clients.broker.topic_config import TopicConfig, TopicTable
 from remoting.commands import RequestContext, to_event
 from remoting.connection import RemotingConnection
 from remoting.frame import RemotingCommand, decode_frame, encode_frame
 from remoting.registration import decode_registration
 from remoting.reply import EncodedReply, response
+from schemas.broker import DataVersion
 from schemas.codes import SerializeType
 from schemas.events import Actor
 from schemas.rocketmq_json import encode_topic_route, quote_numeric_keys
@@ -104,42 +108,13 @@ def long_way() -> float:
     return len(frames) / median_s(answer_all, 20)
 
 
-def registration_body(topics: int) -> bytes:
-    """What a stock 5.5.0 broker sends."""
-    table = {
-        name: {
-            "attributes": {},
-            "order": False,
-            "perm": 6,
-            "readQueueNums": 8,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": name,
-            "topicSysFlag": 0,
-            "writeQueueNums": 8,
-        }
-        for name in (f"topic-of-an-ordinary-length-{number:06d}" for number in range(topics))
-    }
-    version = {"counter": 3, "stateVersion": 0, "timestamp": 1_700_000_000_000}
-    wrapper = {
-        "dataVersion": version,
-        "mappingDataVersion": version,
-        "topicConfigTable": table,
-        "topicQueueMappingDetailMap": {},
-        "topicQueueMappingInfoMap": {},
-    }
-    return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}, separators=(",", ":")).encode()
-
-
-def compressed_body(topics: int) -> bytes:
-    """What a 4.x broker with compressedRegister sends."""
-
-    def block(data: bytes) -> bytes:
-        return len(data).to_bytes(4) + data
-
-    lines = [
-        block(f"topic-of-an-ordinary-length-{number:06d} 8 8 6 SINGLE_TAG {{}}".encode()) for number in range(topics)
-    ]
-    return zlib.compress(block(b'{"counter":3}') + topics.to_bytes(4) + b"".join(lines) + block(b"[]"), 9)
+def registration_body(topics: int, *, compressed: bool = False) -> bytes:
+    """What a stock 5.5.0 broker sends; or a 4.x broker with compressedRegister."""
+    names = (f"topic-of-an-ordinary-length-{number:06d}" for number in range(topics))
+    table = {name: TopicConfig(topic_name=name, read_queue_nums=8, write_queue_nums=8) for name in names}
+    config = BrokerConfig(compressed_register=compressed)
+    (whole,) = full(config, TopicTable(DataVersion(0, 1_700_000_000_000, 3), table))
+    return register_request(config, whole).body
 
 
 def measure() -> dict[str, float]:
@@ -161,7 +136,7 @@ def measure() -> dict[str, float]:
         figures[f"registration of {topics:,}, to event ms"] = 1e3 * median_s(
             partial(to_event, command, context), repeat
         )
-        packed = compressed_body(topics)
+        packed = registration_body(topics, compressed=True)
         figures[f"registration of {topics:,}, compressed, decode ms"] = 1e3 * median_s(
             partial(decode_registration, packed, 409, compressed=True), repeat
         )

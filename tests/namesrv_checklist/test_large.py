@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from clients.broker.registration import plain_body
+from clients.broker.topic_config import TopicConfig, encode_entries
 from peers.java import wait_until
 from remoting.settings import RemotingSettings
+from schemas.broker import DataVersion
 from tests.model import codes
 from tests.model.client import ConnectionClosed, RemotingClient
 from tests.model.wire import Request
@@ -23,21 +26,9 @@ TOPICS = 100_000
 
 def big_registration(topics: int) -> Request:
     """As a stock 5.x broker writes it, every field of every TopicConfig included."""
-    table = {
-        (name := f"department-{number % 97}_application-{number % 1013}_topic-{number}"): {
-            "attributes": {},
-            "order": False,
-            "perm": 6,
-            "readQueueNums": 8,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": name,
-            "topicSysFlag": 0,
-            "writeQueueNums": 8,
-        }
-        for number in range(topics)
-    }
-    wrapper = {"dataVersion": MASTER.version, "topicConfigTable": table, "topicQueueMappingInfoMap": {}}
-    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}, separators=(",", ":")).encode()
+    names = (f"department-{number % 97}_application-{number % 1013}_topic-{number}" for number in range(topics))
+    table = {name: TopicConfig(topic_name=name, read_queue_nums=8, write_queue_nums=8) for name in names}
+    body = plain_body(DataVersion(0, MASTER.timestamp, MASTER.counter), encode_entries(table))
     return Request(codes.REGISTER_BROKER, {**MASTER.header, "haServerAddr": "", "enableActingMaster": "false"}, body)
 
 
