@@ -50,7 +50,6 @@ class RemotingClient:
         *,
         on_request: OnRequest | None = None,
         language: LanguageCode = LanguageCode.PYTHON,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES,
         sign: Sign | None = None,
         tls: ssl.SSLContext | None = None,
@@ -60,7 +59,6 @@ class RemotingClient:
         Args:
             on_request: Takes what a peer asks of us, on the event loop; None leaves it unanswered.
             language: What we say we are written in.
-            connect_timeout_s: How long a connection may take to be made.
             frame_limit_bytes: Largest frame to take.
             sign: Signs each request; None: nobody asks who this is.
             tls: Encrypts every connection; None: plain.
@@ -69,7 +67,6 @@ class RemotingClient:
         self._tls = tls
         self._on_request = on_request
         self._language = language
-        self._connect_timeout_s = connect_timeout_s
         self._frame_limit_bytes = frame_limit_bytes
         self._links: dict[str, asyncio.Task[_Link]] = {}
 
@@ -161,7 +158,7 @@ class RemotingClient:
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, link = await loop.create_connection(
                     lambda: _Link(address, self._language, self._on_request, self._frame_limit_bytes),
                     host.strip("[]"),
@@ -169,7 +166,7 @@ class RemotingClient:
                     ssl=self._tls,
                 )
         except TimeoutError:
-            raise ConnectError(address, f"no connection within {self._connect_timeout_s:g} s") from None
+            raise ConnectError(address, f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
         except (OSError, ValueError) as error:
             raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
         return link

@@ -133,13 +133,6 @@ def _value(entry: str, text: str, default: int | Rate) -> int | Rate | None:
     return Rate(numbers[0], numbers[-1] if colon else max(1.0, numbers[0] * default.burst / default.per_period))
 
 
-def text_of(value: int | Rate | None) -> str:
-    """As `parse` takes it."""
-    if isinstance(value, Rate):
-        return f"{value.per_period:g}:{value.burst:g}"
-    return "off" if value is None else str(value)
-
-
 class Refusal(NamedTuple):
     """Why something is not done now.
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from api.view import advance
 from api.view.rows import Changes, LiveRow, TopicQueues
 from lake.commits import NO_COMMIT, RouteCommit
-from schemas.broker import MASTER_ID, QueueRow, TopicQueueMappingInfo
+from schemas.broker import MASTER_ID, TopicQueueMappingInfo
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG, existing, is_reserved
 
 _FLAG_UNIT: Final = 1
@@ -204,11 +204,6 @@ class RouteView:
             if answer:
                 found.append(topic)
         return found
-
-    def queue_rows(self, topic: str) -> dict[str, QueueRow]:
-        """{brokerName: row} of a topic; empty when there is none."""
-        rows = self.topics.get(topic)
-        return {} if rows is None else dict(zip(rows.brokers, map(QueueRow._make, rows.rows), strict=True))
 
     def mapping(self, topic: str) -> Mapping[str, TopicQueueMappingInfo] | None:
         """Static-topic mappings of a topic by bname."""

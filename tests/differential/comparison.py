@@ -18,7 +18,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from tests.histories.audit import audit_requests
 from tests.histories.steps import ORDER_NAMESPACE, Advance, CloseChannel, Step
@@ -39,6 +39,10 @@ class TooSlow(Exception):
     """The machine was so slow that a timeout passed unintended; the history says nothing."""
 
 
+SETTLE_TIMEOUT_S: Final = 30.0
+"""How long a queued effect may take."""
+
+
 class Comparison:
     """A connection to one server, and the model of it."""
 
@@ -50,7 +54,6 @@ class Comparison:
         *,
         examples: Iterator[int] | None = None,
         unregisters_at_once: bool = False,
-        settle_timeout_s: float = 30.0,
     ) -> None:
         """Prepare; connections are made when they are needed.
 
@@ -60,11 +63,9 @@ class Comparison:
             model: In the state the server is in, with the same settings.
             examples: Where the numbers of histories come from; comparisons that share a server share them.
             unregisters_at_once: Whether 104 is done when it is answered. RocketMQ only queues it.
-            settle_timeout_s: How long a queued effect may take.
         """
         self.host, self.port, self.model = host, port, model
         self._unregisters_at_once = unregisters_at_once
-        self._settle_timeout_s = settle_timeout_s
         self._examples = examples or itertools.count(1)
         self._channels: dict[str, RemotingClient] = {}
         self._example = 0
@@ -175,7 +176,7 @@ class Comparison:
             "brokerId": "0",
         }
         self._ask(Request(codes.REGISTER_BROKER, sentinel))
-        deadline = time.monotonic() + self._settle_timeout_s
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
         while time.monotonic() < deadline:
             # Sent again and again, because an exception in the batch before can take this one with it.
             self._ask(Request(codes.UNREGISTER_BROKER, sentinel))
@@ -184,7 +185,7 @@ class Comparison:
                 if b'"brokerAddrs":{}' in group.body:
                     return
                 time.sleep(0.001)
-        raise Disagreement(f"the server did not finish its unregistrations within {self._settle_timeout_s} s")
+        raise Disagreement(f"the server did not finish its unregistrations within {SETTLE_TIMEOUT_S} s")
 
     def _close(self, channel: str) -> None:
         """Lose a connection, unless what follows would depend on hash order."""
@@ -236,7 +237,7 @@ class Comparison:
         """Wait until the server shows every group that lost a member since as the model does."""
         after = self._groups()
         names = [name for name, members in before.items() if after.get(name) != members]
-        deadline = time.monotonic() + self._settle_timeout_s
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
         for name in names:
             request = Request(codes.GET_BROKER_MEMBER_GROUP, {"brokerName": name, "clusterName": "any"})
             while True:

@@ -16,13 +16,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from schemas.tables import BROKER_LIVE_TABLE, QUARANTINE_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
+from schemas.tables import QUARANTINE_TABLE, ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, STATE_TABLES
 
 Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 """State tables: name -> {key: values}, in the column order of schemas.tables; lists and maps as tuples."""
-
-_HEARTBEAT_COLUMNS = ("lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "topicConfigDigest", "channels")
-
 
 Rows = list[dict[str, Any]]
 
@@ -85,13 +82,6 @@ def state_tables(lake_dir: Path, commit: dict[str, Any] | None = None) -> Tables
 def last_epoch_tables(lake_dir: Path) -> Tables:
     """The state tables at the last epoch; as they are now if there was none yet."""
     return state_tables(lake_dir, next(reversed(commits(lake_dir)), None))
-
-
-def without_heartbeats(tables: Tables) -> Tables:
-    """The same without the columns of brokerLiveTable that every heartbeat moves: those may be a few seconds old."""
-    counted = [i for i, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in _HEARTBEAT_COLUMNS]
-    live = {key: tuple(values[i] for i in counted) for key, values in tables[BROKER_LIVE_TABLE.name].items()}
-    return {**tables, BROKER_LIVE_TABLE.name: live}
 
 
 def history(lake_dir: Path) -> Rows:

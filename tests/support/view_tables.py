@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from api.view.snapshot import RouteView
+from schemas.broker import QueueRow
 from schemas.tables import (
     BROKER_ADDR_TABLE,
     BROKER_LIVE_TABLE,
@@ -25,6 +26,12 @@ Rows = dict[tuple[Any, ...], dict[str, Any]]
 TableChanges = dict[str, dict[tuple[Any, ...], dict[str, Any] | None]]
 
 _BY_NAME = {table.name: table for table in STATE_TABLES}
+
+
+def queue_rows(view: RouteView, topic: str) -> dict[str, QueueRow]:
+    """{brokerName: row} of a topic; empty when there is none."""
+    rows = view.topics.get(topic)
+    return {} if rows is None else dict(zip(rows.brokers, map(QueueRow._make, rows.rows), strict=True))
 
 
 def as_tables(view: RouteView) -> dict[str, Rows]:

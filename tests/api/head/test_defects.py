@@ -36,7 +36,7 @@ from tests.support.drive import SHARDS, DeltaLake, open_writer
 from tests.support.local import LocalGateway, LocalLake
 from tests.support.microbatches import Query
 from tests.support.older_lake import forget_new_columns
-from tests.support.view_tables import as_tables
+from tests.support.view_tables import as_tables, queue_rows
 
 WAIT_S = 20.0
 
@@ -350,9 +350,9 @@ def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.Monk
             gateway.loop.run(gateway.gateway.append(event))
         receipt = command(gateway, make.delete_topic("T"))
         assert receipt.is_quarantined
-        assert set(gateway.gateway.view.queue_rows("T")) == {"b", other}
+        assert set(queue_rows(gateway.gateway.view, "T")) == {"b", other}
         query.run(lake.log.read(0))
-        wait_until(lambda: set(gateway.gateway.view.queue_rows("T")) == {"b"}, WAIT_S, "the tables to win")
+        wait_until(lambda: set(queue_rows(gateway.gateway.view, "T")) == {"b"}, WAIT_S, "the tables to win")
         assert gateway.gateway.head.aside is None
     nothing_else_failed(told)
 

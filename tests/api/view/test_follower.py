@@ -28,7 +28,7 @@ from lake.commits import CommandOutcome, commits_between, last_commit
 from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
 from tests.support.loops import until
-from tests.support.view_tables import as_tables, changes_of_tables, complete, queue, row
+from tests.support.view_tables import as_tables, changes_of_tables, complete, queue, queue_rows, row
 
 Got = list[tuple[RouteView, list[CommandOutcome]]]
 
@@ -150,7 +150,7 @@ def test_a_step_reads_only_what_changed(writer: LakeWriter) -> None:
     assert follower.poll()
     assert (follower.status().reloads, follower.status().steps) == (1, 1)
     assert [view.epoch for view, _ in got] == [1, 2]
-    assert follower.view.queue_rows("t1")["b1"].read_queue_nums == 2
+    assert queue_rows(follower.view, "t1")["b1"].read_queue_nums == 2
 
 
 def test_several_epochs_at_once_deliver_the_outcomes_of_each(writer: LakeWriter) -> None:
@@ -181,10 +181,10 @@ def test_an_epoch_without_its_commit_row_does_not_exist(writer: LakeWriter) -> N
     follower.poll()
     writer.commit(row(2), only_tables=True)
     assert not follower.poll()
-    assert follower.view.queue_rows("t1")["b1"].read_queue_nums == 1
+    assert queue_rows(follower.view, "t1")["b1"].read_queue_nums == 1
     writer.commit({})
     follower.poll()
-    assert follower.view.queue_rows("t1")["b1"].read_queue_nums == 2
+    assert queue_rows(follower.view, "t1")["b1"].read_queue_nums == 2
 
 
 def test_maintenance_between_epochs_needs_no_reload(writer: LakeWriter) -> None:
@@ -217,7 +217,7 @@ def test_a_vacuumed_feed_means_a_reload(writer: LakeWriter) -> None:
     writer.commit(row(2))
     shutil.rmtree(writer.path / "topicQueueTable" / "_change_data")
     assert follower.poll()
-    assert follower.view.queue_rows("t1")["b1"].read_queue_nums == 2
+    assert queue_rows(follower.view, "t1")["b1"].read_queue_nums == 2
     assert [outcome.offset for outcome in got[-1][1]] == [5]
     status = follower.status()
     assert (status.reloads, status.errors, status.epoch) == (2, 1, 3)

@@ -15,7 +15,7 @@ from lake.commits import NO_COMMIT
 from schemas.broker import QueueRow
 from schemas.tables import STATE_TABLES
 from tests.api.view.feed import apply, step, view_of
-from tests.support.view_tables import Rows, TableChanges, as_tables, changes_of_tables, complete
+from tests.support.view_tables import Rows, TableChanges, as_tables, changes_of_tables, complete, queue_rows
 
 
 def queue(perm: int = 6, flag: int = 0, nums: int = 8) -> dict[str, Any]:
@@ -88,15 +88,11 @@ def test_what_did_not_change_stays_the_same_object(first: TableChanges, second: 
     before = view_of(complete(first))
     after = apply(before, complete(second))
     for topic, rows in before.topics.items():
-        same = as_tables_of_topic(before, topic) == as_tables_of_topic(after, topic)
+        same = queue_rows(before, topic) == queue_rows(after, topic)
         assert (after.topics.get(topic) is rows) == same
     for name, broker_group in before.groups.items():
         assert (after.groups.get(name) is broker_group) == (after.groups.get(name) == broker_group)
     assert apply(after, {}).topics is after.topics
-
-
-def as_tables_of_topic(view: RouteView, topic: str) -> dict[str, QueueRow]:
-    return view.queue_rows(topic)
 
 
 def test_equal_topics_are_one_object() -> None:
@@ -227,8 +223,8 @@ def test_the_pool_forgets_what_no_topic_has(monkeypatch: pytest.MonkeyPatch) -> 
     view = view_of(complete({"topicQueueTable": {("b", "t"): queue(), ("b", "u"): queue(nums=0)}}))
     for nums in range(1, 20):
         view = apply(view, complete({"topicQueueTable": {("b", "t"): queue(nums=nums)}}))
-        assert view.queue_rows("t") == {"b": QueueRow(nums, nums, 6, 0)}
-        assert view.queue_rows("u") == {"b": QueueRow(0, 0, 6, 0)}
+        assert queue_rows(view, "t") == {"b": QueueRow(nums, nums, 6, 0)}
+        assert queue_rows(view, "u") == {"b": QueueRow(0, 0, 6, 0)}
         assert len(view._pool._rows) <= 5
     again = apply(view, complete({"topicQueueTable": {("b", "t"): queue(nums=0)}}))
     assert again.topics["t"] is again.topics["u"]

@@ -18,6 +18,7 @@ from remoting.errors import AnswerError, ConnectError
 from schemas.events import Actor, PutKvConfig
 from tests.clients.broker.namesrv import broker, peer, run
 from tests.support.local import LocalGateway, LocalLake
+from tests.support.view_tables import queue_rows
 
 ACTOR = Actor(gateway="gw", via="http", peer="", user=None)
 
@@ -30,7 +31,7 @@ def routelake(folder: Path, settings: HttpSettings | None = None) -> Iterator[Lo
 
 
 def queues(of: LocalGateway, topic: str) -> dict[str, tuple[int, int, int, int]]:
-    return {name: tuple(row) for name, row in of.gateway.view.queue_rows(topic).items()}
+    return {name: tuple(row) for name, row in queue_rows(of.gateway.view, topic).items()}
 
 
 def test_a_life_over_http(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from tests.support.certificates import Authority, Pair
 from tests.support.kafka_listener import KafkaListener
 
 PLAIN = {"PLAIN": b"gate\0gate\0right"}
-LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "gate", "sasl.password": "right"}
 
 
 @pytest.fixture(scope="module")
