@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """RocketMQ's own integration tests (rocketmq-test 5.5.0), with a gateway in the NameServer's place.
 
-They start three brokers in their own JVM, and a NameServer, for which a class of ours stands in that names the gateway's
-port. JUnit says which tests passed: all that are asked for, with RocketMQ's own NameServer and with ours.
+They start brokers in their own JVM, and a NameServer, for which classes of ours stand in (`integration/*.java`) that name
+the gateway's port. Every class of the jar runs, but those of `LEFT_OUT`, beside RocketMQ's own NameServer and beside a
+gateway at the same time: what passes with the former has to pass with the latter.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -20,64 +24,108 @@ from peers.java import QUICK_JVM, classpath, java_executable
 from peers.rocketmq import prepare_home
 from peers.routelake import Routelake
 
-PACKAGE = "org.apache.rocketmq.test"
-CLASSES = {
-    "smoke.NormalMessageSendAndRecvIT": 2,
-    "route.CreateAndUpdateTopicIT": 3,  # and one that RocketMQ leaves out itself
-    "client.producer.oneway.OneWaySendIT": 1,
-    "client.consumer.cluster.DynamicAddConsumerIT": 2,
-    "client.consumer.topic.MulConsumerMulTopicIT": 3,
-    "client.producer.order.OrderMsgIT": 3,
+PACKAGE: Final = "org.apache.rocketmq.test"
+LEFT_OUT: Final = {
+    "autoswitchrole": "wants a controller in the NameServer's process, which routelake does not have",
+    "dledger": "JRaft and DLedger between brokers; no NameServer takes part",
+    "grpc.v2.GrpcBaseIT": "what the others of its folder inherit",
+    "schema": "compares RocketMQ's own classes with files of its sources, which the jar lacks",
+    "tls": "gives the NameServer certificates in its own process (here: test_tls_stock.py)",
 }
-"""Classes, and how many tests each has."""
+"""Classes, or folders of them, and why."""
 
-OPENS = ("java.base/java.nio=ALL-UNNAMED", "java.base/sun.nio.ch=ALL-UNNAMED", "java.base/jdk.internal.ref=ALL-UNNAMED")
+AT_LEAST: Final = {"client.consumer": 90, "client.producer": 60, "container": 20, "": 40}
+"""Groups of classes by how their names begin, "" for all others -> tests that must pass, so that a run which finds nothing
+to run is none."""
+
+OPENS: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
+LIMIT_S: Final = 3_000
 
 
-@pytest.fixture
-def stand_in(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """What comes first on the class path and among the options: nothing, or a running gateway's."""
-    if request.param == "NameServer":
-        yield []
-        return
-    source = Path(__file__).parent / "integration" / "NamesrvController.java"
-    ours = tmp_path / "ours"
-    subprocess.run(["javac", "-d", str(ours), "-cp", classpath("rocketmq-test"), str(source)], check=True, timeout=120)
-    gateway = Routelake(tmp_path / "data", "gateway", ("--allow-config-update",)).start(wait_ready_s=None)
-    try:
+def classes() -> list[str]:
+    """All of the jar that are run."""
+    (jar,) = [path for path in classpath("rocketmq-test").split(os.pathsep) if path.endswith("-tests.jar")]
+    with zipfile.ZipFile(jar) as opened:
+        names = [name.removesuffix(".class").replace("/", ".") for name in opened.namelist() if name.endswith(".class")]
+    found = [name.removeprefix(f"{PACKAGE}.") for name in names if re.search(r"(IT|Test)$", name)]
+    return sorted(name for name in found if not name.startswith(tuple(LEFT_OUT)))
+
+
+def group_of(name: str) -> str:
+    return next(group for group in AT_LEAST if name.startswith(group))
+
+
+def compiled(folder: Path, *names: str) -> str:
+    sources = [str(Path(__file__).parent / "integration" / f"{name}.java") for name in names]
+    subprocess.run(["javac", "-d", str(folder), "-cp", classpath("rocketmq-test"), *sources], check=True, timeout=300)
+    return str(folder)
+
+
+def run(folder: Path, names: list[str], path: list[str], options: tuple[str, ...] = ()) -> dict[str, str]:
+    """Test -> "PASSED", "FAILED" or "IGNORED"; what was printed stays in ``folder``/output.txt."""
+    (folder / "tmp").mkdir(parents=True)
+    command = [
+        *(java_executable(), *QUICK_JVM, "-Xmx1500m", "-XX:MaxDirectMemorySize=768m"),
+        *(f"--add-opens={name}=ALL-UNNAMED" for name in OPENS),
+        *(*options, prepare_home(folder), f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder / 'tmp'}"),
+        *("-Djava.net.preferIPv4Stack=true", "-cp", os.pathsep.join([*path, classpath("rocketmq-test")])),
+        *("RunClasses", *(f"{PACKAGE}.{name}" for name in names)),
+    ]
+    with (folder / "output.txt").open("w") as output:
+        subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "ROCKETMQ_HOME": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    said = (folder / "output.txt").read_text(errors="replace")
+    assert "RESULT END" in said, said[-6000:]
+    shutil.rmtree(folder / "tmp")
+    return {match[2]: match[1] for match in re.finditer(rf"^RESULT (\w+) {PACKAGE}\.(\S+ \S+)$", said, re.MULTILINE)}
+
+
+def run_with_routelake(folder: Path, names: list[str], runner: str, ours: str) -> dict[str, str]:
+    options: tuple[str, ...] = ("--allow-config-update",)
+    if names[0].startswith("container"):  # as these tests have their NameServer
+        settings = folder / "namesrv.properties"
+        folder.mkdir(parents=True)
+        settings.write_text("supportActingMaster=true\nscanNotActiveBrokerInterval=1000\n")
+        options += ("--config", str(settings))
+    gateway = Routelake(folder / "data", "gateway", options)
+    with ExitStack() as cleanup:
+        cleanup.callback(gateway.kill)
+        gateway.start(wait_ready_s=None)
         gateway.wait_listening()
-        yield [str(ours), f"-Droutelake.port={gateway.remoting_port}"]
-        assert gateway.get("/v1/clusters")
-        gateway.stop()
-    finally:
-        gateway.kill()
+        results = run(folder / "java", names, [runner, ours], (f"-Droutelake.port={gateway.remoting_port}",))
+        assert gateway.stop() == 0
+    return results
 
 
 @pytest.mark.jvm
 @pytest.mark.deep
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3 * LIMIT_S)
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a Java compiler")
-@pytest.mark.parametrize("stand_in", ["NameServer", "routelake"], indirect=True)
-def test_they_pass(tmp_path: Path, stand_in: list[str]) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    path = [*stand_in[:1], classpath("rocketmq-test")]
-    ran = subprocess.run(
-        [
-            *(java_executable(), *QUICK_JVM, "-Xmx1g", "-XX:MaxDirectMemorySize=512m"),
-            *(f"--add-opens={name}" for name in OPENS),
-            *(*stand_in[1:], prepare_home(home), f"-Duser.home={home}", "-Djava.net.preferIPv4Stack=true"),
-            *("-cp", os.pathsep.join(path)),
-            *("org.junit.runner.JUnitCore", *(f"{PACKAGE}.{name}" for name in CLASSES)),
-        ],
-        cwd=home,
-        env={**os.environ, "ROCKETMQ_HOME": str(home)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    found = re.search(r"^OK \((\d+) tests?\)", ran.stdout, re.MULTILINE)
-    assert found is not None, ran.stdout[-6000:] + ran.stderr[-2000:]
-    assert int(found[1]) == sum(CLASSES.values())
+@pytest.mark.parametrize("group", AT_LEAST)
+def test_what_passes_with_the_name_server_passes_with_routelake(tmp_path: Path, group: str) -> None:
+    names = [name for name in classes() if group_of(name) == group]
+    runner = compiled(tmp_path / "runner", "RunClasses")
+    ours = compiled(tmp_path / "ours", "NamesrvController", "Remote", "RemoteRoutes", "InterceptingServer")
+    with ThreadPoolExecutor() as pool:
+        stock_run = pool.submit(run, tmp_path / "stock", names, [runner])
+        routelake_run = pool.submit(run_with_routelake, tmp_path / "routelake", names, runner, ours)
+        stock, routelake = stock_run.result(), routelake_run.result()
+    passed = {test for test, outcome in stock.items() if outcome == "PASSED"}
+    lacking = {test for test in passed if routelake.get(test) != "PASSED"}
+    for attempt in range(2):  # RocketMQ's own build calls a third of the classes flaky (test/BUILD.bazel)
+        if lacking:
+            again = sorted({test.split()[0] for test in lacking})
+            results = run_with_routelake(tmp_path / f"again-{attempt}", again, runner, ours)
+            lacking -= {test for test, outcome in results.items() if outcome == "PASSED"}
+    others = {test: outcome for test, outcome in stock.items() if outcome != "PASSED"}
+    print(f"{group or 'others'}: {len(passed)} pass with both; not with RocketMQ's own NameServer: {others}")
+    assert not lacking
+    assert len(passed) >= AT_LEAST[group]

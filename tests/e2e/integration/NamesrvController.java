@@ -3,24 +3,25 @@ package org.apache.rocketmq.namesrv;
 
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
-import org.apache.rocketmq.remoting.netty.NettyClientConfig;
-import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
+import org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager;
+import org.apache.rocketmq.remoting.RemotingServer;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.RequestCode;
-import org.apache.rocketmq.remoting.protocol.ResponseCode;
 
 /** Stands before RocketMQ's own on the class path: the NameServer of its integration tests is one that runs already. */
 public class NamesrvController {
     private final NettyServerConfig nettyServerConfig;
     private final NamesrvConfig namesrvConfig = new RemoteConfig();
+    private final RouteInfoManager routeInfoManager = new RemoteRoutes(namesrvConfig, this);
+    private InterceptingServer remotingServer;
 
     public NamesrvController(NamesrvConfig namesrvConfig, NettyServerConfig nettyServerConfig) {
         this.nettyServerConfig = nettyServerConfig;
     }
 
     public boolean initialize() {
-        nettyServerConfig.setListenPort(Integer.getInteger("routelake.port"));
+        nettyServerConfig.setListenPort(Remote.PORT);
         return true;
     }
 
@@ -38,26 +39,27 @@ public class NamesrvController {
         return namesrvConfig;
     }
 
+    public RouteInfoManager getRouteInfoManager() {
+        return routeInfoManager;
+    }
+
+    /** For tests that answer some requests in the NameServer's place: they talk to it through a port that lets them. */
+    public synchronized RemotingServer getRemotingServer() {
+        if (remotingServer == null) {
+            remotingServer = new InterceptingServer();
+            nettyServerConfig.setListenPort(remotingServer.port());
+        }
+        return remotingServer.face();
+    }
+
     /** What a test sets in the process of the NameServer is said to it as `mqadmin updateNamesrvConfig` does. */
     private static class RemoteConfig extends NamesrvConfig {
         @Override
         public void setDeleteTopicWithBrokerRegistration(boolean value) {
             super.setDeleteTopicWithBrokerRegistration(value);
-            NettyRemotingClient client = new NettyRemotingClient(new NettyClientConfig());
-            client.start();
-            try {
-                RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.UPDATE_NAMESRV_CONFIG, null);
-                request.setBody(("deleteTopicWithBrokerRegistration=" + value).getBytes(StandardCharsets.UTF_8));
-                RemotingCommand answer =
-                    client.invokeSync("127.0.0.1:" + Integer.getInteger("routelake.port"), request, 30_000);
-                if (answer.getCode() != ResponseCode.SUCCESS) {
-                    throw new IllegalStateException(answer.getRemark());
-                }
-            } catch (Exception error) {
-                throw new IllegalStateException(error);
-            } finally {
-                client.shutdown();
-            }
+            RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.UPDATE_NAMESRV_CONFIG, null);
+            request.setBody(("deleteTopicWithBrokerRegistration=" + value).getBytes(StandardCharsets.UTF_8));
+            Remote.ask(request);
         }
     }
 }

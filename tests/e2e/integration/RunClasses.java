@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+import org.junit.Ignore;
+import org.junit.runner.Description;
+import org.junit.runner.JUnitCore;
+import org.junit.runner.Request;
+import org.junit.runner.notification.Failure;
+import org.junit.runner.notification.RunListener;
+import org.junit.runners.BlockJUnit4ClassRunner;
+
+/** Runs classes of JUnit tests one after another, and says of each test, on a line of its own, what became of it. */
+public class RunClasses {
+    public static void main(String[] names) throws Exception {
+        JUnitCore core = new JUnitCore();
+        core.addListener(new RunListener() {
+            private boolean failed;
+
+            @Override
+            public void testStarted(Description test) {
+                failed = false;
+            }
+
+            @Override
+            public void testFailure(Failure failure) {
+                failed = true;
+                say("FAILED", failure.getDescription());
+                System.out.println(failure.getTrimmedTrace());
+            }
+
+            @Override
+            public void testAssumptionFailure(Failure failure) {
+                failed = true;
+                say("IGNORED", failure.getDescription());
+            }
+
+            @Override
+            public void testIgnored(Description test) {
+                say("IGNORED", test);
+            }
+
+            @Override
+            public void testFinished(Description test) {
+                if (!failed) {
+                    say("PASSED", test);
+                }
+            }
+        });
+        for (String name : names) {
+            Class<?> tests = Class.forName(name);
+            // RocketMQ's build leaves whole classes out, since they take long: not here
+            boolean isLeftOut = tests.isAnnotationPresent(Ignore.class);
+            core.run(isLeftOut ? Request.runner(new BlockJUnit4ClassRunner(tests)) : Request.aClass(tests));
+        }
+        System.out.println("\nRESULT END");
+        System.out.flush();
+        Runtime.getRuntime().exit(0);
+    }
+
+    private static void say(String outcome, Description test) {
+        System.out.println("\nRESULT " + outcome + " " + test.getClassName() + " " + test.getMethodName());
+        System.out.flush();
+    }
+}
