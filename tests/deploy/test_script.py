@@ -171,6 +171,30 @@ def test_a_moved_checkout_is_set_up_anew(machine: Machine) -> None:
     assert machine.calls() == [*SET_UP, "python -m cli.main"]
 
 
+def test_an_environment_that_is_a_link_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+    others = tmp_path / "other clone" / ".venv"
+    others.mkdir(parents=True)
+    (others / "theirs").touch()
+    (machine.root / ".venv").symlink_to(others)
+    output = machine.start("gateway", expect=1)
+    assert output == f"routelake: .venv is a link to {others}, which may be another clone's: remove the link and start again.\n"
+    assert [path.name for path in others.iterdir()] == ["theirs"]
+
+
+def test_who_may_not_set_up_is_told_why_it_would_be(machine: Machine) -> None:
+    (machine.root / ".setup.lock").mkdir()  # can be written by nobody, not by root either
+    assert f"cannot write to {machine.root}, where the set-up goes" in machine.start("gateway", expect=1)
+    (machine.root / ".setup.lock").rmdir()
+    machine.start("gateway")
+    (machine.root / ".setup.lock").unlink()
+    (machine.root / ".setup.lock").mkdir()
+    (machine.root / ".venv/bin/python").chmod(0o644)
+    (machine.root / ".venv/pyvenv.cfg").write_text("home = /root/python/bin\nversion = 3.11.7\n")
+    output = machine.start("gateway", expect=1)
+    assert "the Python of .venv is in /root/python/bin, where this user may run nothing; remove .venv" in output
+    assert output.count("\n") == 1
+
+
 def test_a_failed_step_shows_why_and_the_next_start_repairs_it(machine: Machine) -> None:
     output = machine.start("gateway", UV_FAILS="1", expect=1)
     assert "no route to the registry" in output
