@@ -152,6 +152,7 @@ def test_a_unit(path: Path) -> None:
     command = path.stem.removeprefix("routelake-")
     assert service["ExecStart"].split()[-1] == command
     assert service["Type"] == "notify" and service["Restart"] == "always"
+    assert service["StateDirectoryMode"] == "0700", "as --data-mode has it, or each start warns"
     assert service["RestartPreventExitStatus"] == "2", "who cannot start as things are would only say it again"
     assert ("MemoryDenyWriteExecute" in service) == (command == "gateway"), "a JVM compiles"
     settings = (path.parent / f"{command}.env").read_text()
