@@ -152,6 +152,8 @@ def test_alerts_fire(tmp_path: Path) -> None:
         ),
         _fires("RoutelakeNoGateway", "unrelated", "1+0x20", "2m", labels={}),
         _fires("RoutelakeGatewayDown", 'up{job="routelake",instance="a"}', "0+0x20", "2m"),
+        _fires("RoutelakeConnectionsNearLimit", _connections(2), "8500+0x40", "6m"),
+        _silent("RoutelakeConnectionsNearLimit", {_connections(1): "7000+0x40", _connections(2): "7000+0x40"}, "6m"),
     ]
     file = tmp_path / "tests.yaml"
     file.write_text(
@@ -165,7 +167,7 @@ def _fires(alert: str, series: str, values: str, at: str, labels: dict[str, str]
     (rule,) = (rule for rule in ALERTS if rule["alert"] == alert)
     named = {"job": "routelake", "instance": "a"} if labels is None else labels
     summary = rule["annotations"]["summary"].replace("{{ $labels.instance }}", "a")
-    summary = summary.replace("{{ $value | humanizeDuration }}", "5m 0s")
+    summary = summary.replace("{{ $value | humanizeDuration }}", "5m 0s").replace("{{ $value }}", values.split("+")[0])
     expected = {
         "exp_labels": {"severity": rule["labels"]["severity"], **named},
         "exp_annotations": {**rule["annotations"], "summary": summary},
@@ -175,3 +177,17 @@ def _fires(alert: str, series: str, values: str, at: str, labels: dict[str, str]
         "input_series": [{"series": series, "values": values}],
         "alert_rule_test": [{"eval_time": at, "alertname": alert, "exp_alerts": [expected]}],
     }
+
+
+def _silent(alert: str, series: dict[str, str], at: str) -> dict[str, Any]:
+    return {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [{"eval_time": at, "alertname": alert, "exp_alerts": []}],
+    }
+
+
+def _connections(worker: int) -> str:
+    """Each worker has a limit of its own."""
+    labels = f'job="routelake",instance="a",worker="{worker}",listener="remoting"'
+    return f"rocketmq_namesrv_active_connections{{{labels}}}"
