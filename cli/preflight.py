@@ -272,7 +272,7 @@ def check_driver_memory(text: str) -> None:
     Raises:
         SetupError: It is not.
     """
-    match = re.fullmatch(r"([0-9]{1,9})([mgt])b?", text.strip().lower(), re.ASCII)
+    match = re.fullmatch(r"([0-9]{1,9})([mgt])", text.strip().lower(), re.ASCII)
     if match is None:
         raise SetupError(f"--driver-memory {text!r}: expected a number with a unit, for example 1g or 1500m.")
     if int(match[1]) * _UNITS_MIB[match[2]] < LEAST_DRIVER_MEMORY_MIB:
@@ -305,4 +305,4 @@ def check_shards(shards: int) -> None:
     try:
         shard_keys(shards)
     except SetupError as error:
-        raise SetupError(f"--shards {error}") from None
+        raise SetupError(str(error).replace(f"{shards} shards", f"--shards {shards}")) from None

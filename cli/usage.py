@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,24 @@ _COMPLETE_VAR: Final = "_ROUTELAKE_COMPLETE"
 """By this variable a shell's completion asks for words; the script ./routelake looks at it, too."""
 
 _LONGEST_SENTENCE: Final = 300
+
+_EXTRAS: Final = {
+    "clients": ("httpx", "uvloop"),
+    "fold": ("pyspark", "py4j", "delta", "duckdb", "pandas", "google", "pyarrow", "deltalake", "kafka", "crc32c"),
+    "gateway": (
+        *("fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "uvloop", "httptools", "prometheus_client"),
+        *("cryptography", "jwt", "yaml", "pyarrow", "deltalake", "kafka", "crc32c"),
+    ),
+    "object-store": ("obstore",),
+}
+"""What each extra of the wheel brings (pyproject.toml), by the names of its packages in Python."""
+_EXTRAS_OF: Final = {"gateway": "gateway", "serve": "gateway,fold"}
+"""What commands need that share packages with others."""
+
+_UNREADABLE: Final = re.compile(r"\w+ '(.+)' is not readable\.")
+
+_OF_OTHER_SERVERS: Final = ("--port", "--host", "--listen")
+"""Options that say where others listen."""
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -112,6 +131,8 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
         return _refuse(error.format_message(), error.exit_code)
     except typer.Abort:
         return 130
+    except ModuleNotFoundError as error:
+        return _refuse(_what_to_install(error, sys.argv[1:] if args is None else args), 2)
     return int(code or 0)
 
 
@@ -129,18 +150,45 @@ def _refuse(message: str, code: int) -> int:
     return code
 
 
+def _what_to_install(error: ModuleNotFoundError, words: Sequence[str]) -> str:
+    """Raises ModuleNotFoundError: it is no package of an extra."""
+    package = (error.name or "").partition(".")[0]
+    extras = [extra for extra, packages in _EXTRAS.items() if package in packages]
+    if not extras:
+        raise error
+    wanted = _EXTRAS_OF.get(next((word for word in words if not word.startswith("-")), ""), "")
+    extra = wanted if set(extras) & set(wanted.split(",")) else extras[0]
+    return f"this needs {package}: pip install 'routelake[{extra}]'."
+
+
 def _plain(error: UsageError) -> str:
     """The message; one for an option that is missing says what the option is for."""
     if isinstance(error, NoSuchOption):
-        hint = f" Did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
-        return f"no such option: {error.option_name}.{hint}"
+        meant = " or ".join(error.possibilities or ())
+        if error.option_name in _OF_OTHER_SERVERS and error.ctx is not None:
+            own = {name for param in error.ctx.command.params for name in param.opts}
+            meant = "--remoting or --http" if {"--remoting", "--http"} <= own else meant
+        return f"no such option: {error.option_name}.{f' Did you mean {meant}?' if meant else ''}"
+    if unreadable := _UNREADABLE.fullmatch(error.message):
+        return _whose(Path(unreadable[1]))
     if not isinstance(error, MissingParameter) or error.param is None:
-        return error.format_message().replace("Value error, ", "").rstrip(".") + "."
+        message = error.format_message().replace("Value error, ", "").rstrip(".")
+        return message if message.endswith("?") else f"{message}."
     param = error.param
     argument = param.param_type_name == "argument"
     name = str(param.name).upper() if argument else " or ".join(sorted(param.opts, key=len))
     help_text = (getattr(param, "help", None) or "").rstrip(".")
     return f"{name} is missing{f' ({help_text})' if help_text else ''}."
+
+
+def _whose(path: Path) -> str:
+    """Of what this user may not read."""
+    try:
+        owner = path.owner()
+    except KeyError:
+        owner = f"user {path.stat().st_uid}"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return f"{path} belongs to {owner} ({mode:04o}), and you may not read it: run this as that user."
 
 
 def _where_help_is(error: UsageError) -> str:

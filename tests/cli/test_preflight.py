@@ -252,10 +252,11 @@ def test_configuration_files(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--shards 3", "--shards 3 shards: choose one of 1, 2, 4, 8, 16"),
+        ("--shards 3", "--shards 3: choose one of 1, 2, 4, 8, 16"),
         ("--driver-memory lots", "--driver-memory 'lots'"),
         ("--driver-memory 100m", "less than 512m"),
         ("--driver-memory 1", "with a unit"),
+        ("--driver-memory 1gb", "with a unit"),
         ("--trigger-ms -1", "--trigger-ms"),
         ("--history-retention-days 0", "--history-retention-days"),
         ("--history-retention-days 99999999", "--history-retention-days"),

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,9 @@ def test_version() -> None:
         ("admin TOPICROUTE", "Did you mean './routelake admin topicRoute'?"),
         ("admin sendMessage", "No such command 'sendMessage'. See ./routelake admin -h."),
         ("serve --lgo x", "no such option: --lgo. Did you mean --log? See ./routelake serve -h."),
+        ("server", "Did you mean './routelake serve'? See ./routelake -h."),
+        ("serve --port 9876", "no such option: --port. Did you mean --remoting or --http? See ./routelake serve -h."),
+        ("gateway --host 0.0.0.0", "no such option: --host. Did you mean --remoting or --http?"),
         ("serve --workers many", "'--workers'"),
         ("serve --workers 0", "greater than or equal to 1"),
         ("route", "TOPIC is missing"),
@@ -70,6 +74,54 @@ def test_a_slip_of_the_hand_is_answered_in_one_line(words: str, says: str) -> No
     assert says in done.stderr
     assert "['" not in done.stderr
     assert "python -m" not in done.stderr
+
+
+def test_whose_it_is_what_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    done = command("doctor", tmp_path)
+    said = (
+        f"routelake: {tmp_path} belongs to {tmp_path.owner()} (0700), and you may not read it: run this as that user."
+    )
+    assert (done.returncode, done.stderr) == (2, f"{said} See ./routelake doctor -h.\n")
+
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def brought(extra: str) -> set[str]:
+    """Packages, by their names in Python, that come with an extra of the wheel."""
+    names = {re.split("==", entry)[0] for entry in EXTRAS[extra]}
+    of = packages_distributions()
+    return {package for package, by in of.items() if {one.lower().replace("_", "-") for one in by} & names}
+
+
+@pytest.mark.parametrize(
+    ("extra", "words", "says"),
+    [
+        ("gateway", "fold --data-dir data", "this needs pyspark: pip install 'routelake[fold]'."),
+        ("gateway", "sql --data-dir data", "this needs duckdb: pip install 'routelake[fold]'."),
+        ("gateway", "route orders -n http://127.0.0.1:1", "this needs httpx: pip install 'routelake[clients]'."),
+        ("clients", "history changes --data-dir data", "this needs pyarrow: pip install 'routelake[fold]'."),
+        ("clients", "gateway --data-dir data", "pip install 'routelake[gateway]'."),
+        ("clients", "serve --data-dir data", "pip install 'routelake[gateway,fold]'."),
+        ("fold", "gateway --data-dir data", "pip install 'routelake[gateway]'."),
+        ("fold", "history changes --http 127.0.0.1:1", "this needs httpx: pip install 'routelake[clients]'."),
+    ],
+)
+def test_what_another_extra_has_is_named(extra: str, words: str, says: str, tmp_path: Path) -> None:
+    missing = {package for each in ("gateway", "fold", "clients") for package in brought(each)} - brought(extra)
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "lake").mkdir()
+    code = (
+        f"import sys\nsys.modules.update(dict.fromkeys({sorted(missing)!r}))\n"
+        f"sys.argv = ['routelake', *{words.split()!r}]\nfrom cli.main import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("routelake: ") and done.stderr.endswith(f"{says}\n")
 
 
 def test_without_a_command_the_help_is_shown() -> None:
