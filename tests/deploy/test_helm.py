@@ -164,6 +164,31 @@ def test_everything_switched_on(template: Template) -> None:
         assert {"secretName": "kafka", "defaultMode": 0o440} in [one.get("secret") for one in spec["volumes"]]
 
 
+MONITOR = ["metrics.serviceMonitor.enabled=true"]
+TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
+
+
+@pytest.mark.parametrize(
+    ("options", "endpoint"),
+    [
+        (MONITOR, {}),
+        (
+            [*MONITOR, "auth.existingSecret=accounts", TOKEN],
+            {"authorization": {"credentials": {"name": "scraper", "key": "token"}}},
+        ),
+        ([*MONITOR, "auth.existingSecret=accounts", "auth.mode=enforce-writes"], {}),
+        ([*MONITOR, "tls.existingSecret=tls"], {}),
+        (
+            [*MONITOR, "tls.existingSecret=tls", "tls.mode=enforcing", "metrics.serviceMonitor.tlsConfig.serverName=ns"],
+            {"scheme": "https", "tlsConfig": {"serverName": "ns"}},
+        ),
+    ],
+)
+def test_what_scrapes_gets_in(options: list[str], endpoint: dict[str, Any], template: Template) -> None:
+    found = rendered(template, *said(options))["ServiceMonitor", "rl-routelake"]["spec"]["endpoints"]
+    assert found == [{"port": "http", "path": "/metrics", "interval": "15s", **endpoint}]
+
+
 CLUSTER = ["fold.cluster.existingSecret=spark", "fold.cluster.sharedClaim=routes-shared"]
 
 
@@ -232,6 +257,7 @@ def test_tables_in_an_object_store(template: Template) -> None:
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
         ([*LEAST, "--set", "lake.url=/data/lake"], "url"),
         ([*LEAST, "--set", "fold.replicaCount=2"], "needs lake.url"),
+        ([*LEAST, "--set", "auth.existingSecret=accounts", "--set", MONITOR[0]], "needs a reader's token"),
         ([*LEAST, "--set", "fold.cluster.master=yarn"], "master"),
         ([*LEAST, "--set", "fold.cluster.master=spark://s:7077"], "existingSecret"),
         ([*LEAST, "--set", f"fold.cluster.master=spark://s:7077,{CLUSTER[0]}"], "sharedClaim"),
