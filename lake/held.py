@@ -14,7 +14,7 @@ import structlog
 
 from lake.ddl import write_whole
 from lake.lease import LOOK_S, HeldError, Lease
-from lake.mirror import Mirror
+from lake.mirror import FencedError, Mirror
 from lake.probe import probe
 from lake.store import Store, open_store
 from schemas.errors import one_line
@@ -56,25 +56,32 @@ class HeldLake:
         probe(store)
         return cls(store, copy_dir)
 
-    def take(self, stopped: Callable[[float], bool], *, standby: bool) -> bool:
+    def take(
+        self, stopped: Callable[[float], bool], *, standby: bool, from_another: Callable[[], None] = lambda: None
+    ) -> bool:
         """Wait until nobody else holds the lake, take it, and bring the copy up to date.
 
         Args:
             stopped: Waits for so many seconds; whether the process is to end.
             standby: Whether to wait for a holder that lives; else that is refused.
+            from_another: Called where another fold may have written since this one last did, before the lake is taken:
+                then this one's checkpoint is of no use. The other may have committed to some tables, and to
+                routeCommitTable no more, which a new checkpoint takes back. Cut off behind the lease, the next start
+                would find it held by this fold alone.
 
         Returns:
             False where the process is to end.
 
         Raises:
             HeldError: Another fold holds it, and this one is no standby.
+            FencedError: Another fold took it while this one was about to.
             SetupError: Its tables are damaged, or of a newer format.
             StoreError, OSError: Storage failed.
         """
         said, fetch_s = "", 0.0
         while True:
             try:
-                held_by = self._lease.try_to_take()
+                held_by = self._lease.try_to_take(from_another)
                 if held_by is None:
                     break
                 if not standby and self._lease.is_renewed:
@@ -96,18 +103,12 @@ class HeldLake:
                 return False
         self._lease.keep()
         self.mirror.fetch()
+        self._confirm()  # who took the lake while this process stood still is not to be fenced out
         self.mirror.fence(self._holder, self._lease.term)
+        self._confirm()  # so nobody else wrote since the lease said whose the lake was before
         self._is_taken = True
         log.info("took the lake", lake=self._store.url, term=self._lease.term)
         return True
-
-    @property
-    def is_from_another(self) -> bool:
-        """Whether another fold may have written since this one last did: then its checkpoint is of no use.
-
-        That fold may have committed to some tables, and to routeCommitTable no more: a new checkpoint takes it back.
-        """
-        return self._lease.taken_from != self._holder
 
     def close(self) -> None:
         """Publish what is left, and give the lake back, so that nobody need wait for the lease to end."""
@@ -118,6 +119,11 @@ class HeldLake:
             except Exception as error:
                 log.warning("not all was published; the next start goes on from what was", error=one_line(error))
         self._lease.release()
+
+    def _confirm(self) -> None:
+        self._lease.confirm()
+        if self.mirror.lost is not None:
+            raise FencedError(self.mirror.lost)
 
     def _lost(self, why: str) -> None:
         self.mirror.lost = self.mirror.lost or why

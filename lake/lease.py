@@ -63,7 +63,6 @@ class Lease:
 
     Attributes:
         term: Of this claim; 0 before it is held.
-        taken_from: Who held it before; empty where nobody had.
         is_renewed: Whether somebody else has renewed it while this one looked.
     """
 
@@ -76,7 +75,6 @@ class Lease:
         on_lost: Callable[[str], None] = lambda why: None,
     ) -> None:
         self.term = 0
-        self.taken_from = ""
         self._store = store
         self._holder = holder
         self._clock_s = clock_s
@@ -87,11 +85,16 @@ class Lease:
         """The tag of somebody else's lease, and since when it has been that."""
         self.is_renewed = False
         self._is_lost = False
+        self._renewing = threading.Lock()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def try_to_take(self) -> LeaseRecord | None:
+    def try_to_take(self, from_another: Callable[[], None] = lambda: None) -> LeaseRecord | None:
         """Take the lease if it is free.
+
+        Args:
+            from_another: Called where it was not this fold that held it last, before the object says it is: from then
+                on nobody could tell any more.
 
         Returns:
             None where it is ours now; else who holds it.
@@ -99,15 +102,16 @@ class Lease:
         Raises:
             StoreError: Storage failed.
             SetupError: Something else stands in its place.
+            OSError: As ``from_another`` does; the lease is not taken.
         """
         try:
             found = self._store.get_tagged(LEASE_FILE)
         except FileNotFoundError:
-            return self._take(LeaseRecord("", 0), None)
+            return self._take(LeaseRecord("", 0), None, from_another)
         record = _record_of(found, self._store.url)
         if not record.released and record.holder != self._holder and not self._has_ended(found.tag):
             return record
-        return self._take(record, found.tag)
+        return self._take(record, found.tag, from_another)
 
     def _has_ended(self, tag: Tag) -> bool:
         now_s = self._clock_s()
@@ -116,7 +120,9 @@ class Lease:
             self._seen = (tag, now_s)
         return now_s - self._seen[1] >= EXPIRE_S
 
-    def _take(self, before: LeaseRecord, tag: Tag | None) -> LeaseRecord | None:
+    def _take(self, before: LeaseRecord, tag: Tag | None, from_another: Callable[[], None]) -> LeaseRecord | None:
+        if before.holder != self._holder:
+            from_another()
         record = LeaseRecord(self._holder, before.term + 1)
         data = msgspec.json.encode(record)
         try:
@@ -127,13 +133,24 @@ class Lease:
         except TakenError:
             self._seen = None
             return before  # somebody was quicker: look again
-        self._record, self.term, self.taken_from = record, record.term, before.holder
+        self._record, self.term = record, record.term
         return None
 
     def keep(self) -> None:
         """Renew it from now on, on a thread of its own."""
         self._thread = threading.Thread(target=self._keep, name="fold-lease", daemon=True)
         self._thread.start()
+
+    def confirm(self) -> None:
+        """Renew it now: if another has it, or had it in between, ``on_lost`` is told before this returns.
+
+        Raises:
+            StoreError: Storage failed.
+        """
+        try:
+            self._renew()
+        except TakenError:
+            self._has_lost()
 
     def release(self) -> None:
         """Give it back, if it is still ours: who waits need not wait for its end."""
@@ -152,18 +169,25 @@ class Lease:
             try:
                 self._renew()
             except TakenError:
-                found = self._store.find(LEASE_FILE)
-                holder = "nobody" if found is None else _record_of(Tagged(found, self._tag), self._store.url).holder
-                self._is_lost = True
-                self._on_lost(f"the lease of {self._store.url} is held by {holder} now")
+                self._has_lost()
                 return
             except OSError as error:
                 log.warning("the lease was not renewed, and will be tried again", error=str(error))
 
+    def _has_lost(self) -> None:
+        self._is_lost = True
+        try:
+            found = self._store.find(LEASE_FILE)
+            holder = "nobody" if found is None else _record_of(Tagged(found, self._tag), self._store.url).holder
+        except (OSError, SetupError):  # whose it is is for people alone
+            holder = "another fold"
+        self._on_lost(f"the lease of {self._store.url} is held by {holder} now")
+
     def _renew(self, *, released: bool = False) -> None:
-        record = msgspec.structs.replace(self._record, beat=self._record.beat + 1, released=released)
-        self._tag = self._store.replace(LEASE_FILE, msgspec.json.encode(record), self._tag)
-        self._record = record
+        with self._renewing:
+            record = msgspec.structs.replace(self._record, beat=self._record.beat + 1, released=released)
+            self._tag = self._store.replace(LEASE_FILE, msgspec.json.encode(record), self._tag)
+            self._record = record
 
 
 def _record_of(found: Tagged, url: str) -> LeaseRecord:

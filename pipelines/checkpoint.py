@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint of the fold's query says of itself, read without Spark."""
+"""What a checkpoint of the fold's query says of itself, and its end; without Spark."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,3 +48,13 @@ def judge(checkpoint_dir: Path, last: RouteCommit | None) -> Judgement:
     if last is None or last.query_id != query_id:
         return Judgement(False, "it is of another query than the one that wrote the last epoch")
     return Judgement(True) if finished else Judgement(False, "it has no finished batch")
+
+
+def remove(checkpoint_dir: Path) -> None:
+    """Remove a checkpoint: the state comes back from the tables. What a kill leaves of it is none any more.
+
+    Raises:
+        OSError: storage failed; it would still be gone on with.
+    """
+    (checkpoint_dir / MARKER_FILE).unlink(missing_ok=True)
+    shutil.rmtree(checkpoint_dir, ignore_errors=True)

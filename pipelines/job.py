@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lake.commits import last_commit
 from lake.ddl import open_lake, write_whole
 from lake.mirror import Mirror
-from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge
+from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge, remove
 from pipelines.cluster.place import Cluster, shards_for
 from pipelines.fold.state import RouteState
 from pipelines.intervals.beside import BesideEpochs
@@ -163,7 +163,7 @@ class FoldQuery:
                 )
             if found["format"] == CHECKPOINT_FORMAT and found.get("cluster", False) == (settings.cluster is not None):
                 return Seed(RouteState(), 0, 0)
-        shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
+        remove(settings.checkpoint_dir)
         rewind(settings.lake_dir, tables)
         seed = read_seed(settings.lake_dir, self._log)
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)

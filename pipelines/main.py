@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from lake.commits import last_commit
 from lake.ddl import check_format, lock_lake, open_lake, write_whole
 from lake.held import HeldLake
 from lake.mirror import FencedError, Mirror
+from pipelines import checkpoint
 from pipelines.cluster.executors import WAIT_S, check, count, is_over, no_executors, wait_for_executors
 from pipelines.cluster.place import Cluster
 from pipelines.job import FoldQuery, FoldSettings, spark_session, with_shards
@@ -97,10 +99,9 @@ def run_fold(settings: FoldSettings) -> int:
                     spark = spark_session(settings)  # takes longer than all the rest of a take-over
                 stop.listen()
                 tell_ready()
-            if not held.take(stop.wait, standby=settings.standby):
+            forget = partial(checkpoint.remove, settings.checkpoint_dir)
+            if not held.take(stop.wait, standby=settings.standby, from_another=forget):
                 return 0
-            if held.is_from_another:
-                shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
             announcer = _announcer(settings.log_url, held.mirror)
         # A refusal need not wait for a JVM.
         open_lake(settings.lake_dir, retention_days=settings.retention_days)
@@ -164,7 +165,7 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
         failures += 1
         if failures == _STATE_TRIES and STATE_LOST in details:
             log.warning("the state cannot be loaded and comes back from the tables", error=reason)
-            shutil.rmtree(settings.checkpoint_dir, ignore_errors=True)
+            checkpoint.remove(settings.checkpoint_dir)
         is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
         log.error(
             "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",

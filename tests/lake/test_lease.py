@@ -85,6 +85,19 @@ def test_a_renewal_whose_answer_was_lost_is_none(memory: MemoryStore) -> None:
     one._renew()
 
 
+def test_one_who_asks_is_told_at_once_that_it_is_another_s(memory: MemoryStore) -> None:
+    clock, lost = Clock(), list[str]()
+    one, two = Lease(store(memory), "one", on_lost=lost.append), Lease(store(memory), "two", clock_s=clock)
+    one.try_to_take()
+    one.confirm()
+    two.try_to_take()
+    assert not lost
+    clock.now_s = EXPIRE_S
+    assert two.try_to_take() is None
+    one.confirm()
+    assert lost == ["the lease of memory://lake is held by two now"]
+
+
 def test_what_is_no_lease_is_refused(memory: MemoryStore) -> None:
     store(memory).put(LEASE_FILE, b"lease?")
     with pytest.raises(SetupError, match="no lease"):
@@ -118,13 +131,14 @@ def test_a_standby_waits_and_takes_over(memory: MemoryStore, tmp_path: Path) -> 
 
     (tmp_path / "copy").mkdir()
     held = HeldLake(store(memory), tmp_path / "copy")
-    assert held.take(stopped, standby=True)
+    told: list[str] = []
+    assert held.take(stopped, standby=True, from_another=lambda: told.append("held"))
     assert looks == 3
-    assert held.is_from_another
+    assert told == ["held"]
     held.close()
     again = HeldLake(store(memory), tmp_path / "copy")
-    assert again.take(lambda seconds: True, standby=False)
-    assert not again.is_from_another  # so its checkpoint goes on
+    assert again.take(lambda seconds: True, standby=False, from_another=lambda: told.append("again"))
+    assert told == ["held"]  # so its checkpoint goes on
     again.close()
 
 
