@@ -239,13 +239,16 @@ class FoldQuery:
         write_whole(self._settings.lake_dir / FOLD_STATUS_FILE, json.dumps(status))
 
     def dropped_as_late(self) -> int:
-        """Records of the last batch that Spark dropped because their event time lay before the watermark.
+        """Records of the last batches that Spark dropped because their event time lay before the watermark.
 
-        Anything but 0 means that the log's clock went back: nothing must be folded on top of what is missing.
+        Anything but 0 means that the log's clock went back, which SQLite's does not: nothing must be folded on top of
+        what is missing.
         """
-        progress = self.query.lastProgress
-        operators = progress["stateOperators"] if progress else []
-        return sum(int(operator["numRowsDroppedByWatermark"]) for operator in operators)
+        return sum(
+            int(operator["numRowsDroppedByWatermark"])
+            for progress in self.query.recentProgress  # batches may be shorter than the time between two looks
+            for operator in progress["stateOperators"]
+        )
 
     def hold(self, timeout_s: float = 8.0) -> bool:
         """Wait for what is being written, and let nothing more begin: the process may end now."""
@@ -262,12 +265,13 @@ class FoldQuery:
 def _watermark_delay(log_url: str) -> str:
     """How far event time may go back without Spark dropping the record as late.
 
-    Spark drops what is not later than the watermark. SQLite stamps event times that never decrease, so one millisecond
-    keeps equal ones. Kafka's LogAppendTime is the clock of the partition's leader, which may step back at a fail-over;
-    `dropped_as_late` tells when it went back further than this. Expiry does not wait for it: CLOCK events expire what
-    is due as they pass.
+    Spark drops what is not later than the watermark, and a batch's end is in the tables before it says so. SQLite
+    stamps event times that never decrease, so one millisecond keeps equal ones. Kafka's LogAppendTime is the clock of
+    the partition's leader, which may step back at a fail-over, nobody knows how far: the watermark stays where it was,
+    and the rules let time stand until it is caught up. Expiry does not wait for it: CLOCK events expire what is due as
+    they pass.
     """
-    return "10 minutes" if is_kafka(log_url) else "1 millisecond"
+    return "36500 days" if is_kafka(log_url) else "1 millisecond"
 
 
 def by_shard(records: DataFrame, shards: int) -> DataFrame:

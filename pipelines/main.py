@@ -166,6 +166,8 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
         if failures == _STATE_TRIES and STATE_LOST in details:
             log.warning("the state cannot be loaded and comes back from the tables", error=reason)
             checkpoint.remove(settings.checkpoint_dir)
+        if CLOCK_WENT_BACK in details:
+            checkpoint.remove(settings.checkpoint_dir)  # it is past what is missing
         is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
         log.error(
             "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint whose state cannot be loaded is made anew; a query that fails once or twice is only tried again."""
+"""A checkpoint is made anew whose state cannot be loaded, or that is past what was not folded; a query that fails once or
+twice is only tried again."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 
 import pipelines.main as main
 from pipelines.job import FoldSettings
-from runtime.process import StopSignal
+from runtime.process import EXIT_FAILED, StopSignal
 
 LOST = "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE] Error reading streaming state file"
 
@@ -41,3 +42,14 @@ def test_state_that_cannot_be_loaded(
     settings = FoldSettings(tmp_path, checkpoint, "memory:", tmp_path)
     assert main._fold(spark, settings, StopSignal(), None) == 0
     assert seen == kept
+
+
+def test_nothing_is_folded_on_top_of_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is in the checkpoint when Spark says so: another process would go on behind it."""
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    monkeypatch.setattr(main, "_query", lambda *_: f"{main.CLOCK_WENT_BACK}: 3 records were not folded")
+    spark: Any = None
+    settings = FoldSettings(tmp_path, checkpoint, "memory:", tmp_path)
+    assert main._fold(spark, settings, StopSignal(), None) == EXIT_FAILED
+    assert not checkpoint.exists()

@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from peers.java import wait_until
+from pipelines import job
 from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.base import LogRecord
 from pipelines.shards.history_file import ROWS_WORTH_A_FILE
 from pipelines.tables.maintenance import Maintenance
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
-from schemas.events import encode, routing_key
+from schemas.events import AnyEvent, encode, routing_key
 from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.pipelines.spark.harness import WAIT_S, Stage
 from tests.support import events as make
@@ -277,7 +278,7 @@ def test_equal_event_times_are_not_late(stage: Stage) -> None:
 
 
 def test_records_that_spark_drops_as_late_are_noticed(stage: Stage) -> None:
-    """Only a log that breaks its promise has such; Kafka's may, when its partition moves to a machine that lags."""
+    """Only a log that breaks its promise has such. They are noticed in whichever of the last batches it was."""
     stage.start()
     stage.wait(stage.append(make.put("n", "k", "1")))
     stage.wait(stage.append(make.put("n", "k", "2"), after_ms=60_000))
@@ -285,14 +286,41 @@ def test_records_that_spark_drops_as_late_are_noticed(stage: Stage) -> None:
     stage.wait_idle()
     assert stage.query is not None
     assert stage.query.dropped_as_late() == 0
-    event = make.put("n", "k", "4")
-    with sqlite3.connect(stage.log_path) as connection:
-        connection.execute(
-            "INSERT INTO event (event_time_ms, key, payload) VALUES (?, ?, ?)",
-            (stage.now_ms - 30_000, routing_key(event), encode(event)),
-        )
-    connection.close()
+    _append_late(stage, make.put("n", "k", "4"), 30_000)
     wait_until(lambda: stage.query is not None and stage.query.dropped_as_late() > 0, 60, "the drop to be noticed")
+    stage.wait(stage.append(make.put("n", "k", "5")))
+    stage.wait_idle()
+    assert stage.query.dropped_as_late() > 0
+
+
+def test_a_clock_of_kafka_may_go_back_however_far(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partition moves to a machine that lags by a day, and back again: nothing is dropped, and time stands meanwhile."""
+    delay = job._watermark_delay("kafka://kafka:9092/events")
+    monkeypatch.setattr(job, "_watermark_delay", lambda log_url: delay)
+    stage.start()
+    stage.wait(stage.append(make.register(), make.put("n", "k1")))
+    stage.wait(stage.append(make.put("n", "k2"), after_ms=60_000))
+    stage.wait(_append_late(stage, make.put("n", "k3"), 86_400_000))
+    stage.wait(_append_late(stage, make.clock(), 86_399_000))
+    stage.wait(stage.append(make.put("n", "k4")))
+    stage.wait_idle()
+    assert {key[1] for key in lakes.state_tables(stage.lake_dir)["kvConfigTable"]} == {"k1", "k2", "k3", "k4"}
+    assert {key[0] for key in lakes.last_epoch_tables(stage.lake_dir)["brokerAddrTable"]} == {"b"}
+    assert stage.query is not None
+    assert stage.query.dropped_as_late() == 0
+    times = [row["eventTime"] for row in sorted(lakes.history(stage.lake_dir), key=lambda row: row["offset"])]
+    assert times == sorted(times)
+
+
+def _append_late(stage: Stage, event: AnyEvent, by_ms: int) -> int:
+    """An event whose time is before that of the one before; returns its offset."""
+    with closing(sqlite3.connect(stage.log_path)) as connection, connection:
+        added = connection.execute(
+            "INSERT INTO event (event_time_ms, key, payload) VALUES (?, ?, ?)",
+            (stage.now_ms - by_ms, routing_key(event), encode(event)),
+        )
+        assert added.lastrowid is not None
+        return added.lastrowid
 
 
 def test_timeouts_at_the_ends_of_their_type(stage: Stage) -> None:
