@@ -38,7 +38,7 @@ from lake.actions import (
 from lake.arrow_types import drop_arrow_types
 from lake.ddl import write_whole
 from runtime.disk import at_start
-from schemas.errors import SetupError, one_line
+from schemas.errors import UnavailableError, one_line
 
 STAGING_FOLDER: Final = "_staging"
 """In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
@@ -73,6 +73,19 @@ class StagedTable:
         """
         self.path = path
         self.staging = staging
+        self._stage(table)
+
+    def stage_anew(self) -> None:
+        """Begin again from what is there, where somebody else has written to the table.
+
+        Raises:
+            DeltaError: the table cannot be opened.
+            SetupError, UnavailableError: as the constructor.
+        """
+        self._stage(DeltaTable(str(self.path)))
+
+    def _stage(self, table: DeltaTable) -> None:
+        path, staging = self.path, self.staging
         self.version = table.version()
         try:
             self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
@@ -103,16 +116,17 @@ class StagedTable:
         """Let the table have what was committed to `delta`.
 
         Raises:
-            SetupError: somebody else has written to the table. Another start goes on from what is there.
+            UnavailableError: somebody else has written to the table. `stage_anew`, or another start, goes on from what
+                is there.
             DeltaError, OSError: storage failed; calling again goes on.
         """
         while self.version < self.delta.version():
             try:
                 self._link_commit(self.staging, self.path)
             except FileExistsError as error:
-                raise SetupError(
+                raise UnavailableError(
                     f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
-                    "lake. routelake goes on from it when it is started again."
+                    "lake. routelake begins anew from what is there."
                 ) from error
         if self.version - self._begun_at >= _BEGIN_AFTER_COMMITS:
             self._begin_anew()

@@ -2,8 +2,8 @@
 """`routelake serve`: the gateway and the fold as child processes, watched and restarted.
 
 A crashed child is started again after a pause that doubles with each crash in a row (0.5 s to 30 s) and is short again
-once the child has run for a minute. A child that ends with exit code 2 cannot start as things are (port in use, lake
-in a folder that another fold holds, ...): its own message says what to do, and everything stops with that code.
+once the child has run for a minute. A child whose first start ends with exit code 2 cannot start as things are (port in
+use, lake in a folder that another fold holds, ...): its own message says what to do, and everything stops with that code.
 """
 
 from __future__ import annotations
@@ -103,12 +103,13 @@ class Supervisor:
         if code is None:
             return
         child.process = None
-        if code == EXIT_SETUP and child.restarts == 0:
+        is_steady = now - child.started_s >= _STEADY_S
+        if code == EXIT_SETUP and child.restarts == 0 and not is_steady:
             # Its message has been printed; starting it again would only print it again.
             self._exit_code = EXIT_SETUP
             self._stop.set()
             return
-        if now - child.started_s >= _STEADY_S:
+        if is_steady:
             child.back_off_s = _FIRST_BACK_OFF_S
         child.restart_at_s = now + child.back_off_s
         log.warning("ended, starting again", child=child.name, exit_code=code, in_seconds=child.back_off_s)

@@ -29,7 +29,7 @@ from lake.windows import ChangeWindows
 from pipelines.intervals.rows import CLOSES, CODES, COLUMNS, END_COLUMNS, KIND, NEW, Step, merge_schema, plain, step
 from pipelines.tables.maintenance import INTERVALS_RETENTION_H
 from pipelines.tables.writer import PROPERTIES
-from schemas.errors import SetupError
+from schemas.errors import SetupError, UnavailableError
 from schemas.intervals import INTERVAL_TABLES, INTERVALS, INTERVALS_APP, IS_OPEN, Intervals
 from schemas.tables import ROUTE_CHANGE_TABLE, Table
 
@@ -65,6 +65,8 @@ class IntervalKeeper:
         self._behind: Iterator[int] | None = None
         """The way there, a window of changes at a time: the epochs reached."""
         self._next_step_s = 0.0
+        self._is_overtaken = False
+        """Whether somebody else has written to a table."""
         commit = last_commit(lake_dir)
         last_epoch = 0 if commit is None else commit.epoch
         self.tables: Mapping[str, StagedTable] = {
@@ -114,6 +116,7 @@ class IntervalKeeper:
                 self._next_step_s = 0.0  # there is more of it, after the next batch
         except Exception as error:
             self._version = self._behind = None
+            self._is_overtaken |= isinstance(error, UnavailableError)
             self._next_step_s = time.monotonic() + _AFTER_FAILURE_S
             log.warning("intervals are not kept, and tried again", error=str(error), epoch=self.epoch)
 
@@ -128,6 +131,7 @@ class IntervalKeeper:
         Raises:
             deltalake.exceptions.DeltaError, OSError, ValueError, pyarrow.ArrowException: storage failed; the tables are
                 whole up to some epoch each.
+            UnavailableError: somebody else has written to a table; the same.
         """
         while not self._advance(epoch, version):
             say(max(self._epochs.values()))
@@ -135,7 +139,10 @@ class IntervalKeeper:
     def _advance(self, epoch: int, version: int) -> bool:
         """Take a part of what is missing; returns whether that was all."""
         for table in self.tables.values():
+            if self._is_overtaken:
+                table.stage_anew()
             table.publish()  # what a step that failed may have left
+        self._is_overtaken = False
         if self._version is not None:
             self._take_versions(self._version + 1, version, epoch)
             self._reached(epoch)

@@ -16,7 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from lake import staging as module
 from lake.staging import STAGING_FOLDER, StagedTable
-from schemas.errors import SetupError
+from runtime.process import EXIT_FAILED, refusal
+from schemas.errors import SetupError, UnavailableError
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.drive import drive, open_writer
@@ -139,13 +140,18 @@ def test_publishing_goes_on_after_a_failure(
 def test_somebody_elses_commit_is_not_overwritten(staged: StagedTable, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"p": ["a"], "n": [7]}), mode="append")
     append(staged, 1)
-    with pytest.raises(SetupError, match="written by somebody else"):
+    with pytest.raises(UnavailableError, match="written by somebody else") as refused:
         staged.publish()
+    assert refusal(refused.value) == EXIT_FAILED  # nobody has to act: EXIT_SETUP would end it for good
     assert numbers(tmp_path) == [7]
     again = reopen(tmp_path)
     append(again, 2)
     again.publish()
     assert numbers(tmp_path) == [2, 7]
+    staged.stage_anew()
+    append(staged, 3)
+    staged.publish()
+    assert numbers(tmp_path) == [2, 3, 7]
 
 
 def test_maintenance_of_the_table_is_taken_over(staged: StagedTable, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 
 from lake.commits import last_commit
@@ -110,6 +111,29 @@ def test_a_step_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert kept(tmp_path, INTERVALS[0]) == []
     keeper._next_step_s = 0.0
     keeper.step(1, version)
+    assert_kept(tmp_path)
+    assert_now(tmp_path)
+
+
+def test_somebody_else_has_written_to_the_tables(tmp_path: Path) -> None:
+    """An analyst's OPTIMIZE, or what it is like: the keeper goes on from it."""
+    query = Query(SHARDS)
+    query.lake = lake = DeltaLake(open_writer(tmp_path))
+    keeper = IntervalKeeper(tmp_path)
+
+    def step(number: int) -> None:
+        query.run(BATCHES[number])
+        keeper._next_step_s = 0.0
+        keeper.step(number + 1, lake.writer.tables[ROUTE_CHANGE_TABLE.name].version)
+
+    step(0)
+    for table in INTERVAL_TABLES:
+        DeltaTable(str(tmp_path / table.name)).alter.set_table_properties(
+            {"delta.logRetentionDuration": "interval 9 days"}
+        )
+    for number in (1, 2, 3):  # it notices, it goes on from what is there, it is up to date
+        step(number)
+    assert keeper.epoch == 4
     assert_kept(tmp_path)
     assert_now(tmp_path)
 
