@@ -125,7 +125,12 @@ class Registrations:
         return self._answer(event, await self._register(event))
 
     async def register_request(
-        self, command: RemotingCommand, actor: Actor, channel: Channel, let_go: Callable[[], None]
+        self,
+        command: RemotingCommand,
+        actor: Actor,
+        channel: Channel,
+        let_go: Callable[[], None],
+        may: Callable[[RegisterBroker], None] = lambda _: None,
     ) -> Registered | None:
         """Register the broker that a REGISTER_BROKER request names.
 
@@ -134,6 +139,7 @@ class Registrations:
             actor: Who sent it.
             channel: The connection it came over.
             let_go: Called, if the request is a large one, as soon as its body is needed no more.
+            may: Raises if its sender may not write what its body says.
 
         Returns:
             None where nothing happens, and the answer is the ordinary OK.
@@ -148,11 +154,11 @@ class Registrations:
         if command.version < V5_0_0:
             self._one_way_until_s = loop.time() + _ONE_WAY_S
         if is_large(command):
-            return await self._register_request(command, actor, channel, let_go)
+            return await self._register_request(command, actor, channel, let_go, may)
         done = loop.create_future()
         self._under_way.add(done)
         try:
-            return await self._register_request(command, actor, channel, let_go)
+            return await self._register_request(command, actor, channel, let_go, may)
         finally:
             self._under_way.discard(done)
             done.set_result(None)
@@ -161,7 +167,12 @@ class Registrations:
                 self._awaited = None
 
     async def _register_request(
-        self, command: RemotingCommand, actor: Actor, channel: Channel, let_go: Callable[[], None]
+        self,
+        command: RemotingCommand,
+        actor: Actor,
+        channel: Channel,
+        let_go: Callable[[], None],
+        may: Callable[[RegisterBroker], None],
     ) -> Registered | None:
         body = command.body
         self._metrics.registration_bytes.observe(len(body))
@@ -172,13 +183,14 @@ class Registrations:
         delete_absent = self._gateway.settings.delete_topic_with_broker_registration
         repeat = None if delete_absent else self._last.find(request, actor, channel)
         if repeat is not None and shows(self._gateway.at_head.view, repeat.event):
+            may(repeat.event)
             receipt = await self._sign_of_life(repeat.event, repeat.key, repeat.payload)
             if receipt.reason != TOPICS_REQUIRED:
                 return self._answer(repeat.event, receipt)
         now_ms = time.time_ns() // 1_000_000
         context = RequestContext(actor, channel, now_ms, delete_absent)
         if large:
-            found = await self._register_large(command, context, let_go)
+            found = await self._register_large(command, context, let_go, may)
             if found is None:
                 return None
             event, receipt = found
@@ -187,6 +199,7 @@ class Registrations:
             if decoded is None:
                 return None
             assert isinstance(decoded, RegisterBroker)
+            may(decoded)
             event, receipt = decoded, await self._register(decoded)
         # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
         if event.data_version.timestamp != now_ms:
@@ -213,7 +226,11 @@ class Registrations:
         return self._settled(charge, await self._receipt(routing_key(event), payload, charge))
 
     async def _register_large(
-        self, command: RemotingCommand, context: RequestContext, let_go: Callable[[], None]
+        self,
+        command: RemotingCommand,
+        context: RequestContext,
+        let_go: Callable[[], None],
+        may: Callable[[RegisterBroker], None],
     ) -> tuple[RegisterBroker, Receipt] | None:
         """`_register` of a request that is read beside the gateway: once durable, its bytes are not held any longer.
 
@@ -229,6 +246,7 @@ class Registrations:
                 return None
             event, payload, names = read
             del read
+            may(event)
             if self._without_topics(event) is None:
                 charge = self._charge(event, names, payload)
             appended = None

@@ -88,6 +88,12 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
     delete_absent_topics: bool = False
     channel: Channel | None = None
 
+    @property
+    def speaks_for(self) -> list[str]:
+        """brokerNames: its own, then those whose static topics it maps, which with stock brokers is its own."""
+        mapped = {mapping.bname or "" for mapping in self.topic_queue_mapping_info_map.values()}
+        return [self.broker_name, *sorted(mapped - {self.broker_name})]
+
 
 class UnregisterBroker(Event, frozen=True, tag="UNREGISTER_BROKER"):
     """104. A request without a usable brokerId has an effect too, if half of one."""

@@ -14,7 +14,7 @@ What other sites' pages send was refused before (`api.http.sites`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -134,8 +134,8 @@ class Guard:
             self._quotas.request(role, peer_name(actor), actor.peer or "")
         return actor
 
-    def speaks_for(self, request: Request, cluster: str, broker_name: str) -> None:
-        """Let a write pass that speaks for a broker; after `writer`, when its body was read.
+    def speaks_for(self, request: Request, cluster: str, broker_names: Iterable[str]) -> None:
+        """Let a write pass that speaks for brokers of a cluster; after `writer`, when its body was read.
 
         Raises:
             Problem: its account is bound to other brokers.
@@ -143,9 +143,9 @@ class Guard:
         found = request.scope.get(_IDENTITY)
         if self._access is None or not isinstance(found, Identity) or not found.is_bound:
             return
-        claim = Claim(cluster, broker_name, self._cluster_of(broker_name))
-        verdict = self._access.judge(Role.BROKER, found, (claim,), is_tls=_is_tls(request))
-        self._told(request, self._access, _operation(request), Role.BROKER, found, verdict, broker_name)
+        claims = tuple(Claim(cluster, name, self._cluster_of(name)) for name in broker_names)
+        verdict = self._access.judge(Role.BROKER, found, claims, is_tls=_is_tls(request))
+        self._told(request, self._access, _operation(request), Role.BROKER, found, verdict, claims[0].broker_name)
 
     def reader(self, request: Request) -> None:
         """Let a read pass.

@@ -88,7 +88,7 @@ async def register(request: Request) -> Response:
     event, size = await read_body(
         request, context, RegisterBrokerBody, convert, max_bytes=context.settings.max_body_bytes
     )
-    context.guard.speaks_for(request, event.cluster_name, event.broker_name)
+    context.guard.speaks_for(request, event.cluster_name, event.speaks_for)
     registered = await context.registrations.register(event, size)
     return receipt_answer(
         context,
@@ -114,7 +114,7 @@ async def heartbeat(request: Request) -> Response:
     context = context_of(request)
     actor = context.guard.writer(request)
     event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(actor))
-    context.guard.speaks_for(request, event.cluster_name, event.broker_name)
+    context.guard.speaks_for(request, event.cluster_name, [event.broker_name])
     known = context.gateway.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
     receipt = await context.gateway.heartbeat(event)
     return receipt_answer(context, receipt, known=known)
@@ -135,6 +135,6 @@ async def unregister(request: Request) -> Response:
     context = context_of(request)
     actor = context.guard.writer(request)
     event, _ = await read_body(request, context, UnregisterBrokerBody, lambda model: model.event(actor))
-    context.guard.speaks_for(request, event.cluster_name, event.broker_name)
+    context.guard.speaks_for(request, event.cluster_name, [event.broker_name])
     receipt = await context.gateway.command(event)
     return receipt_answer(context, receipt)

@@ -19,8 +19,9 @@ from remoting.channel import Connection
 from remoting.frame import RemotingCommand
 from remoting.reply import EncodedReply, response
 from schemas.codes import RequestCode, ResponseCode
+from schemas.events import RegisterBroker
 from security.accounts import Accounts, identify
-from security.identity import Identity, Unproven
+from security.identity import NOBODY, Identity, Unproven
 from security.policy import Claim, Verdict
 from security.roles import BOUND, NEEDED, Role
 from security.signature import ACCESS_KEY
@@ -57,8 +58,8 @@ class RemotingAccess:
         self._control = control
         self._view = view
 
-    async def judge(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | str | None:
-        """The answer to a request that may not be sent; else the user who sends it, None for nobody."""
+    async def judge(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Identity:
+        """The answer to a request that may not be sent; else who sends it, `NOBODY` for nobody."""
         peer = self._peer(connection)
         accounts, fields = self._control.accounts, command.ext_fields
         if len(command.body) >= _LARGE_BYTES and fields and accounts.accounts.get(fields.get(ACCESS_KEY, "")):
@@ -73,7 +74,26 @@ class RemotingAccess:
         refused = self._told(verdict, needed, found, command.code, connection, fields)
         if refused is not None:
             return refused
-        return found.user if isinstance(found, Identity) else None
+        return found if isinstance(found, Identity) else NOBODY
+
+    def speaks_for(self, event: RegisterBroker, sender: Identity, connection: Connection) -> None:
+        """Let a registration pass, now that its body was read: that may name other brokers than its header.
+
+        Args:
+            event: It.
+            sender: As `judge` found it.
+            connection: It came over.
+
+        Raises:
+            RefusedError: the account is bound to other brokers.
+        """
+        if sender.role is not Role.BROKER or not sender.is_bound or not event.topic_queue_mapping_info_map:
+            return
+        claims = tuple(self._claim(event.cluster_name, name) for name in event.speaks_for)
+        verdict = self._control.judge(Role.BROKER, sender, claims, is_tls=connection.is_tls)
+        named = {"brokerName": event.broker_name}
+        if self._told(verdict, Role.BROKER, sender, RequestCode.REGISTER_BROKER, connection, named) is not None:
+            raise commands.RefusedError(verdict.remark, code=ResponseCode.NO_PERMISSION)
 
     def inline(self, asked: RouteRequest, connection: Connection) -> EncodedReply:
         """The answer to a recognised route request, or its refusal (`remoting.channel.Gate`)."""
@@ -111,20 +131,18 @@ class RemotingAccess:
 
     def _claims(self, command: RemotingCommand) -> tuple[Claim, ...]:
         """The brokers that a request speaks for. One that cannot be read names none, and does nothing either."""
-        groups = self._view().groups
-
-        def claim(cluster: str | None, broker_name: str | None) -> Claim:
-            group = groups.get(broker_name or "")
-            return Claim(cluster, broker_name, None if group is None else group.row.cluster)
-
         if command.code != RequestCode.REGISTER_TOPIC_IN_NAMESRV:
             header = commands.read_broker_header(command)
-            return (claim(header.cluster_name, header.broker_name),)
+            return (self._claim(header.cluster_name, header.broker_name),)
         try:
             registration = commands.read_topic_registration(command)
         except commands.RefusedError:
             return ()
-        return () if registration is None else tuple(claim(None, row.broker_name) for row in registration[1])
+        return () if registration is None else tuple(self._claim(None, row.broker_name) for row in registration[1])
+
+    def _claim(self, cluster: str | None, broker_name: str | None) -> Claim:
+        group = self._view().groups.get(broker_name or "")
+        return Claim(cluster, broker_name, None if group is None else group.row.cluster)
 
     def _told(
         self,

@@ -50,12 +50,14 @@ from schemas.events import (
     ChannelClosed,
     DeleteKvConfig,
     PutKvConfig,
+    RegisterBroker,
     RegisterTopic,
     UnregisterBroker,
 )
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
+from security.identity import NOBODY, Identity
 from security.roles import NEEDED, Role
 
 log = structlog.get_logger("routelake.gateway")
@@ -66,7 +68,7 @@ _SETTLED_S: Final = 1.0
 _ON_ITS_WAY_S: Final = 0.1
 """The same, for one that may come: brokers send it within a millisecond, on a machine that has nothing else to do."""
 
-_user: Final[ContextVar[str | None]] = ContextVar("user", default=None)
+_sender: Final[ContextVar[Identity]] = ContextVar("sender", default=NOBODY)
 """Who sends the request that this task handles."""
 
 Handler = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
@@ -152,9 +154,9 @@ class NameServerHandler:
             judged = await self._access.judge(command, connection)
             if isinstance(judged, RemotingCommand):
                 return judged
-            _user.set(judged)
-            if judged is not None:
-                who = user_name(judged)
+            _sender.set(judged)
+            if judged.user is not None:
+                who = user_name(judged.user)
         self._gateway.quotas.request(NEEDED.get(command.code, Role.ADMIN), who, connection.peer)
         handler = self._handlers.get(command.code)
         return not_supported(command.code) if handler is None else await handler(command, connection)
@@ -188,8 +190,12 @@ class NameServerHandler:
     # --- brokers ---
 
     async def _register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        def may(event: RegisterBroker) -> None:
+            if self._access is not None:
+                self._access.speaks_for(event, _sender.get(), connection)
+
         registered = await self._registrations.register_request(
-            command, self._actor(connection), self._channel(connection), lambda: connection.let_go(command)
+            command, self._actor(connection), self._channel(connection), lambda: connection.let_go(command), may
         )
         if registered is None:
             return response(ext_fields={})
@@ -418,7 +424,7 @@ class NameServerHandler:
 
     def _actor(self, connection: Connection) -> Actor:
         gateway_id = self._gateway.settings.gateway_id
-        return Actor(gateway=gateway_id, via="remoting", peer=connection.peer, user=_user.get())
+        return Actor(gateway=gateway_id, via="remoting", peer=connection.peer, user=_sender.get().user)
 
 
 def effective(receipt: Receipt) -> Receipt:

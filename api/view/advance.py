@@ -132,11 +132,9 @@ def _replace(old: TopicQueues, brokers: tuple[str, ...], rows: tuple[Row | None,
     return tuple(found)
 
 
-def apply_filters(
-    before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | None]
-) -> tuple[Filters, set[tuple[str, str]]]:
-    """filterServerTable, and the (cluster, addr) pairs whose filter servers moved."""
-    moved: set[tuple[str, str]] = set()
+def apply_filters(before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | None]) -> tuple[Filters, set[str]]:
+    """filterServerTable, and the groups whose filter servers moved."""
+    moved: set[str] = set()
     if not changed:
         return before, moved
     filters = dict(before)
@@ -145,7 +143,7 @@ def apply_filters(
         rows = dict(filters.get(place, {}))
         if rows.get(broker_name) == servers:
             continue
-        moved.add(place)
+        moved.add(broker_name)
         if servers is None:
             del rows[broker_name]
         else:
@@ -157,15 +155,12 @@ def apply_filters(
     return filters, moved
 
 
-def apply_groups(
-    before: Groups, changed: Mapping[str, BrokerRow | None], filters: Filters, moved: set[tuple[str, str]]
-) -> Groups:
+def apply_groups(before: Groups, changed: Mapping[str, BrokerRow | None], filters: Filters, moved: set[str]) -> Groups:
     """brokerAddrTable, with the filter servers of each group's addresses."""
     rows: dict[str, BrokerRow | None] = dict(changed)
-    if moved:
-        for name, group in before.items():
-            if any((group.row.cluster, addr) in moved for addr in group.row.broker_addrs.values()):
-                rows.setdefault(name, group.row)
+    for name in moved:
+        if name in before:
+            rows.setdefault(name, before[name].row)
     groups: dict[str, RouteBroker] | None = None
     for name, row in rows.items():
         new = None if row is None else RouteBroker(name, row, _filter_servers_of(name, row, filters))
@@ -181,12 +176,12 @@ def apply_groups(
 
 
 def _filter_servers_of(name: str, row: BrokerRow, filters: Filters) -> dict[str, tuple[str, ...]]:
-    """Filter servers by (cluster, addr). Of several groups registered at one address its own row comes first."""
+    """Filter servers by address: its own alone, since anybody can register at another's address."""
     found = {}
     for addr in row.broker_addrs.values():
-        rows = filters.get((row.cluster, addr))
-        if rows:
-            found[addr] = rows[name] if name in rows else rows[max(rows)]
+        servers = filters.get((row.cluster, addr), {}).get(name)
+        if servers is not None:
+            found[addr] = servers
     return found
 
 

@@ -220,7 +220,7 @@ class History:
         order = f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}'
         conditions: dict[str, tuple[Callable[[], str], str | None]] = {
             BROKER_ADDR_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
-            FILTER_SERVER_TABLE.name: (lambda: "true", None),  # looked up by address, whoever registered it
+            FILTER_SERVER_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
             TOPIC_QUEUE_MAPPING_INFO_TABLE.name: (lambda: of_topic, None),
             KV_CONFIG_TABLE.name: (lambda: order, f'"key" = {order_conf_key(topic)}'),
         }

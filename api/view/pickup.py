@@ -79,16 +79,13 @@ def queue_data(broker_name: str, row: Row) -> QueueData:
 
 
 def filter_server_table(groups: Iterable[RouteBroker]) -> dict[str, list[str]]:
-    """Filter servers by address. Java puts one per group and address, null if there are none: the last counts."""
-    table: dict[str, list[str]] = {}
+    """Filter servers by address: what all the groups at an address say. Java takes the last one's, whoever that is."""
+    table: dict[str, tuple[str, ...] | None] = {}
     for group in groups:
         for addr in group.row.broker_addrs.values():
             servers = group.filter_servers.get(addr)
-            if servers is not None:
-                table[addr] = list(servers)
-            else:
-                table.pop(addr, None)
-    return dict(sorted(table.items()))
+            table[addr] = servers if table.get(addr, servers) == servers else None
+    return {addr: list(servers) for addr, servers in sorted(table.items()) if servers is not None}
 
 
 def promotes(topic: str) -> bool:

@@ -50,7 +50,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
 class RouteBroker(msgspec.Struct, frozen=True):
     """A broker group as route answers need it: its row, and the filter servers of its addresses.
 
-    ``filter_servers`` is looked up by (cluster of the row, address), as RouteInfoManager does.
+    ``filter_servers`` is what the group itself has registered at (cluster of the row, address).
     """
 
     name: str

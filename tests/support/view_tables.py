@@ -52,7 +52,7 @@ def as_tables(view: RouteView) -> dict[str, Rows]:
             BROKER_ADDR_TABLE, (name,), data.cluster, dict(data.broker_addrs), data.zone_name, data.enable_acting_master
         )
         for addr, servers in group.filter_servers.items():
-            assert servers in view.filter_servers(data.cluster, addr).values()
+            assert servers == view.filter_servers(data.cluster, addr)[name]
     for cluster, members in view.clusters.items():
         for member in members:
             add(CLUSTER_ADDR_TABLE, (cluster, member))

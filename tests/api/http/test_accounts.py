@@ -132,6 +132,34 @@ def test_a_bound_broker(make_api: Any, tmp_path: Path) -> None:
     assert {type(event) for event in api.written_since(before)} <= {AccessRefused}
 
 
+def test_a_bound_broker_changes_nothing_in_the_route_of_anothers_topic(make_api: Any, tmp_path: Path) -> None:
+    api = make(make_api, tmp_path, AuthMode.ENFORCE)
+
+    def registers(name: str, host: int, user: str, bname: str, epoch: int, **more: Any) -> Any:
+        topics = ("static", f"of-{name}")
+        body = broker(name, topics=topics, cluster="cluster-a", host=host, counter=epoch, **more)
+        static = {"topic": "static", "bname": bname, "totalQueues": 1, "epoch": epoch, "currIdMap": {"0": epoch}}
+        body["topicConfigSerializeWrapper"]["topicQueueMappingInfoMap"] = {"static": static}
+        return api.register(body, headers=bearer(f"token-{user}"))
+
+    assert registers("broker-b", 2, "broker", "broker-b", 5).is_success
+
+    def route(topic: str) -> Any:
+        return api.get(f"/v1/topics/{topic}/route", headers=bearer("token-reader")).json()
+
+    before = route("static")
+    assert before["topicQueueMappingByBroker"]["broker-b"]["epoch"] == 5
+    found = problem(registers("broker-a", 1, "bound", "broker-b", 1), 403, "forbidden")
+    assert "not to brokerName 'broker-b'" in found["detail"]
+    assert registers("broker-c", 2, "bound", "broker-c", 1, filterServerList=["10.9.9.9:1"]).is_success
+    assert route("of-broker-c")["filterServerTable"] == {"10.0.0.2:10911": ["10.9.9.9:1"]}
+    assert route("of-broker-b")["filterServerTable"] == {}
+    after = route("static")  # which both have, at one address
+    assert after["topicQueueMappingByBroker"]["broker-b"] == before["topicQueueMappingByBroker"]["broker-b"]
+    assert [each["brokerName"] for each in after["brokerDatas"]] == ["broker-b", "broker-c"]
+    assert after["filterServerTable"] == {}
+
+
 def test_tokens_of_before_are_admins(make_api: Any, tmp_path: Path) -> None:
     api = make(make_api, tmp_path, AuthMode.ENFORCE, http=HttpSettings(tokens={"alice": "of-alice"}))
     assert api.register(broker(), headers=bearer("of-alice")).is_success

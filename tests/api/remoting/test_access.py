@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from api.access_control import CHECK_S
+from api.large_registrations import LARGE_BODY_BYTES
 from schemas.events import AccessRefused, decode
 from security.policy import AuthMode
 from security.roles import NEEDED, Role
 from tests.api.remoting.gateways import a_gateway
-from tests.examples.parts import C1, C2, T1, A, B, register, unregister, who
+from tests.examples.parts import C1, C2, T1, A, B, config, mapping, register, unregister, version, who
 from tests.model import codes
 from tests.model.wire import Request, Response
 from tests.support.accounts import ACCOUNTS, sign
@@ -115,6 +116,28 @@ def test_a_bound_broker_speaks_for_its_own(tmp_path: Path) -> None:
         assert {type(event) for event in written} <= {AccessRefused}
         assert client.call(sign(Request(codes.BROKER_HEARTBEAT, who(A, "10.0.0.1:10911")), "bound")).code == 0
         assert client.call(sign(unregister(A, "10.0.0.1:10911").request(), "bound")).code == codes.SUCCESS
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_bound_broker_maps_no_static_topic_of_anothers(tmp_path: Path, is_large: bool) -> None:
+    """RouteInfoManager puts a mapping under the bname that it names, whichever broker sends it."""
+    topics = [config(f"t-{number:04}") for number in range(1_500 if is_large else 2)]
+
+    def maps(bname: str, epoch: int) -> Request:
+        at = version(counter=epoch)
+        return register(A, "10.0.0.1:10911", topics=topics, mappings=[mapping("static", bname, epoch)], at=at).request()
+
+    theirs = register(B, "10.0.0.2:10911", topics=[config("static"), config(T1)], mappings=[mapping("static", B, 5)])
+    with a_gateway(tmp_path) as (gateway, client):
+        assert is_large is (len(maps(A, 1).body) > LARGE_BODY_BYTES)
+        assert client.call(sign(theirs.request(), "broker")).code == codes.SUCCESS
+        before, end = client.call(sign(Request(ROUTE.code, {"topic": "static"}), "reader")).body, gateway.log.end()
+        refused(client.call(sign(maps(B, 1), "bound")), "not to brokerName 'broker-b'")
+        assert client.call(sign(Request(ROUTE.code, {"topic": "static"}), "reader")).body == before
+        assert {type(decode(record.payload)) for record in gateway.log.read(end.next_offset)} <= {AccessRefused}
+        assert client.call(sign(maps(A, 2), "bound")).code == codes.SUCCESS
+        assert client.call(sign(maps(B, 3), "broker")).code == codes.SUCCESS, "an account that is bound to none may"
+        refused(client.call(sign(maps(B, 3), "bound")), "not to brokerName 'broker-b'")
 
 
 def test_a_captured_read_of_an_admin_deletes_nothing(tmp_path: Path) -> None:

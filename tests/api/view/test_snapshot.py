@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.view import advance
+from api.view.pickup import filter_server_table
 from api.view.snapshot import RegistrationResult, RouteView
 from lake.commits import NO_COMMIT
 from schemas.broker import QueueRow
@@ -182,7 +183,7 @@ def test_of_equal_mappings_the_latest_registration_counts() -> None:
     assert view.mapping("x") is None
 
 
-def test_filter_servers_follow_their_address() -> None:
+def test_filter_servers_follow_their_group_and_address() -> None:
     tables = complete_rows(
         {
             "brokerAddrTable": {("broker-a",): group(_0="a0"), ("broker-b",): group("c2", _0="a0", _1="b1")},
@@ -192,11 +193,35 @@ def test_filter_servers_follow_their_address() -> None:
     view = view_of(tables)
     assert view.groups["broker-a"].filter_servers == {"a0": ("f1",)}
     assert view.groups["broker-b"].filter_servers == {}  # another cluster
-    moved = apply(view, complete_rows({"filterServerTable": {("broker-x", "c2", "b1"): {"filterServerList": ["f2"]}}}))
+    moved = apply(view, complete_rows({"filterServerTable": {("broker-b", "c2", "b1"): {"filterServerList": ["f2"]}}}))
     assert moved.groups["broker-b"].filter_servers == {"b1": ("f2",)}
     assert moved.groups["broker-a"] is view.groups["broker-a"]
-    gone = apply(moved, {"filterServerTable": {("broker-x", "c2", "b1"): None}})
+    of_another = {("broker-x", "c2", "b1"): {"filterServerList": ["f3"]}}
+    same = apply(moved, complete_rows({"filterServerTable": of_another}))
+    assert same.groups["broker-b"] is moved.groups["broker-b"], "anybody can register at that address"
+    gone = apply(same, {"filterServerTable": {("broker-b", "c2", "b1"): None}})
     assert gone.groups["broker-b"].filter_servers == {}
+
+
+def test_an_address_of_several_groups_has_the_filter_servers_that_all_of_them_say() -> None:
+    def table(*lists: list[str] | None) -> dict[str, list[str]]:
+        names = [f"broker-{number}" for number in range(len(lists))]
+        found = view_of(
+            complete_rows(
+                {
+                    "brokerAddrTable": {(name,): group(_0="a0") for name in names},
+                    "filterServerTable": {
+                        (name, "c1", "a0"): {"filterServerList": servers}
+                        for name, servers in zip(names, lists, strict=True)
+                        if servers is not None
+                    },
+                }
+            )
+        )
+        return filter_server_table(found.groups.values())
+
+    assert table(["f1"], ["f1"]) == {"a0": ["f1"]}
+    assert table(["f1"], ["f2"]) == table(["f1"], None) == table(None, ["f1"]) == table(["f1"], None, ["f1"]) == {}
 
 
 def test_serials_differ_where_an_answer_may() -> None:
