@@ -94,7 +94,12 @@ class Asking(NamedTuple):
         elif self.http and data_dir is not None:
             by_hand = [name for name in ("http", "data_dir") if is_on_command_line(self.context, name)]
             if len(by_hand) != 1:
-                raise SetupError("--http and --data-dir are both said: ask a gateway, or read the tables")
+                both = (
+                    "--http and --data-dir are both said"
+                    if by_hand
+                    else "ROUTELAKE_GATEWAY and ROUTELAKE_DATA_DIR are both set"
+                )
+                raise SetupError(f"{both}: say --http to ask a gateway, or --data-dir to read the tables")
             data_dir = None if by_hand == ["http"] else data_dir
         if data_dir is not None:
             from api.view.no_pandas import keep_pandas_out

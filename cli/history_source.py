@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from cli.options import LakePlace
+from remoting.frame import HTTP_IS_ELSEWHERE
 from schemas.errors import RoutelakeError, SetupError
 
 if TYPE_CHECKING:
@@ -190,10 +191,13 @@ class HttpSource:
         try:
             answer = client.get(path, params=dict(parameters))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise RoutelakeError(f"{self._url} does not answer: {str(error) or type(error).__name__}") from error
+            why = f"{self._url} does not answer: {str(error) or type(error).__name__}"
+            raise RoutelakeError(f"{why}; name another gateway with --http, or the tables with --data-dir") from error
         found: Any = None
         with contextlib.suppress(ValueError):
             found = answer.json()
+        if HTTP_IS_ELSEWHERE.encode() in answer.content:
+            raise RoutelakeError(f"{self._url}: {HTTP_IS_ELSEWHERE}")
         if not isinstance(found, dict):
             raise RoutelakeError(f"{self._url} is no routelake: {path} is answered with status {answer.status_code}")
         if answer.status_code != httpx.codes.OK:

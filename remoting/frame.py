@@ -92,6 +92,7 @@ _HTTP_STARTS: Final = frozenset(
     int.from_bytes(method)
     for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN", b"PRI ")
 )
+_HTTP_ANSWER: Final = int.from_bytes(b"HTTP")
 _TLS_START: Final = 0x1603
 """ContentType handshake, and the major version of every TLS."""
 
@@ -109,6 +110,11 @@ def check_length(length: int, frame_limit_bytes: int) -> None:
     if length > frame_limit_bytes - LENGTH_BYTES:
         if length in _HTTP_STARTS:
             raise ProtocolError(f"an HTTP request; {HTTP_IS_ELSEWHERE}", protocol="HTTP")
+        if length == _HTTP_ANSWER:
+            raise ProtocolError(
+                "an HTTP answer; that is an HTTP port, remoting is on the one that --remoting names (9876 by default)",
+                protocol="HTTP",
+            )
         if length >> 16 == _TLS_START:
             raise ProtocolError("a TLS ClientHello; this port offers no TLS", protocol="TLS")
         raise ProtocolError(

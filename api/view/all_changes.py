@@ -10,7 +10,7 @@ from api.view.changelog import Change, ChangePosition, Page, read_page
 from api.view.cursors import cursor_of, place_of
 from api.view.filters import Filters, between, last_epoch
 from api.view.history import History, check_limit
-from api.view.moments import Moment
+from api.view.moments import Moment, or_else
 from schemas.errors import BadRequestError
 
 
@@ -29,15 +29,24 @@ class Found(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-def cuts(history: History, from_: str | None, to: str | None) -> tuple[Moment | None, Moment]:
+def cuts(
+    history: History, from_: str | None, to: str | None, *, needs_from: bool = False
+) -> tuple[Moment | None, Moment]:
     """The two cuts of a question.
+
+    Args:
+        history: Knows them.
+        from_: The first, as `ChangesAsked` has it.
+        to: The second.
+        needs_from: Whether the question cannot do without the first.
 
     Raises:
         BadRequestError: One is none, or ``from`` is not before ``to``.
         RoutelakeError: As `History.resolve`.
     """
     after = history.resolve(NOW if to is None else to, "to", readable=False)
-    before = None if from_ is None else history.resolve(from_, "from", readable=False)
+    with or_else("the first moment is 1" if needs_from else "leave out from to begin there"):
+        before = None if from_ is None else history.resolve(from_, "from", readable=False)
     if before is not None and _place(before) > _place(after):
         what = f"from must not be after to: {from_} is after {NOW if to is None else to}"
         raise BadRequestError(what, field="from", value=from_)

@@ -91,7 +91,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
     check_limit(limit)
     place = None if cursor is None else place_of(cursor, asked, _Place)
     to = asked.to if asked.to not in (None, NOW) or place is None else str(place.now)
-    before, after = cuts(history, asked.from_ or "", to)
+    before, after = cuts(history, asked.from_ or "", to, needs_from=True)
     assert before is not None
     looked_at: list[_Row] = []
     ended = True

@@ -66,6 +66,15 @@ class Moment(msgspec.Struct, frozen=True):
     kept: bool = True
 
 
+@contextmanager
+def or_else(way_out: str) -> Iterator[None]:
+    """What to do instead, said where a moment is before the beginning. Raises BeforeHistoryError."""
+    try:
+        yield
+    except BeforeHistoryError as error:
+        raise BeforeHistoryError(f"{error}; {way_out}", **error.fields) from error
+
+
 class Moments:
     """The moments of one lake. Safe for threads.
 

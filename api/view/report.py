@@ -15,6 +15,7 @@ import msgspec
 from api.view.as_of import NOW, parse_as_of
 from api.view.cursors import cursor_of, place_of
 from api.view.history import History
+from api.view.moments import or_else
 from lake.commits import UNIX_EPOCH, from_us, to_us
 from pipelines.reports.datafusion import MAX_TOPICS, Cut, Row, TooManyTopicsError, rows_by_datafusion
 from pipelines.reports.reports import BY_NAME, TIMES, query_of, topics_of
@@ -83,7 +84,8 @@ def window(history: History, from_: str | None, to: str | None, dashes: str = ""
         given = None if moment == NOW else parse_as_of(moment, name)
         return given if isinstance(given, datetime) else found.commit.event_time
 
-    since = UNIX_EPOCH if from_ is None else time_of("from", from_)
+    with or_else(f"leave out {dashes}from to begin there"):
+        since = UNIX_EPOCH if from_ is None else time_of("from", from_)
     until = time_of("to", NOW if to is None else to)
     if to is None:
         return since, max(since, until)  # nothing may have happened for as long as from says

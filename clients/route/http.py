@@ -17,7 +17,7 @@ import msgspec
 
 from clients.route.transport import RouteAnswer, decode_route
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
-from remoting.frame import RemotingCommand
+from remoting.frame import HTTP_IS_ELSEWHERE, RemotingCommand
 from schemas.codes import ResponseCode
 
 MAX_WAIT_S: Final = 300.0
@@ -152,7 +152,8 @@ def _understand(address: str, answer: httpx.Response) -> RouteAnswer | None:
     try:
         problem = msgspec.json.decode(answer.content, type=_Problem)
     except (ValueError, RecursionError):
-        problem = _Problem(detail=answer.reason_phrase)
+        is_remoting = HTTP_IS_ELSEWHERE.encode() in answer.content
+        problem = _Problem(detail=HTTP_IS_ELSEWHERE if is_remoting else answer.reason_phrase)
     if answer.status_code == HTTPStatus.NOT_FOUND and problem.type == _TOPIC_NOT_EXIST:
         return RouteAnswer(None, tag)
     code = problem.code

@@ -168,6 +168,7 @@ def test_timeline_and_blame(past: Past, source: str) -> None:
         ("changes --data-dir nothing", 2, "holds no tables"),
         ("changes --data-dir nothing --http 127.0.0.1:1", 2, "both said"),
         ("changes --http 127.0.0.1:1", 1, "http://127.0.0.1:1 does not answer"),
+        ("changes --http 127.0.0.1:1", 1, "refused; name another gateway with --http, or the tables with --data-dir"),
     ],
 )
 def test_what_is_refused(words: str, code: int, says: str) -> None:
@@ -183,6 +184,9 @@ def test_what_the_gateway_or_the_tables_refuse(past: Past) -> None:
             list(source.diff({"from": "2", "to": "1"}))
         with pytest.raises(RoutelakeError, match="before the beginning"):
             list(source.changes({"from": "1999-01-01T00:00:00Z"}))
+        for ask, way_out in ((source.changes, "leave out from to begin there"), (source.diff, "the first moment is 1")):
+            with pytest.raises(RoutelakeError, match=f"; {way_out}$"):
+                list(ask({"from": "1999-01-01T00:00:00Z"}))
         with pytest.raises(RoutelakeError, match="command must be one of"):
             list(source.changes({"command": "X"}))
     for address in ("http://", "http://[", "ftp://x", "no host"):
@@ -201,4 +205,13 @@ def test_variables(past: Past) -> None:
     changes = ("history", "changes")
     assert command(*changes, "--http", http, ROUTELAKE_DATA_DIR="nothing").returncode == 0
     assert command(*changes, "--data-dir", data_dir, ROUTELAKE_GATEWAY="127.0.0.1:1").returncode == 0
-    assert command(*changes, ROUTELAKE_DATA_DIR=data_dir, ROUTELAKE_GATEWAY=http).returncode == 2
+    neither = command(*changes, ROUTELAKE_DATA_DIR=data_dir, ROUTELAKE_GATEWAY=http)
+    assert neither.returncode == 2
+    assert "ROUTELAKE_GATEWAY and ROUTELAKE_DATA_DIR are both set: say --http to ask a gateway" in neither.stderr
+
+
+def test_the_other_port(past: Past) -> None:
+    address = past.live.namesrv_addr
+    found = process("history", "changes", "--http", address)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.startswith(f"routelake: http://{address}: this is the remoting port, HTTP is on the one that")

@@ -93,6 +93,7 @@ def test_nothing_for_as_long_as_is_asked_for(report: Report) -> None:
     [
         ("peers --from 3 --to 2", "--from must not be after --to"),
         ("peers --from 1999-01-01T00:00:00Z", "before the beginning"),
+        ("peers --from 1999-01-01T00:00:00Z", "; leave out --from to begin there"),
         ("peers --to 9999", "has not been committed yet"),
         ("peers --html --csv", "choose one"),
         ("peers --from tomorrow", "is no moment"),

@@ -179,7 +179,12 @@ TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
         ([*MONITOR, "auth.existingSecret=accounts", "auth.mode=enforce-writes"], {}),
         ([*MONITOR, "tls.existingSecret=tls"], {}),
         (
-            [*MONITOR, "tls.existingSecret=tls", "tls.mode=enforcing", "metrics.serviceMonitor.tlsConfig.serverName=ns"],
+            [
+                *MONITOR,
+                "tls.existingSecret=tls",
+                "tls.mode=enforcing",
+                "metrics.serviceMonitor.tlsConfig.serverName=ns",
+            ],
             {"scheme": "https", "tlsConfig": {"serverName": "ns"}},
         ),
     ],

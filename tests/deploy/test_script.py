@@ -177,7 +177,10 @@ def test_an_environment_that_is_a_link_is_left_alone(machine: Machine, tmp_path:
     (others / "theirs").touch()
     (machine.root / ".venv").symlink_to(others)
     output = machine.start("gateway", expect=1)
-    assert output == f"routelake: .venv is a link to {others}, which may be another clone's: remove the link and start again.\n"
+    assert (
+        output
+        == f"routelake: .venv is a link to {others}, which may be another clone's: remove the link and start again.\n"
+    )
     assert [path.name for path in others.iterdir()] == ["theirs"]
 
 

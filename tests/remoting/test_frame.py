@@ -292,6 +292,12 @@ def test_a_length_out_of_bounds_is_refused(length: int) -> None:
         check_length(length, 1000)
 
 
+@pytest.mark.parametrize(("start", "says"), [(b"GET ", "an HTTP request"), (b"HTTP", "an HTTP answer")])
+def test_http_is_told_where_it_belongs(start: bytes, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        check_length(int.from_bytes(start), 1000)
+
+
 @pytest.mark.parametrize("length", [4, 996])
 def test_a_length_within_bounds_passes(length: int) -> None:
     check_length(length, 1000)
