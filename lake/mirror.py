@@ -36,7 +36,7 @@ from lake.actions import LAST_CHECKPOINT, checkpoint_name, entry_name, read_acti
 from lake.copied import LakeCopy
 from lake.ddl import LAKE_FILE
 from lake.offer import Offer, offer_of
-from lake.store import Store, Tagged, TakenError
+from lake.store import Store, StoreError, Tagged, TakenError
 from schemas.errors import RoutelakeError, one_line
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, FOLD_FAILURE_FILE, FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
@@ -96,6 +96,8 @@ class Mirror:
         """Files of entries that are not published yet."""
         self._last: dict[str, bytes] = {}
         """The newest entry that both have, of each table of intervals."""
+        self._in_doubt: dict[str, list[bytes]] = {}
+        """What was put in another's place, by path, and may stand there: the answer was lost."""
         self._reported_s = 0.0
         self._is_held = False
 
@@ -109,6 +111,7 @@ class Mirror:
         self._is_held = False
         self._uploaded.clear()
         self._last.clear()
+        self._in_doubt.clear()
         self.copy.fetch()
 
     # --- the lake is taken over ---
@@ -189,7 +192,8 @@ class Mirror:
             StoreError, DeltaError: Storage failed.
         """
         table = DeltaTable(f"{self.store.url}/{name}")
-        self.store.delete([f"{name}/{unquote(path)}" for path in table.vacuum(hours, dry_run=True, full=True)])
+        # They are named as objects are, and not percent-encoded once more, as an entry of the log has them.
+        self.store.delete([f"{name}/{path}" for path in table.vacuum(hours, dry_run=True, full=True)])
 
     def clean_log(self, name: str) -> None:
         """Delete entries of a table's log in the store that are older than its retention.
@@ -222,10 +226,31 @@ class Mirror:
     def _replace(self, path: str, data: bytes) -> None:
         """Put what is known to stand there, or not to. Raises TakenError, StoreError."""
         known = self.copy.known.get(path)
-        if known is not None and known.data == data:
+        if known is not None and known.data == data and path not in self._in_doubt:
             return
-        tag = self.store.put_new(path, data) if known is None else self.store.replace(path, data, known.tag)
-        self.copy.known[path] = Tagged(data, tag)
+        try:
+            tag = self.store.put_new(path, data) if known is None else self.store.replace(path, data, known.tag)
+        except StoreError:
+            self._in_doubt.setdefault(path, []).append(data)
+            raise
+        except TakenError:
+            if not self._was_put(path):
+                raise
+            self._replace(path, data)
+        else:
+            self._in_doubt.pop(path, None)
+            self.copy.known[path] = Tagged(data, tag)
+
+    def _was_put(self, path: str) -> bool:
+        """Whether it is of this writer what has taken the place. Raises StoreError."""
+        try:
+            there = self.store.get_tagged(path)
+        except FileNotFoundError:
+            return False
+        if there.data not in self._in_doubt.pop(path, ()):
+            return False
+        self.copy.known[path] = there
+        return True
 
     def _pending(self, name: str) -> Iterable[_Entry]:
         version = self.copy.versions.get(name, -1)

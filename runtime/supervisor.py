@@ -3,7 +3,7 @@
 
 A crashed child is started again after a pause that doubles with each crash in a row (0.5 s to 30 s) and is short again
 once the child has run for a minute. A child whose first start ends with exit code 2 cannot start as things are (port in
-use, lake in a folder that another fold holds, ...): its own message says what to do, and everything stops with that code.
+use, lake in a folder that another fold holds, ...): its own message says what to do, and all stops with that code.
 """
 
 from __future__ import annotations

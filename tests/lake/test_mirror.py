@@ -20,7 +20,7 @@ from pipelines.log.memory import MemoryLog
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, EventEncoder, routing_key
 from schemas.intervals import INTERVAL_TABLES
-from schemas.tables import ROUTE_COMMIT_TABLE
+from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.copy_fold import CopyFold
@@ -104,6 +104,34 @@ def test_a_batch_whose_answer_was_lost_is_published_once(world: World) -> None:
         one.fold()
     one.mirror.publish()
     world.check(epochs=2)
+
+
+def test_a_report_whose_answer_was_lost_is_no_other_writer_s(world: World) -> None:
+    """A store that took a PUT in longer than obstore waits; the next report says something else."""
+    own = world.stepping()
+    one = world.fold(own)
+    one.fold()
+
+    def report(text: str) -> bytes:
+        (one.copy_dir / FOLD_STATUS_FILE).write_text(text)
+        one.mirror._reported_s = 0.0
+        one.mirror.publish_rest()
+        return store(world.memory).get(FOLD_STATUS_FILE)
+
+    for first in (b"0", b"3"):  # where none stands, and in another's place
+        own.lose_answer_of = {FOLD_STATUS_FILE}
+        assert report(first.decode()) == first
+        own.before = lambda number, path: _fail(path)
+        assert report("of no account") == first  # nor did this one come through
+        own.before = lambda number, path: None
+        assert report("2") == b"2"
+    store(world.memory).put(FOLD_STATUS_FILE, b"of another")
+    with pytest.raises(FencedError):
+        report("4")
+
+
+def _fail(path: str) -> None:
+    raise StoreError(f"PUT {path}: timed out")
 
 
 def _second_epoch(

@@ -192,6 +192,31 @@ def test_what_has_expired_is_deleted_there(remote: Remote) -> None:
     assert two.writer.epoch == one.writer.epoch
 
 
+def test_files_of_any_broker_name_are_deleted_there(remote: Remote) -> None:
+    one = CopyFold(remote.log, open_store(remote.url), remote.folder / "short", 2, retention_days=0)
+    names = ("plain", "b c", "ü%/", "b%20=")
+    for name in names:
+        for event in (make.register(name=name), make.wipe(name)):
+            remote.tell(event)
+            one.fold()
+    there = open_store(remote.url)
+    needed = len(one.writer.tables["topicQueueTable"].delta.file_uris())
+
+    def files() -> list[str]:
+        paths = [found.path for found in there.listed("topicQueueTable")]
+        return [path for path in paths if "/_delta_log/" not in path]
+
+    assert len(files()) > needed + len(names)
+
+    def vacuumed() -> bool:  # a store's times are of whole seconds
+        one.mirror.vacuum("topicQueueTable", 0)
+        return len(files()) == needed
+
+    until(vacuumed)
+    rows = DeltaTable(f"{remote.url}/topicQueueTable").to_pyarrow_table().to_pylist()
+    assert {row["brokerName"] for row in rows} == {"b", *names}
+
+
 def test_a_lake_of_a_newer_format_is_refused(remote: Remote) -> None:
     open_store(remote.url).put("lake.json", b'{"format": 99}')
     with pytest.raises(SetupError, match="format 99"):
