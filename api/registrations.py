@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -74,9 +75,14 @@ class Registrations:
         self._last = LastRegistrations()
         self._large = LargeRegistrations()
         self._large_at_a_time = asyncio.Semaphore(_LARGE_AT_A_TIME)
-        self._under_way: set[asyncio.Future[None]] = set()  # but for large ones, which take seconds
-        self._awaited: asyncio.Future[None] | None = None
-        """Done with the next registration; None while nobody waits for it."""
+        self._begun = 0
+        """How many requests there were so far, but for large ones, which take seconds."""
+        self._under_way: OrderedDict[int, None] = OrderedDict()
+        """Of these, in the order in which they have come."""
+        self._settling: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Who waits for the requests up to a number, in that order."""
+        self._arriving: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        """Who waits for what a registration may show."""
         self._one_way_until_s = 0.0
         """Until when, on the loop's clock, a registration may come one-way."""
         self._counting: asyncio.Task[None] | None = None
@@ -89,8 +95,13 @@ class Registrations:
             timeout_s: Wait no longer.
         """
         await asyncio.sleep(0)  # those of this turn of the loop have begun then
-        if self._under_way:
-            await asyncio.wait(set(self._under_way), timeout=timeout_s)
+        if not self._under_way:
+            return
+        while self._settling and self._settling[0][1].done():
+            self._settling.popleft()  # has given up
+        future = asyncio.get_running_loop().create_future()
+        self._settling.append((self._begun, future))
+        await _wait(future, timeout_s)
 
     async def arrived(self, is_shown: Callable[[], bool], timeout_s: float) -> None:
         """Wait for what a registration shows that may come over a connection of a broker that sends it one-way.
@@ -103,10 +114,14 @@ class Registrations:
             timeout_s: Wait no longer.
         """
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_s
-        while not is_shown() and loop.time() < min(end_s, self._one_way_until_s):
-            self._awaited = self._awaited or loop.create_future()
-            await asyncio.wait([self._awaited], timeout=end_s - loop.time())
+        if is_shown() or loop.time() >= self._one_way_until_s:
+            return
+        future = loop.create_future()
+        self._arriving[future] = is_shown
+        try:
+            await _wait(future, timeout_s)
+        finally:
+            del self._arriving[future]
 
     async def register(self, event: RegisterBroker, body_bytes: int) -> Registered:
         """Register a broker.
@@ -155,16 +170,23 @@ class Registrations:
             self._one_way_until_s = loop.time() + _ONE_WAY_S
         if is_large(command):
             return await self._register_request(command, actor, channel, let_go, may)
-        done = loop.create_future()
-        self._under_way.add(done)
+        self._begun += 1
+        number = self._begun
+        self._under_way[number] = None
         try:
             return await self._register_request(command, actor, channel, let_go, may)
         finally:
-            self._under_way.discard(done)
-            done.set_result(None)
-            if self._awaited is not None:
-                self._awaited.set_result(None)
-                self._awaited = None
+            del self._under_way[number]
+            self._one_has_ended()
+
+    def _one_has_ended(self) -> None:
+        """Wake who has waited for that: each waiter once, however many registrations are under way."""
+        oldest = next(iter(self._under_way), self._begun + 1)
+        while self._settling and self._settling[0][0] < oldest:
+            _wake(self._settling.popleft()[1])
+        for future, is_shown in self._arriving.items():
+            if is_shown():
+                _wake(future)
 
     async def _register_request(
         self,
@@ -316,3 +338,17 @@ class Registrations:
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker
         return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
+
+
+async def _wait(future: asyncio.Future[None], timeout_s: float) -> None:
+    """Until it is done, or no longer: by a timer, which costs the same however many wait."""
+    timer = asyncio.get_running_loop().call_later(timeout_s, _wake, future)
+    try:
+        await future
+    finally:
+        timer.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

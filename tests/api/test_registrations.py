@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -110,6 +112,68 @@ def test_both_are_told_of_master_and_order_configuration(shared: Shared) -> None
         result = ask(slave).result(30)
         assert result.master.master_addr == ADDR1
         assert existing(result.order_topic_config) == {T1: f"{A}:4"}
+
+
+def test_who_waits_for_the_registrations_under_way_costs_each_of_them_nothing(shared: Shared) -> None:
+    """Both numbers are a stranger's to choose: their product would hold up the loop for seconds."""
+
+    def cpu_s(registering: int, asking: int) -> float:
+        async def measured() -> float:
+            found, held = shared.registrations, asyncio.Event()
+            patch.setattr(found, "_register_request", lambda *_: held.wait())
+            under_way = [
+                asyncio.create_task(found.register_request(command(ONE), REMOTING, Channel("local", "x-1"), print))
+                for _ in range(registering)
+            ]
+            began_s = time.thread_time()
+            waiting = []
+            for _ in range(asking // 100):  # over many turns of the loop
+                waiting += [asyncio.create_task(found.settled(600.0)) for _ in range(100)]
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not any(task.done() for task in waiting)
+            held.set()
+            await asyncio.gather(*waiting, *under_way)
+            assert not found._under_way
+            return time.thread_time() - began_s
+
+        with pytest.MonkeyPatch.context() as patch:
+            took: float = shared._begin(measured()).result(60)
+            return took
+
+    alone = cpu_s(1, 3_000)
+    assert cpu_s(300, 3_000) < 10 * alone + 0.1, alone
+
+
+def test_who_waits_gives_up_and_is_woken_by_no_later_registration(shared: Shared) -> None:
+    async def waits() -> None:
+        found, held = shared.registrations, [asyncio.Event() for _ in range(3)]
+        ends = iter(held)
+        patch.setattr(found, "_register_request", lambda *_: next(ends).wait())
+
+        def begin() -> asyncio.Task[Any]:
+            return asyncio.create_task(
+                found.register_request(command(ONE), REMOTING, Channel("local", "x-1"), lambda: None)
+            )
+
+        first, second = begin(), begin()
+        both = asyncio.create_task(found.settled(600.0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        third = begin()
+        await found.settled(0.0)
+        assert not both.done(), "gave up before all"
+        held[1].set()
+        await second
+        assert not both.done()
+        held[0].set()
+        await asyncio.gather(first, both)
+        assert not third.done(), "came after them"
+        held[2].set()
+        await third
+
+    with pytest.MonkeyPatch.context() as patch:
+        shared._begin(waits()).result(30)
 
 
 def test_a_request_that_was_overtaken_is_not_the_last_one(shared: Shared) -> None:
