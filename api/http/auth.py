@@ -160,6 +160,19 @@ class Guard:
         if self._tokens_protect_reads:
             self._user(request)
 
+    def still_reads(self, request: Request) -> bool:
+        """Whether a read that `reader` let in would pass now, too: accounts change, and tokens expire."""
+        return self.standing(request).may_read
+
+    def reader_again(self, request: Request) -> None:
+        """`reader`, before the answer to a read that has waited; it is counted and told of once only.
+
+        Raises:
+            Problem: it may not be answered any more.
+        """
+        if not self.still_reads(request):
+            self.reader(request)
+
     def may_read_settings(self, request: Request) -> bool:
         """Whether whoever was let in by `reader` could read the settings over remoting (GET_NAMESRV_CONFIG), too."""
         if self._access is None:

@@ -69,12 +69,16 @@ class _Ready(NamedTuple):
 class _Listener:
     """Waits to be woken."""
 
-    __slots__ = ("address", "ended", "woken")
+    __slots__ = ("address", "ended", "may_go_on", "woken")
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, may_go_on: Callable[[], bool] = lambda: True) -> None:
         self.address = address
+        self.may_go_on = may_go_on
         self.ended = False
         self.woken: asyncio.Future[None] | None = None
+
+    def goes_on(self) -> bool:
+        return not self.ended and self.may_go_on()
 
     def wake(self) -> None:
         if self.woken is not None and not self.woken.done():
@@ -135,20 +139,23 @@ class EventHub:
         if self._pump is not None:
             self._pump.cancel()
 
-    def stream(self, address: str, after: int | None, wanted: EventFilter) -> Response:
+    def stream(
+        self, address: str, after: int | None, wanted: EventFilter, may_go_on: Callable[[], bool] = lambda: True
+    ) -> Response:
         """An answer that goes on until the client goes.
 
         Args:
             address: Whose it is (`remoting.bounds.address_of`).
             after: The last epoch that the client knows; None for the newest.
             wanted: Of which epochs it is told.
+            may_go_on: Asked before it is sent anything, every `QUIET_S` at least; where it may not, it is ended.
 
         Raises:
             Problem: Too many listen.
         """
         if self._closed or (len(self._listeners) >= self._max_listeners and not self._make_room(address)):
             raise busy("too many listen to events; try again")
-        return _Stream(self, _Listener(address), after, wanted)
+        return _Stream(self, _Listener(address, may_go_on), after, wanted)
 
     async def serve(self, listener: _Listener, after: int | None, wanted: EventFilter, send: Send) -> None:
         """Send events until the listener is ended."""
@@ -156,7 +163,7 @@ class EventHub:
         last = self._newest() if after is None else after
         await _write(send, f"retry: {_RETRY_MS}\nid: {last}\n\n".encode())
         try:
-            while not listener.ended:
+            while listener.goes_on():
                 up_to = self._at
                 # The latter in a lake that has taken another's place; until that is noticed, `up_to` is of the other.
                 if last < up_to or last > max(up_to, self._newest()):
@@ -166,7 +173,7 @@ class EventHub:
                         await _write(send, text)
                     continue
                 await listener.wait()
-                if last == self._at and not listener.ended:
+                if last == self._at and listener.goes_on():
                     await _write(send, b"id: %d\n\n" % last)
         finally:
             self._forget(listener)
@@ -236,8 +243,11 @@ class EventHub:
             if newest != self._at:
                 try:
                     found = None if newest < self._at else await self._read(self._at, newest)
-                except RoutelakeError as error:
-                    _log.warning("events have to wait", error=str(error))
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:  # deltalake's panics are no Exception
+                    is_defect = not isinstance(error, RoutelakeError)
+                    _log.warning("events have to wait", error=str(error), exc_info=is_defect)
                     loop.call_later(_RETRY_S, self._moved.set)
                     continue
                 if found is None:

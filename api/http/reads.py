@@ -161,6 +161,8 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
         request.scope[WAITED] = True
     if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000):
         raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
+    if offset is not None:
+        context.guard.reader_again(request)
     return Reading(context, source, context.answers[reads])
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
@@ -69,4 +70,6 @@ async def listen_events(
             raise fields_problem(BAD_PARAMETER, [FieldError("Last-Event-ID", "must be an epoch, as `id` gave it")])
         after = int(last_event_id)
     reading = await begin(request, query)
-    return reading.context.events.stream(address(request), after, EventFilter(query.topic, query.broker_name))
+    may_go_on = partial(reading.context.guard.still_reads, request)
+    wanted = EventFilter(query.topic, query.broker_name)
+    return reading.context.events.stream(address(request), after, wanted, may_go_on)

@@ -187,7 +187,10 @@ async def get_route(
         if query.wait is not None:
             raise fields_problem(BAD_PARAMETER, [FieldError("wait", "cannot be combined with as_of: the past is over")])
         return await _past_route(request, reading.context, topic, query.past)
-    crowded = query.wait is not None and await _until_changed(request, reading, topic, query.wait)
+    crowded = False
+    if query.wait is not None:
+        crowded = await _until_changed(request, reading, topic, query.wait)
+        reading.context.guard.reader_again(request)
     found = reading.answers.route(reading.view, topic)
     if found is None:
         check_name(topic_problem(topic), "topic")

@@ -17,6 +17,7 @@ from security.roles import OPERATIONS, Role
 from tests.api.http.wire import PATH, exchange, get, wires
 from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, policy
 from tests.support.http_api import HttpApi, broker, problem
+from tests.support.loops import until
 
 R, B, A = Role.READER, Role.BROKER, Role.ADMIN
 HEARTBEAT = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
@@ -158,6 +159,19 @@ def test_a_bound_broker_changes_nothing_in_the_route_of_anothers_topic(make_api:
     assert after["topicQueueMappingByBroker"]["broker-b"] == before["topicQueueMappingByBroker"]["broker-b"]
     assert [each["brokerName"] for each in after["brokerDatas"]] == ["broker-b", "broker-c"]
     assert after["filterServerTable"] == {}
+
+
+def test_a_long_poll_is_refused_when_its_account_is_gone(make_api: Any, tmp_path: Path) -> None:
+    api = make(make_api, tmp_path, AuthMode.ENFORCE)
+    assert api.register(broker(), headers=bearer("token-broker")).is_success
+    path, reader = "/v1/topics/orders/route", bearer("token-reader")
+    tag = api.get(path, headers=reader).headers["etag"]
+    poll = api.begin("GET", f"{path}?wait=60", headers={**reader, "if-none-match": tag})
+    until(lambda: api.app.context.watch.waiting == 1)
+    (tmp_path / "acl.yml").write_text(ACCOUNTS.replace("token-reader", "token-another"))
+    until(lambda: api.get(path, headers=reader).status_code == 401, 30)
+    assert api.delete("/v1/topics/orders", headers=bearer("token-admin")).is_success
+    problem(poll.result(30), 401, "unauthorized")
 
 
 def test_tokens_of_before_are_admins(make_api: Any, tmp_path: Path) -> None:

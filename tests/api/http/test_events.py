@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +18,13 @@ from api.http import events
 from api.http.history_pool import HistoryPool
 from api.http.settings import HttpSettings
 from api.view import epoch_events
+from api.view.epoch_events import EpochEvent
+from schemas.errors import UnavailableError
+from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, policy
 from tests.support.http_api import broker
 from tests.support.live import LiveRoutelake
-from tests.support.loops import until
+from tests.support.local import LocalLake
+from tests.support.loops import eventually, until
 
 
 class Listener:
@@ -56,9 +61,9 @@ class Listener:
             if topic in data["topics"]:
                 return data
 
-    def ends(self) -> None:
-        for _ in self._lines:
-            pass
+    def rest(self) -> list[str]:
+        """Until it ends."""
+        return list(self._lines)
 
 
 @pytest.fixture(scope="module")
@@ -184,10 +189,77 @@ def test_a_stop_ends_them(tmp_path: Path) -> None:
         register(live, "first")
         with listening(live) as listener:
             live.stop()
-            listener.ends()
+            listener.rest()
         live.start()
         with listening(live, last=listener.last) as again:
             register(live, "again", counter=2)
             assert again.until_topic("again")
     finally:
         live.close()
+
+
+def test_it_ends_with_its_account(tmp_path: Path) -> None:
+    path = tmp_path / "accounts"
+    path.mkdir()
+    headers = {user: {"authorization": f"Bearer {token}"} for user, token in TOKENS.items()}
+    with (
+        LocalLake(tmp_path / "data") as lake,
+        lake.gateway(http_port=0, policy=policy(), accounts=accounts_file(path)) as gateway,
+    ):
+        url = f"{gateway.http_url}/v1"
+
+        def register(topic: str, counter: int) -> None:
+            body = broker(topics=[topic, "other"], counter=counter)
+            assert httpx.post(f"{url}/brokers/register", json=body, headers=headers["broker"], timeout=60).is_success
+
+        with (
+            httpx.stream("GET", f"{url}/events", headers=headers["reader"], timeout=60) as one,
+            httpx.stream("GET", f"{url}/events", headers=headers["admin"], timeout=60) as other,
+        ):
+            mine, theirs = Listener(one), Listener(other)
+            register("before", 1)
+            mine.until_topic("before")
+            theirs.until_topic("before")
+            (path / "acl.yml").write_text(
+                ACCOUNTS.replace("accessKey: reader", "accessKey: another").replace(
+                    "token: token-reader", "token: token-another"
+                )
+            )
+            until(lambda: httpx.get(f"{url}/clusters", headers=headers["reader"], timeout=60).status_code == 401)
+            register("after", 2)
+            theirs.until_topic("after")
+            assert all("after" not in line for line in mine.rest())
+
+
+@pytest.mark.parametrize("error", [UnavailableError("no lake"), KeyError("a defect"), BaseException("a panic")])
+def test_whatever_reading_an_epoch_fails_by_it_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr(events, "_RETRY_S", 0.0)
+
+    class Pool:
+        failures = 2
+
+        async def read(self, _ask: object, _who: object) -> list[EpochEvent]:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise error
+            return [EpochEvent(8, datetime.now(UTC), 8, frozenset({"orders"}), frozenset())]
+
+    async def play() -> None:
+        newest, sent = 7, b""
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            nonlocal sent
+            sent += message["body"]
+
+        hub = events.EventHub(cast("HistoryPool", Pool()), lambda: newest, 9)
+        listening = asyncio.create_task(hub.serve(events._Listener("a"), None, events.EventFilter(), send))
+        await asyncio.sleep(0)
+        newest = 8
+        hub.view_moved()
+        await eventually(lambda: b"orders" in sent)
+        hub.close()
+        await listening
+
+    asyncio.run(play())
