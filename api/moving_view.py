@@ -12,7 +12,7 @@ from typing import Final
 from api.view.snapshot import RouteView
 
 _PRUNE_WAITERS: Final = 1_000
-"""From here on, waiters that have given up are dropped before another is added."""
+"""From here on, waiters that have given up are dropped before another is added, whenever most of them may have."""
 
 OnMove = Callable[[RouteView, RouteView], None]
 
@@ -31,6 +31,9 @@ class MovingView:
         self.offset = -1
         self._followers: list[OnMove] = []
         self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._prune_at = 0
+        self._reads: set[asyncio.Future[bool]] = set()
+        self._reads_end = False
         self._serial = count()
 
     def follow(self, moved: OnMove) -> None:
@@ -53,21 +56,39 @@ class MovingView:
             if not future.done():
                 future.set_result(True)
 
-    async def wait_for(self, offset: int, timeout_s: float) -> bool:
-        """Wait until the view shows what came of the log up to an offset. False when it does not in time."""
+    def end_reads(self) -> None:
+        """No read waits, now and from now on: the server stops. Whoever has written is still told what came of it."""
+        self._reads_end = True
+        for future in self._reads:
+            _give_up(future)
+
+    async def wait_for(self, offset: int, timeout_s: float, *, is_read: bool = False) -> bool:
+        """Wait until the view shows what came of the log up to an offset. False when it does not in time.
+
+        Args:
+            offset: Of the log.
+            timeout_s: Wait no longer.
+            is_read: It may come later or elsewhere just as well: `end_reads` ends it.
+        """
         if self.offset >= offset:
             return True
-        if len(self._waiters) >= _PRUNE_WAITERS:
+        if is_read and self._reads_end:
+            return False
+        if len(self._waiters) >= max(_PRUNE_WAITERS, self._prune_at):
             self._waiters = [waiter for waiter in self._waiters if not waiter[2].done()]
             heapq.heapify(self._waiters)
+            self._prune_at = 2 * len(self._waiters)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         heapq.heappush(self._waiters, (offset, next(self._serial), future))
         timer = loop.call_later(timeout_s, _give_up, future)  # for half of what asyncio.wait_for costs
+        if is_read:
+            self._reads.add(future)
         try:
             return await future
         finally:
             timer.cancel()
+            self._reads.discard(future)
 
 
 def _give_up(future: asyncio.Future[bool]) -> None:

@@ -268,7 +268,9 @@ def create_app(
 
 
 def close_app(app: HttpApp) -> None:
-    """Answer long polls, end listeners, and refuse reads of history: before the server drains."""
+    """Answer whoever waits, end listeners, and refuse reads of history: before the server drains."""
+    for view in (app.context.gateway.at_head, app.context.gateway.committed):
+        view.end_reads()
     app.context.watch.close()
     app.context.events.close()
     app.context.history.close()

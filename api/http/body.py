@@ -120,7 +120,7 @@ class Body:
         """The body, decompressed. It counts against the budget until the context ends.
 
         Raises:
-            Problem: wrong type, too large, too slow, or broken off.
+            Problem: wrong type, too large, too slow, broken off, or not complete when the server stopped.
         """
         check_media_type(self._request)
         compressed = _is_gzip(self._request)
@@ -134,6 +134,8 @@ class Body:
             if self._gave_way:
                 raise busy("too much at once from this address; try again") from None
             raise Problem(TIMEOUT, f"the body was not complete after {self._timeout_s:g} s") from None
+        except asyncio.CancelledError:  # the server has stopped waiting for it (`serve_http`)
+            raise busy("this gateway stops, and the body was not complete; try again") from None
         except ClientDisconnect:
             raise Problem(BAD_REQUEST, "the connection ended within the body") from None
         finally:

@@ -159,8 +159,8 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
     offset = query.wait_for
     if offset is not None:
         request.scope[WAITED] = True
-    if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000):
-        raise busy(f"offset {offset} was not visible here after {query.wait_timeout} ms; try again", offset=offset)
+    if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000, is_read=True):
+        raise busy(f"offset {offset} is not visible here yet; try again", offset=offset)
     if offset is not None:
         context.guard.reader_again(request)
     return Reading(context, source, context.answers[reads])

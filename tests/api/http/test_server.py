@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http.server import listen, serve_http
+from api.http.server import DRAIN_S, listen, serve_http
 from api.http.settings import HttpSettings
 from schemas.errors import SetupError
 from tests.support.http_api import JSON, HttpApi, broker, problem
@@ -35,7 +35,7 @@ REGISTER = b"POST /v1/brokers/register HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Ty
 class Server:
     """A gateway that is listened to."""
 
-    def __init__(self, api: HttpApi) -> None:
+    def __init__(self, api: HttpApi, drain_s: int = DRAIN_S) -> None:
         self.api = api
         self.port = 0
         self.stop = asyncio.Event()
@@ -45,7 +45,8 @@ class Server:
             self.port = port
             bound.set()
 
-        self.task = api.loop.start(serve_http(api.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound))
+        serving = serve_http(api.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound, drain_s=drain_s)
+        self.task = api.loop.start(serving)
         assert bound.wait(10)
 
     @property
@@ -301,6 +302,33 @@ def test_a_client_that_leaves_ends_its_long_poll(make_api: Any) -> None:
     assert time.monotonic() - began < 5
     with pytest.raises(OSError):
         server.connect()
+
+
+def test_a_stop_answers_reads_that_wait_and_bodies_that_are_not_complete(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False)
+    server = Server(api, drain_s=1)
+    waiting = (
+        b"GET /v1/clusters?wait_for=99999999&wait_timeout=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v1/clusters?wait_for=99999999&wait_timeout=30000&reads=committed HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    )
+    with server.connect() as first, server.connect() as second, server.connect() as unfinished:
+        first.sendall(waiting[0])
+        second.sendall(waiting[1])
+        until(lambda: bool(api.gateway.at_head._reads) and bool(api.gateway.committed._reads))
+        unfinished.sendall(REGISTER + b"Content-Length: 100\r\n\r\n{")
+        until(lambda: bool(api.app.context.budget._held))
+        began_s = time.monotonic()
+        api.loop.loop.call_soon_threadsafe(server.stop.set)
+        for connection in (first, second):
+            answer = first_answer(connection)
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"retry-after: 1" in answer
+            assert kind(answer) == "system-busy"
+        assert time.monotonic() - began_s < WITHIN_S
+        answer = first_answer(unfinished)
+        assert kind(answer) == "system-busy"
+        assert b"the body was not complete" in answer
+        server.close()
 
 
 def _poll(url: str, tag: str, answers: list[int]) -> None:
