@@ -16,9 +16,9 @@ from typing import Final
 
 from api.charges import Charge
 from api.holdings import Holdings, brought_by, count
-from api.peer_names import peer_name
 from api.quota_costs import NEW_GROUP_BYTES, Size, command_bytes, has_new_name, log_bytes, registration_bytes
 from api.quota_epochs import EpochCosts
+from api.quota_peers import peer_name
 from api.view.rows import LiveRow
 from api.view.snapshot import RouteView
 from remoting.refusals import Refusals

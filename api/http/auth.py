@@ -27,7 +27,7 @@ from api.http.settings import HttpSettings
 from api.http.standing import Standing
 from api.http.tokens import Tokens
 from api.names import is_loopback
-from api.peer_names import peer_name
+from api.quota_peers import peer_name
 from api.quotas import GatewayQuotas
 from schemas.codes import RequestCode
 from schemas.events import Actor

@@ -22,7 +22,7 @@ import structlog
 from api.bounded import BoundedCache
 from api.gateway import KV_FULL, Gateway, Receipt
 from api.metrics import Metrics
-from api.peer_names import user_name
+from api.quota_peers import user_name
 from api.registrations import Registrations
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess

@@ -9,7 +9,7 @@ Read in this order::
     namespace.py    names with and without a namespace                          pure
     selection.py    round robin, avoiding a broker                              pure
     latency.py      which brokers are slow or out of reach                      pure
-    nameservers.py  which NameServer to ask next; back-off                      pure
+    rotation.py     which NameServer to ask next; back-off                      pure
     transport.py    what asks: remoting (remoting.py) or HTTP (http.py)
     table.py        what follows from the routes of all topics                  pure
     cache.py        where answers come in and listeners hear of it

@@ -12,8 +12,8 @@ import structlog
 
 from clients.addresses import is_http
 from clients.route.http import HttpTransport
-from clients.route.nameservers import NameServers
 from clients.route.remoting import RemotingTransport
+from clients.route.rotation import NameServers
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer, RouteTransport
 from remoting.client import RemotingClient

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from clients.credentials import Credentials
-from clients.route.nameservers import BackOff
+from clients.route.rotation import BackOff
 from clients.tls import ClientTls
 from schemas.errors import SetupError
 

@@ -15,8 +15,8 @@ import pytest
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
 from clients.route.errors import BadRouteError, NoRouteError, OrderConfError
-from clients.route.nameservers import BackOff
 from clients.route.queues import MessageQueue
+from clients.route.rotation import BackOff
 from clients.route.settings import RouteSettings
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError
 from schemas.codes import ResponseCode

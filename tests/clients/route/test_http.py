@@ -19,7 +19,7 @@ from clients.route.client import RouteClient
 from clients.route.errors import NoRouteError
 from clients.route.fetcher import RouteFetcher
 from clients.route.http import HttpTransport
-from clients.route.nameservers import BackOff
+from clients.route.rotation import BackOff
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer
 from peers.java import free_port

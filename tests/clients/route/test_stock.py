@@ -12,8 +12,8 @@ import pytest
 from clients.route.blocking import BlockingRouteClient
 from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
-from clients.route.nameservers import BackOff
 from clients.route.queues import MessageQueue
+from clients.route.rotation import BackOff
 from clients.route.settings import RouteSettings
 from peers.java import wait_until
 from tests.clients.route.judge import JavaClient

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.addresses import is_http
-from clients.route.nameservers import BackOff, NameServers
+from clients.route.rotation import BackOff, NameServers
 
 
 def servers(*names: str, seed: int = 1) -> NameServers:
