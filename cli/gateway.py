@@ -27,7 +27,7 @@ def gateway(
     reuse_port: Annotated[bool, typer.Option("--reuse-port", hidden=True)] = False,
     worker_socket: Annotated[Path | None, typer.Option("--worker-socket", hidden=True)] = None,
 ) -> None:
-    """Run gateways alone: they answer from the tables and write to the event log."""
+    """Run gateways alone: they answer from the tables and the end of the event log, and write to it."""
     is_supervisor = options.workers > 1
     configure("serve" if is_supervisor else "gateway")
     listen = options.listening(context)
