@@ -13,8 +13,9 @@ from pathlib import Path
 import typer
 
 from cli.options import DataDir, DataMode, LakeUrl, check_there, lake_place
+from runtime.disk import at_start
 from runtime.machine import mask_files
-from schemas.errors import SetupError, one_line
+from schemas.errors import SetupError, UnavailableError, one_line
 
 
 def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake: LakeUrl = "") -> None:
@@ -23,6 +24,7 @@ def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake:
     from deltalake.exceptions import DeltaError
 
     from lake.damage import DamagedTableError
+    from lake.store import StoreError, StoreRefusedError
     from pipelines.intervals.keeper import rebuild as run
 
     place = lake_place(data_dir, lake)
@@ -32,7 +34,11 @@ def rebuild(data_dir: DataDir = Path("data"), data_mode: DataMode = "700", lake:
         with _of_store(place.url) if place.url else _of_folder(place.folder) as lake_dir:
             epoch = run(lake_dir, _say)
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
-        raise SetupError(f"the intervals of {where} cannot be made: {one_line(error)}.") from error
+        passes = isinstance(error, StoreError) and not isinstance(error, StoreRefusedError)
+        kind = UnavailableError if passes else at_start(error)
+        raise kind(
+            f"the intervals of {where} cannot be made: {one_line(error)}. Run it again once that is over."
+        ) from error
     print(f"{where}: intervals made anew from the changes of epochs 1 to {epoch}")
 
 
@@ -62,6 +68,7 @@ def _of_store(url: str) -> Iterator[Path]:
         try:
             held.take(_wait, standby=False)
             yield copy_dir
+            held.mirror.publish_all()
         finally:
             held.close()
 

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import structlog
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -26,7 +27,12 @@ from schemas.errors import SetupError, one_line
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, FOLD_FAILURE_FILE, FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 
+log = structlog.get_logger("routelake.fold")
+
 TABLES: Final = tuple(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))
+
+_INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
+"""They can be made anew, so that one that cannot be used is as good as none."""
 
 _LOOK_BACK: Final = 5_000
 """Versions in which there is a checkpoint, as a rule; where there is none the whole log is listed."""
@@ -91,8 +97,9 @@ class LakeCopy:
             StoreError, OSError: Storage failed.
         """
         self.store.side_by_side(self.follow_log, list(self.versions))
-        needed = {name: self._files(name) for name in self.versions}
+        needed = {name: self._files(name) for name in self.versions if name not in _INTERVALS}
         self._fetch_files(needed)  # those of routeCommitTable tell the rest
+        needed |= self._follow_intervals()
         for name, versions in self._versions_to_keep().items():
             for version in versions & set(range(self.versions.get(name, -1))):
                 needed[name] |= self._files(name, version)
@@ -108,6 +115,25 @@ class LakeCopy:
                     kept.get(name, set()).add(version)
         return kept
 
+    def _follow_intervals(self) -> dict[str, dict[str, int]]:
+        needed: dict[str, dict[str, int]] = {}
+        for name in _INTERVALS:
+            if name in self.versions:
+                try:
+                    needed[name] = self._files(name)
+                    self._fetch_files({name: needed[name]})
+                except (FileNotFoundError, SetupError) as error:
+                    log.warning("a table of intervals is to be made anew", table=name, why=one_line(error))
+                    needed.pop(name, None)
+                    self._forget(name)
+        return needed
+
+    def _forget(self, name: str) -> None:
+        """There is no such table."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self.versions.pop(name, None)
+        self.checkpoints.pop(name, None)
+
     def _begin_log(self, name: str, oldest: int | None) -> None:
         """The log from a checkpoint on by which a version can be read, or the newest one (None)."""
         table = self.folder / name
@@ -115,14 +141,20 @@ class LakeCopy:
         pointer = self._know(f"{name}/{LAST_CHECKPOINT}")
         last = None if pointer is None else decode_last_checkpoint(pointer)
         if last is None and self.store.find(f"{name}/{entry_name(0)}") is None:
-            shutil.rmtree(table, ignore_errors=True)
+            self._forget(name)
             return
         base = -1
         if last is not None:
             base = last.version if oldest is None or oldest >= last.version else self._checkpoint_before(name, oldest)
             for version in {base, last.version} - {-1}:
                 file = checkpoint_name(version)
-                self.store.fetch(f"{name}/{file}", table / file)
+                try:
+                    self.store.fetch(f"{name}/{file}", table / file)
+                except FileNotFoundError:
+                    if name not in _INTERVALS:
+                        raise
+                    self._forget(name)
+                    return
             assert pointer is not None
             (table / LAST_CHECKPOINT).write_bytes(pointer)
             self.checkpoints[name] = last.version

@@ -32,7 +32,7 @@ from urllib.parse import unquote
 import structlog
 from deltalake import DeltaTable
 
-from lake.actions import LAST_CHECKPOINT, checkpoint_name, entry_name, read_actions, read_last_checkpoint
+from lake.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, entry_name, read_actions, read_last_checkpoint
 from lake.copied import LakeCopy
 from lake.ddl import LAKE_FILE
 from lake.offer import Offer, offer_of
@@ -54,6 +54,10 @@ _REPORT_EVERY_S: Final = 2.0
 
 class FencedError(RoutelakeError):
     """Another fold has taken the lake: this one must write no more."""
+
+
+def _is_entry(path: str) -> bool:
+    return f"/{LOG_FOLDER}/" in path and path.endswith(".json")
 
 
 class _Entry(NamedTuple):
@@ -128,6 +132,11 @@ class Mirror:
         """
         self.store.side_by_side(lambda name: self._fence(name, holder, term), list(self.copy.versions))
         self.copy.follow()
+        for name in _INTERVALS:
+            if name not in self.copy.versions:
+                self._clear(
+                    name, [found.path for found in self.store.listed(name)]
+                )  # what was cut off, or is of no use
         self._is_held = True
 
     def _fence(self, name: str, holder: str, term: int) -> None:
@@ -171,14 +180,18 @@ class Mirror:
             FencedError: As `publish`; storage that failed is tried again the next time, and says so.
         """
         try:
-            self._publish(_INTERVALS)  # which never run ahead of the epochs
-            self._publish_marker()  # after the tables, so that a lake with the marker has every one of them
-            self._publish_checkpoints()
-            self._publish_reports()
-        except TakenError as error:
-            raise self._fenced(error) from error
+            self._publish_rest()
         except OSError as error:
             log.warning("not published yet", error=one_line(error))
+
+    def publish_all(self) -> None:
+        """Both, for who ends with that.
+
+        Raises:
+            FencedError, StoreError, OSError: As `publish`.
+        """
+        self.publish()
+        self._publish_rest()
 
     # --- what only takes up room in the store ---
 
@@ -202,6 +215,15 @@ class Mirror:
             DeltaError: Storage failed.
         """
         DeltaTable(f"{self.store.url}/{name}").cleanup_metadata()
+
+    def _publish_rest(self) -> None:
+        try:
+            self._publish(_INTERVALS)  # which never run ahead of the epochs
+            self._publish_marker()  # after the tables, so that a lake with the marker has every one of them
+            self._publish_checkpoints()
+            self._publish_reports()
+        except TakenError as error:
+            raise self._fenced(error) from error
 
     def _publish(self, *waves: Sequence[str]) -> list[_Entry]:
         if self.lost is not None:
@@ -274,9 +296,30 @@ class Mirror:
             self._last[entry.table] = entry.text
 
     def _begin_anew(self, name: str) -> None:
-        """A table of intervals that could not be used was made anew in the copy: the store's goes."""
+        """A table of intervals that could not be used was made anew in the copy: the store's goes.
+
+        Raises:
+            TakenError: Another fold has written to it since.
+            StoreError: Storage failed; calling again goes on.
+        """
         log.warning("a table of intervals is made anew in the store", table=name)
-        self.store.delete([found.path for found in self.store.listed(name)])
+        there = [found.path for found in self.store.listed(name)]
+        # No condition can be put to a DELETE. So only what was there before this look goes, and that it is ours.
+        newest = max((path for path in there if _is_entry(path)), default=None)
+        if newest is not None and self.store.find(newest) != self._last[name]:
+            raise TakenError(f"{self.store.url}/{newest}")
+        self._clear(name, there)
+
+    def _clear(self, name: str, paths: list[str]) -> None:
+        """Delete a table of intervals, or what is left of one. Raises StoreError.
+
+        What a log is begun with goes first: cut off anywhere it is whole, or there is none. Its newest entry goes last,
+        which says whose it is.
+        """
+        newest = max(filter(_is_entry, paths), default="")
+        begins = [path for path in (f"{name}/{LAST_CHECKPOINT}", f"{name}/{entry_name(0)}") if path in paths]
+        for some in (*([path] for path in begins), [path for path in paths if path not in (*begins, newest)], [newest]):
+            self.store.delete([path for path in some if path])
         self._last.pop(name, None)
         self.copy.versions.pop(name, None)
         self.copy.checkpoints.pop(name, None)

@@ -6,10 +6,20 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+from obstore.store import MemoryStore
+
 from lake.ddl import lock_lake
+from lake.mirror import Mirror
+from lake.store import StoreError
+from pipelines.log.memory import MemoryLog
+from schemas.events import EventEncoder, routing_key
 from tests.support import any_lake
+from tests.support import events as make
 from tests.support.command import command, process
+from tests.support.copy_fold import CopyFold
 from tests.support.intervals import assert_kept, assert_now
+from tests.support.stores import SteppingStore, store
 
 
 def test_intervals_are_made_anew(tmp_path: Path) -> None:
@@ -25,3 +35,31 @@ def test_intervals_are_made_anew(tmp_path: Path) -> None:
     assert "intervals made anew from the changes of epochs 1 to " in done.stdout
     assert_kept(tmp_path / "lake")
     assert_now(tmp_path / "lake")
+
+
+class Failing(SteppingStore):
+    """Takes no data file of intervals."""
+
+    def put(self, path: str, data: bytes | Path) -> None:
+        if "History/" in path:
+            raise StoreError(f"PUT {path}: 503")
+        super().put(path, data)
+
+
+def test_a_store_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, log = MemoryStore(), MemoryLog()
+    event = make.register()
+    log.append([(routing_key(event), EventEncoder().encode(event))])
+    CopyFold(log, store(memory), tmp_path / "one", intervals=True).fold()
+    own: SteppingStore = Failing(memory)
+    for module in ("lake.store", "lake.held"):
+        monkeypatch.setattr(f"{module}.open_store", lambda url: own)
+    monkeypatch.setattr("lake.held.probe", lambda store: None)
+    words = ("history", "rebuild", "--lake", "s3://lake/routes")
+    failed = command(*words)
+    assert failed.returncode == 1, failed
+    assert "503" in failed.stderr and "Run it again" in failed.stderr
+    own = SteppingStore(memory)
+    assert command(*words).returncode == 0
+    Mirror(store(memory), tmp_path / "read").fetch()
+    assert_kept(tmp_path / "read")

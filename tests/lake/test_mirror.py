@@ -24,6 +24,7 @@ from schemas.tables import FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.copy_fold import CopyFold
+from tests.support.intervals import assert_kept
 from tests.support.stores import SteppingStore, objects, store
 
 _encode = EventEncoder().encode
@@ -316,6 +317,82 @@ def test_intervals_that_were_made_anew_are_so_in_the_store(world: World) -> None
     assert not {path for path in wanted if "History/part" in path} & set(objects(world.memory))
     two = world.fold(intervals=True)
     assert two._keeper is not None and two._keeper._epochs["topicQueueHistory"] == 2
+
+
+def _made_anew(one: CopyFold) -> None:
+    """As by a keeper that finds them of no use."""
+    for table in INTERVAL_TABLES:
+        shutil.rmtree(one.copy_dir / table.name)
+    one._keeper = IntervalKeeper(one.copy_dir)
+
+
+class Cut(SteppingStore):
+    """Deletes so many objects, one by one, and then fails."""
+
+    left = 1_000
+
+    def delete(self, paths: list[str]) -> None:
+        for path in paths:
+            if self.left == 0:
+                raise StoreError(f"DELETE {path}: 503")
+            self.left -= 1
+            super().delete([path])
+
+
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_intervals_made_anew_may_be_cut_off_anywhere(tmp_path: Path, with_checkpoint: bool) -> None:
+    cuts = (0, 1, 2, 3, 5, 8)
+    for cut in cuts:
+        world = World(tmp_path / str(cut))
+        own = Cut(world.memory)
+        one = world.fold(own, intervals=True)
+        one.fold()
+        world.tell(make.put("n", "k"))
+        one.fold()
+        if with_checkpoint:
+            assert one._keeper is not None
+            for table in one._keeper.tables.values():
+                table.checkpoint()
+            one.mirror.publish_rest()
+        _made_anew(one)
+        own.left = cut
+        with pytest.raises(StoreError, match="503"):
+            one.mirror.publish_all()
+        if cut == cuts[-1]:  # the same process goes on
+            own.left = 1_000
+            one.mirror.publish_all()
+        two = world.fold(intervals=True)
+        world.tell(make.wipe("x"))
+        two.fold()
+        assert_kept(world.read())
+        world.check(epochs=3)
+
+
+def test_intervals_of_the_fold_that_has_taken_over_are_left_alone(world: World) -> None:
+    one = world.fold(intervals=True)
+    one.fold()
+    _made_anew(one)
+    two = world.fold(intervals=True)
+    world.tell(make.wipe("x"))
+    two.fold()
+    before = objects(world.memory)
+    with pytest.raises(FencedError):
+        one.mirror.publish_rest()
+    assert objects(world.memory) == before
+
+
+def test_intervals_that_lack_a_file_keep_nobody_from_starting(world: World) -> None:
+    one = world.fold(intervals=True)
+    one.fold()
+    there = store(world.memory)
+    lost = next(path for path in objects(world.memory) if "topicQueueHistory" in path and path.endswith(".parquet"))
+    there.delete([lost])
+    two = world.fold(intervals=True)
+    world.tell(make.wipe("x"))
+    for _ in range(2):
+        two.fold()
+    assert_kept(world.read())
+    world.check(epochs=2)
 
 
 def test_a_lake_of_a_newer_format_is_refused(world: World) -> None:
