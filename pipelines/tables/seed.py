@@ -27,6 +27,7 @@ from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LOST_LOG, EventLog
 from pipelines.tables.resumes import preserved_ms, resumed_ms
+from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
 
@@ -45,11 +46,12 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
 
     Raises:
         SetupError: a table cannot be read, or the log lacks records that are needed for it.
+        UnavailableError: the disk is full or failing.
     """
     try:
         return _read_seed(lake_dir, log)
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
-        raise SetupError(
+        raise at_start(error)(
             f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this does not pass, "
             "restore the lake from a backup."
         ) from error

@@ -66,6 +66,7 @@ from pipelines.shards.history_file import HistoryFile, with_epoch
 from pipelines.shards.partition import shard_keys
 from pipelines.shards.topic_columns import HISTORY_SCHEMA
 from pipelines.tables.resumes import RESUME, preserved_ms, resumed_ms
+from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
 from schemas.intervals import INTERVAL_TABLES
 from schemas.outcomes import APPLIED
@@ -369,6 +370,7 @@ def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
 
     Raises:
         SetupError: the last epoch's versions cannot be read any more.
+        UnavailableError: the disk is full or failing.
     """
     commit = last_commit(lake_dir) or NO_COMMIT
     check_versions(lake_dir, tables, commit)
@@ -380,7 +382,7 @@ def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
             try:
                 table.restore(committed)
             except Exception as error:
-                raise SetupError(
+                raise at_start(error)(
                     f"{lake_dir / name} cannot be put back to version {committed} of epoch {commit.epoch}: "
                     f"{one_line(error)}"
                 ) from error

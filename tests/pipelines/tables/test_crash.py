@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import itertools
 import os
 import shutil
@@ -19,6 +20,7 @@ from lake.ddl import open_lake
 from pipelines.log.base import LogRecord
 from pipelines.tables.seed import read_seed
 from pipelines.tables.writer import LakeWriter, rewind
+from schemas.errors import SetupError, UnavailableError
 from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.support import events as make
 from tests.support import lakes
@@ -269,6 +271,23 @@ def test_rewind_twice_is_as_good_as_once(tmp_path: Path) -> None:
     for _ in range(2):
         rewind(tmp_path, open_lake(tmp_path, retention_days=30))
         assert lakes.state_tables(tmp_path) == Expected(RECORDS[:4]).tables()
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, UnavailableError), (errno.EACCES, SetupError)])
+def test_rewind_on_a_disk_that_is_full(tmp_path: Path, number: int, kind: type[Exception]) -> None:
+    """Whoever supervises the fold tries again; for anything else a person has to act."""
+
+    class Table:
+        def version(self) -> int:
+            return 3
+
+        def restore(self, version: int) -> None:
+            raise OSError(number, os.strerror(number))
+
+    open_lake(tmp_path, retention_days=30)
+    tables: Any = {"kvConfigTable": Table()}
+    with pytest.raises(kind, match="cannot be put back"):
+        rewind(tmp_path, tables)
 
 
 def test_rewind_of_a_lake_that_never_had_an_epoch(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from pipelines.fold.version import RULES_VERSION
 from pipelines.log.base import LogRecord
 from pipelines.shards.partition import shard_of
 from pipelines.tables.seed import read_seed
-from schemas.errors import SetupError
+from schemas.errors import SetupError, UnavailableError
 from tests.pipelines.tables.test_crash import Killed, killed_after
 from tests.support import events as make
 from tests.support import lakes
@@ -137,6 +139,16 @@ def test_killed_in_the_first_epoch(tmp_path: Path) -> None:
         query.run([record])
     assert lakes.commits(tmp_path)[0]["livenessOffset"] == -1
     seed_is_the_lost_state(tmp_path, records)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.EIO, UnavailableError), (errno.EACCES, SetupError)])
+def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]) -> None:
+    def fail(lake_dir: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pipelines.tables.seed.last_commit", fail)
+    with pytest.raises(kind, match="cannot be read back"):
+        read_seed(tmp_path, FixedLog([]))
 
 
 def test_records_that_a_seed_needs_but_the_log_lacks_are_an_error(tmp_path: Path) -> None:
