@@ -33,6 +33,8 @@ CHECKPOINT_EVERY_COMMITS = 50
 """At first. A checkpoint also holds every file that was removed within the retention; where it has many times as many
 actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_MOST_COMMITS`."""
 CHECKPOINT_AT_MOST_COMMITS = 2_500
+CHECKPOINT_AGAIN_S = 300.0
+"""After one that could not be written: the table does without, and the rest has its turn."""
 COMPACT_EVERY_COMMITS = 250
 COMPACT_WHEN_FILES = 32
 """A partition with more files than this is compacted."""
@@ -69,6 +71,8 @@ class Maintenance:
         self._retention_hours = retention_days * 24
         self._log_retention_ms = round(log_retention_hours * 3_600_000)
         self._compacted = {name: table.version for name, table in tables.items()}
+        self._checkpoint_from_s: dict[str, float] = {}
+        """Of tables whose last try failed: when there is another one."""
         self._sweep: Iterator[tuple[str, Work]] = iter(())
         self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
         self._trimmed_at = time.monotonic()
@@ -92,15 +96,16 @@ class Maintenance:
             log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
 
     def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
+        now = time.monotonic()
         for declared in self._declared:
             name, table = declared.name, self._tables[declared.name]
-            if table.version - table.checkpointed >= _checkpoint_interval(table):
-                return f"checkpoint {name}", table.checkpoint
+            is_late = table.version - table.checkpointed >= _checkpoint_interval(table)
+            if is_late and now >= self._checkpoint_from_s.get(name, now):
+                return f"checkpoint {name}", partial(self._checkpoint, name)
             # At multiples of a version, so that a process that often starts anew compacts as well.
             if table.version // COMPACT_EVERY_COMMITS > self._compacted[name] // COMPACT_EVERY_COMMITS:
                 self._sweep = chain(self._sweep, self._compaction(declared))
                 self._compacted[name] = table.version
-        now = time.monotonic()
         if now - self._trimmed_at >= TRIM_INTERVAL_S:
             self._trimmed_at = now
             return "trim event log", partial(self._trim, min(writer.liveness_offset, self._folded_before) + 1)
@@ -108,6 +113,11 @@ class Maintenance:
             self._swept_at = now
             self._sweep = self._sweep_work()
         return next(self._sweep, None) or next(self._older_files, None)
+
+    def _checkpoint(self, name: str) -> None:
+        self._checkpoint_from_s[name] = time.monotonic() + CHECKPOINT_AGAIN_S
+        self._tables[name].checkpoint()
+        del self._checkpoint_from_s[name]
 
     def _trim(self, before_offset: int) -> int:
         """Drop old records that every committed epoch has folded.

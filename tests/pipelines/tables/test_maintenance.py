@@ -345,6 +345,33 @@ def test_a_failure_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert len(log.trims) >= 2
 
 
+def test_a_checkpoint_that_cannot_be_written_holds_up_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delta = lake(tmp_path, records=RECORDS[:4])
+    monkeypatch.setattr(module, "CHECKPOINT_EVERY_COMMITS", 2)
+    tries: list[str] = []
+
+    def fail() -> None:
+        tries.append("checkpoint")
+        raise OSError("checkpoint cannot be written")
+
+    first = delta.writer.tables[STATE_TABLES[0].name]
+    monkeypatch.setattr(first, "checkpoint", fail)
+    log = FixedLog(RECORDS)
+    maintenance = keeper(delta.writer, log)
+    maintenance._trimmed_at -= module.TRIM_INTERVAL_S
+    for _ in range(20):
+        maintenance.step(delta.writer)
+    assert first.version >= 2 and tries == ["checkpoint"]
+    assert delta.writer.tables[ROUTE_COMMIT_TABLE.name].checkpointed
+    assert len(log.trims) == 1
+    maintenance._checkpoint_from_s[first.path.name] -= module.CHECKPOINT_AGAIN_S
+    monkeypatch.undo()
+    maintenance.step(delta.writer)
+    maintenance.step(delta.writer)
+
+
 # --- time ---
 
 
