@@ -11,6 +11,7 @@ Reconciliation".
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,10 @@ _OF_A_BATCH: Final = ("WRITE", "MERGE")
 """Operations whose commits end with the app transaction (pipelines/tables/writer.py)."""
 
 
+_DAYS: Final = re.compile(r"interval (\d+) days?")
+"""As `lake.ddl` writes it."""
+
+
 class StoredFile(File):
     """A file as an action names it. ``deletion_timestamp`` is that of a removal, ms since 1970."""
 
@@ -48,11 +53,16 @@ class _CommitInfo(msgspec.Struct):
     operation: str = ""
 
 
+class _MetaData(msgspec.Struct):
+    configuration: dict[str, str] = {}
+
+
 class _Action(msgspec.Struct, rename="camel"):
     add: StoredFile | None = None
     remove: StoredFile | None = None
     cdc: StoredFile | None = None
     protocol: Protocol | None = None
+    meta_data: _MetaData | None = None
     commit_info: _CommitInfo | None = None
     txn: dict[str, Any] | None = None
 
@@ -61,12 +71,13 @@ _decoder = msgspec.json.Decoder(_Action)
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A commit: what it added, removed, and left for the change feed; when, ms since 1970."""
+    """A commit: what it added, removed, and left for the change feed; when, ms since 1970; the properties it set."""
 
     added: list[StoredFile]
     removed: list[StoredFile]
     feed: list[StoredFile]
     time_ms: int
+    properties: dict[str, str] | None = None
 
 
 class UnreadableError(ValueError):
@@ -100,6 +111,7 @@ def read_entry(path: Path) -> Entry:
         [action.remove for action in actions if action.remove is not None],
         [action.cdc for action in actions if action.cdc is not None],
         infos[0].timestamp if infos else 0,
+        next((action.meta_data.configuration for action in actions if action.meta_data is not None), None),
     )
 
 
@@ -164,6 +176,23 @@ class TableOnDisk:
                 if found is not None:
                     return found
         return self._replay({}, 0, version)
+
+    def retention_days(self) -> int | None:
+        """For how long vacuum keeps removed files, as the table itself says; None where it does not."""
+        set_by = (entry.properties for _, entry in sorted(self.entries.items(), reverse=True))
+        properties = next((found for found in set_by if found is not None), None)
+        if properties is None:
+            properties = next(filter(None, map(self._properties_at, reversed(self.checkpoints))), {})
+        said = _DAYS.fullmatch(properties.get("delta.deletedFileRetentionDuration", ""))
+        return None if said is None else int(said[1])
+
+    def _properties_at(self, checkpoint: int) -> dict[str, str]:
+        path = self.path / checkpoint_name(checkpoint)
+        try:
+            rows = pq.read_table(path, columns=["metaData"], partitioning=None)["metaData"].to_pylist()
+        except (OSError, ValueError, KeyError, pa.ArrowException):
+            return {}
+        return next((dict(row["configuration"] or {}) for row in rows if row is not None), {})
 
     def newest_readable(self) -> int:
         """The greatest version that the log leads to; -1 for none."""

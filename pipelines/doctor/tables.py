@@ -70,7 +70,7 @@ def examine_table(lake_dir: Path, table: Table, retention_days: int, *, thorough
     Args:
         lake_dir: of the lake.
         table: which one.
-        retention_days: what was removed longer ago may be gone.
+        retention_days: what was removed longer ago may be gone, where the table itself does not say how long that is.
         thorough: read all rows of all files; else of the newest version's.
     """
     path = lake_dir / table.name
@@ -89,7 +89,8 @@ def examine_table(lake_dir: Path, table: Table, retention_days: int, *, thorough
     _examine_checkpoints(found, disk)
     newest = disk.files_at(found.newest) or {}
     _examine_files(found, disk, newest, Kind.FILE, read=True)
-    past = dict(_kept(disk, retention_days))
+    kept_days = disk.retention_days()
+    past = dict(_kept(disk, retention_days if kept_days is None else kept_days))
     _examine_files(
         found, disk, {name: file for name, file in past.items() if name not in newest}, Kind.OLD_FILE, thorough
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -13,8 +14,10 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from deltalake import DeltaTable
 
 from lake.ddl import lock_lake
+from lake.inspection import TableOnDisk
 from pipelines.doctor.examine import examine
 from pipelines.doctor.findings import Kind
 from pipelines.doctor.repair import Repair
@@ -272,6 +275,33 @@ def test_files_of_the_past_are_told_apart(unstaged: Path) -> None:
     path = disk.path / old.pop()
     path.unlink()
     assert kinds(unstaged) == {str(path): Kind.OLD_FILE}
+
+
+@pytest.mark.parametrize(("days", "is_missed"), [(1, False), (90, True)])
+def test_the_past_is_as_long_as_the_tables_say(unstaged: Path, days: int, is_missed: bool) -> None:
+    """Vacuum goes by that; the files here were removed 40 days ago."""
+    path = unstaged / "lake" / "topicQueueTable"
+    table = DeltaTable(str(path))
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {days} days"})
+    disk = examine(unstaged, log_path(unstaged)).tables["topicQueueTable"].disk
+    assert disk is not None
+    now = set(disk.files_at(disk.newest) or {})
+    for version in range(disk.newest):
+        older = entry(path, version)
+        older.write_text(re.sub(r'("(?:timestamp|deletionTimestamp)":)(\d+)', _40_days_ago, older.read_text()))
+    for name in set(disk.files_at(2) or {}) - now:
+        (path / unquote(name)).unlink()
+    for feed in (path / "_change_data").rglob("*.parquet"):
+        feed.unlink()
+    assert set(kinds(unstaged).values()) == ({Kind.OLD_FILE} if is_missed else set())
+    DeltaTable(str(path)).create_checkpoint()
+    for one in (path / "_delta_log").glob("*.json"):  # as clean-up leaves the log: a checkpoint and what is newer
+        one.unlink()
+    assert TableOnDisk(path).retention_days() == days
+
+
+def _40_days_ago(found: re.Match[str]) -> str:
+    return f"{found[1]}{int(found[2]) - 40 * 86_400_000}"
 
 
 def test_not_while_a_fold_runs(unstaged: Path) -> None:
