@@ -45,6 +45,7 @@ from api.http.watch import Woken
 from api.names import topic_problem
 from api.view.history import History
 from api.view.past import topics_at
+from api.view.snapshot import RouteView
 from api.view.topic_sums import page_at, topic_sums
 from schemas.errors import NotFoundError
 
@@ -122,9 +123,10 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
         raise Problem(LISTING_DISABLED, "enableTopicList is false")
     after = None if query.cursor is None else _from_cursor(query.cursor)
     topics: Sequence[str]
+    view: RouteView
     if query.past is None:
-        position = reading.position
-        topics = await request.app.state.sorted_topics.get(reading.view, query.cluster)
+        view, position = reading.view, reading.position  # of one moment: sorting may take a while
+        topics = await request.app.state.sorted_topics.get(view, query.cluster)
     else:
         topics, position = await ask_past(
             request, reading.context, query.past, partial(topics_at, cluster=query.cluster)
@@ -139,7 +141,6 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
     page = topics[first : min(last, first + query.limit)]
     found: dict[str, Any] = {"topicList": page, "total": total}
     if query.details == "true":
-        view = reading.view
         if query.past is not None:
             # By epoch or time as before: what was is the same whenever it is asked.
             view, position = await ask_past(request, reading.context, query.past, partial(page_at, page=page))

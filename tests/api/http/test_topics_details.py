@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.http_api import HttpApi, broker
 
@@ -41,5 +45,33 @@ def test_topics_with_details_now_and_then(tmp_path: Path) -> None:
         ]
         assert api.get(f"/v1/topics?details=true&prefix=td-&as_of={epoch}").json()["topics"] == rows
         assert "topics" not in api.get("/v1/topics?prefix=td-").json()
+    finally:
+        api.close()
+
+
+def test_names_and_sums_are_of_one_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many names are sorted beside the loop; meanwhile one of the topics goes."""
+    api = HttpApi(tmp_path, fold=False)
+    try:
+        assert api.register(broker(topics=[f"t{number:06}" for number in range(10_050)])).is_success
+        began, goes_on, beside = asyncio.Event(), asyncio.Event(), asyncio.to_thread
+
+        async def sorts(*work: Any) -> Any:
+            monkeypatch.undo()
+            found = await beside(*work)
+            began.set()
+            await goes_on.wait()
+            return found
+
+        monkeypatch.setattr(asyncio, "to_thread", sorts)
+        asked = api.begin("GET", "/v1/topics?details=true&limit=3")
+        api.loop.run(began.wait())
+        gone = api.delete("/v1/topics/t000001").json()["offset"]
+        api.loop.loop.call_soon_threadsafe(goes_on.set)
+        answer = asked.result(60)
+        found = answer.json()
+        assert int(answer.headers["x-routelake-offset"]) < gone
+        assert found["topicList"] == ["t000000", "t000001", "t000002"]
+        assert [each["topicName"] for each in found["topics"]] == found["topicList"]
     finally:
         api.close()
