@@ -13,7 +13,6 @@ Sessions are of one gateway, with all its worker processes (`api.http.kept_token
 from __future__ import annotations
 
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Final
 
@@ -86,12 +85,12 @@ def _is_tls(scope: Scope) -> bool:
 
 
 def _cookie(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"cookie":
-            try:
-                found = SimpleCookie(value.decode("latin-1")).get(_cookie_name(scope))
-            except CookieError:
-                continue
-            if found is not None:
-                return found.value
+    """Of its own value: what other pages of this host have in their cookies may be anything, and is passed over."""
+    ours = _cookie_name(scope).encode()
+    for header, cookies in scope["headers"]:
+        if header == b"cookie":
+            for cookie in cookies.split(b";"):
+                name, _, value = cookie.partition(b"=")
+                if name.strip() == ours:
+                    return str(value.strip(), "latin-1")
     return None

@@ -75,6 +75,18 @@ def test_the_cookie_is_no_scripts_and_no_other_sites(api: HttpApi) -> None:
     assert ask(api, "GET", "/v1/topics", cookie, **{"sec-fetch-site": "same-origin"}).is_success
 
 
+@pytest.mark.parametrize(
+    "other", ["a=b", 'prefs={"theme":"dark"}', "consent=yes no", "q[]=3", "z", "path=/", '"', "=", "a=\u00fc", ""]
+)
+def test_other_cookies_of_the_host_sign_nobody_out(api: HttpApi, other: str) -> None:
+    session = log_in(api, "reader")
+    for cookie in (f"{other}; {session}", f"{session}; {other}", f"{other};{session};{other}"):
+        answer = api.send("GET", PATH, headers=[("cookie", cookie.encode("latin-1"))])
+        assert answer.json()["user"] == "reader", cookie
+    name, _, value = session.partition("=")
+    assert standing(api, f"x{name}={value}; {name}x={value}")["user"] is None
+
+
 def test_over_tls_the_cookie_is_for_tls_and_this_host_alone() -> None:
     kept = sessions.Sessions()
     scope: dict[str, Any] = {"scheme": "https", "server": ("ns", 8443), "headers": []}
