@@ -49,8 +49,8 @@ from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encod
 _ANSWER_BYTES: Final = 2_200
 """Of an answer with digest and reply, beside its body, measured with tracemalloc."""
 
-_ELSEWHERE: Final = ""
-"""Every zone that no broker group is in."""
+_ELSEWHERE: Final = "\0"
+"""Every zone that no broker group is in; no name has a control character (`remoting.names`), and some are empty."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -186,6 +186,13 @@ def test_a_zone_may_leave_nothing() -> None:
     assert (kept.broker_datas, kept.queue_datas, kept.filter_server_table) == ([], [], {})
 
 
+@pytest.mark.parametrize("zone", ["hz", "nowhere", " "])
+def test_a_broker_with_an_empty_zone_is_in_no_other(zone: str) -> None:
+    brokers = {**ZONES["brokerAddrTable"], ("none",): group(zone="", _0="c")}
+    kept = zoned(zone, {**ZONES, "brokerAddrTable": brokers})
+    assert "none" not in {data.broker_name for data in kept.broker_datas}
+
+
 def test_the_zone_filter_sees_acting_masters_as_masters() -> None:
     tables: TableChanges = {
         "topicQueueTable": {("slave", "t"): queue(4)},
