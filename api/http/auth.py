@@ -199,21 +199,27 @@ class Guard:
 
         return Standing(user, may(Role.READER), may(Role.ADMIN), self._access is not None or bool(self._tokens))
 
-    def passes_fast(self, client: tuple[str, int] | None, authorization: bytes | None) -> bool:
+    def passes_fast(
+        self, client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]], has_certificate: bool
+    ) -> bool:
         """Whether a plain read of a route passes whatever `reader` would look at besides; if not, ask that.
 
         Args:
             client: Host and port of the other side.
-            authorization: The header; None: there is none.
+            headers: Names in lower case.
+            has_certificate: Whether the other side has shown one.
         """
         access = self._access
         if access is None or self._tokens_protect_reads or access.policy.require_tls:
             return False
-        found = self._by_token((authorization or b"").decode("latin-1"), access)
+        authorization = next((value for name, value in headers if name == b"authorization"), b"")
+        found = self._by_token(authorization.decode("latin-1"), access)
         verdict = access.judge(Role.READER, found, is_tls=False)
         if verdict.is_refused:
             return False
         if verdict.reason:
+            if has_certificate or any(name == b"cookie" for name, _ in headers):
+                return False  # either may show who it is
             peer = "" if client is None else _address(*client)
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True

@@ -57,7 +57,9 @@ class FastRoutes:
         """View, offset and default headers."""
         self._found = self._not_modified = b""
 
-    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> tuple[bytes, ...] | None:
+    def answer(
+        self, client: Client, target: bytes, headers: Headers, defaults: Headers, has_certificate: bool
+    ) -> tuple[bytes, ...] | None:
         """The answer to a GET over HTTP/1.1, in pieces, ready for the socket; None if the application has to give it.
 
         Args:
@@ -65,6 +67,7 @@ class FastRoutes:
             target: As sent.
             headers: Names in lower case.
             defaults: uvicorn's default headers, such as the date; a new list whenever one of them is another.
+            has_certificate: Whether the other side has shown one.
         """
         if not target.startswith(_BEFORE_TOPIC) or not target.endswith(_AFTER_TOPIC):
             return None
@@ -81,10 +84,8 @@ class FastRoutes:
                 return None
         if not self._sites.allows_read(client, host):
             return None
-        if self._passes is not None:
-            authorization = next((value for name, value in headers if name == b"authorization"), None)
-            if not self._passes(client, authorization):
-                return None
+        if self._passes is not None and not self._passes(client, headers, has_certificate):
+            return None
         try:
             topic = target[len(_BEFORE_TOPIC) : -len(_AFTER_TOPIC)].decode("ascii")
             if "%" in topic:

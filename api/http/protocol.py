@@ -268,7 +268,8 @@ class GuardedProtocol(HttpToolsProtocol):
         ):
             return False
         try:
-            answer = self.fast_routes.answer(self.client, self.url, self.headers, self.server_state.default_headers)
+            defaults, has_certificate = self.server_state.default_headers, bool(self.certificate_names)
+            answer = self.fast_routes.answer(self.client, self.url, self.headers, defaults, has_certificate)
         except Exception:  # here it would pass for invalid HTTP; in the application it is a 500, and logged
             answer = None
         if answer is None:

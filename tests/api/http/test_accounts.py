@@ -222,6 +222,26 @@ def test_the_fast_path_is_judged(make_api: Any, tmp_path: Path, mode: AuthMode) 
         assert one[0].startswith(b"HTTP/1.1 200 OK") is (may or mode is AuthMode.ENFORCE_WRITES), one
 
 
+def refusals(metrics: str) -> list[str]:
+    found = [line for line in metrics.splitlines() if line.startswith("routelake_auth_refused_total")]
+    return [line for line in found if not line.endswith(" 0.0")]
+
+
+@pytest.mark.parametrize("mode", [AuthMode.LOG, AuthMode.ENFORCE_WRITES])
+def test_where_reads_are_open_nobody_is_named_who_has_a_session(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
+    api = make(make_api, tmp_path, mode)
+    assert api.register(broker(), headers=bearer("token-broker")).is_success
+    begun = api.send("POST", "/console/session", json={"token": "token-reader"}).headers["set-cookie"]
+    session = b"routelake-8080=" + begun.partition("=")[2].partition(";")[0].encode()  # there it has another port
+    fast, _ = wires(api)
+    for headers, named in (([b"Cookie: " + session], 0), ([b"Cookie: a=b"], 1), ([], 2)):
+        assert exchange(api, fast, [get(PATH, *headers)])[0].startswith(b"HTTP/1.1 200 OK")
+        found = refusals(api.app.context.metrics.text().decode())
+        assert len(found) == min(named, 1)
+        assert not named or found[0].endswith(f" {named}.0")
+    assert fast.fast.hits == 1, "who shows nothing is answered by the fast path"
+
+
 def test_a_bad_file_is_told(make_api: Any, tmp_path: Path) -> None:
     api = make(make_api, tmp_path, AuthMode.ENFORCE)
     assert api.get("/readyz").json()["checks"]["accounts"] == {"ok": True}

@@ -25,6 +25,7 @@ from tests.model.client import RemotingClient
 from tests.model.wire import Request
 from tests.support.accounts import accounts_file, policy
 from tests.support.certificates import Authority
+from tests.support.http_api import broker as registration
 from tests.support.local import LocalGateway, LocalLake
 from tests.support.loops import until
 
@@ -145,6 +146,31 @@ def test_what_starves(authority: Authority, tmp_path: Path) -> None:
         ):  # a busy machine may be late itself
             peer.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
             assert b" 408 " in (peer.recv(65536) or b" 408 ")
+
+
+@pytest.mark.parametrize("mode", [AuthMode.LOG, AuthMode.ENFORCE_WRITES])
+def test_where_reads_are_open_nobody_is_named_who_has_a_certificate(
+    authority: Authority, tmp_path: Path, mode: AuthMode
+) -> None:
+    more = {"policy": policy(mode), "accounts": accounts_file(tmp_path, ACCOUNTS)}
+    with (
+        serving(authority, tmp_path / "lake", **more) as gateway,
+        connected(gateway, authority.client(authority.issue("bound"))) as broker,
+        connected(gateway, authority.client(authority.issue("reader"))) as reader,
+        connected(gateway, authority.client()) as nobody,
+    ):
+
+        def refusals() -> float:
+            labels = {"mode": mode.value, "reason": "anonymous", "role": "reader"}
+            return gateway.parts.metrics.registry.get_sample_value("routelake_auth_refused_total", labels) or 0.0
+
+        body = json.dumps(registration("broker-a", topics=(T1, "t"), cluster="cluster-a")).encode()
+        assert exchange(broker, "POST", "/v1/brokers/register", body)[0] == 200
+        for path in ("/v1/clusters", f"/v1/topics/{T1}/route"):
+            assert exchange(reader, "GET", path)[0] == 200
+        assert refusals() == 0
+        assert exchange(nobody, "GET", f"/v1/topics/{T1}/route")[0] == 200
+        assert refusals() == 1
 
 
 def test_whose_certificate_it_is(authority: Authority, tmp_path: Path) -> None:

@@ -30,8 +30,10 @@ class CountingRoutes(FastRoutes):
 
     hits = 0
 
-    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> tuple[bytes, ...] | None:
-        found = super().answer(client, target, headers, defaults)
+    def answer(
+        self, client: Client, target: bytes, headers: Headers, defaults: Headers, has_certificate: bool
+    ) -> tuple[bytes, ...] | None:
+        found = super().answer(client, target, headers, defaults, has_certificate)
         self.hits += found is not None
         return found
 
@@ -39,7 +41,7 @@ class CountingRoutes(FastRoutes):
 class NoRoutes(CountingRoutes):
     """Leaves everything to the application."""
 
-    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers) -> None:
+    def answer(self, client: Client, target: bytes, headers: Headers, defaults: Headers, has_certificate: bool) -> None:
         return None
 
 
