@@ -13,13 +13,18 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tests.model import codes
+from tests.model.tables import BrokerAddrInfo
 from tests.model.wire import Request, Response, canonical
 from tests.robustness.evidence import Epoch, Evidence, Logged
 from tests.robustness.model_fold import Key, ModelFold
 from tests.robustness.operations import Operation
 from tests.robustness.record import Entry
 
-_NOTHING: Final = {codes.TOPIC_NOT_EXIST, codes.QUERY_NOT_FOUND}
+_NOTHING: Final = {
+    **dict.fromkeys(("route", "as-of"), codes.TOPIC_NOT_EXIST),
+    **dict.fromkeys(("kv", "kv-list"), codes.QUERY_NOT_FOUND),
+}
+"""The code by which each kind says that there is none."""
 
 Form = str | None
 """JSON with its keys in order, or None."""
@@ -33,12 +38,12 @@ def form_of(entry: Entry) -> Form:
     """
     operation = entry.operation
     if entry.via == "remoting":
-        if entry.code in _NOTHING:
+        if entry.code == _NOTHING.get(operation.kind):
             return None
         if entry.code != codes.SUCCESS:
             raise LookupError(f"code {entry.code}")
         return _form(operation, Response(codes.SUCCESS, entry.ext, entry.body.encode()))
-    if entry.code == 404 and _problem(entry) in _NOTHING:
+    if entry.code == 404 and operation.kind in _NOTHING and _problem(entry) == _NOTHING[operation.kind]:
         return None
     if entry.code != 200:
         raise LookupError(f"status {entry.code}")
@@ -56,6 +61,8 @@ def _problem(entry: Entry) -> int | None:
 
 
 def _form(operation: Operation, answer: Response) -> Form:
+    if operation.kind == "query-version":
+        return _json(json.loads(answer.body)) if answer.body else None
     if operation.kind == "kv":
         return _json((answer.ext or {})["value"])
     body = canonical(_request(operation), answer)["body"]
@@ -82,6 +89,9 @@ def key_of(operation: Operation) -> Key:
             return ("route", *subject[1:])
         case "members":
             return subject[:2]
+        case "query-version":
+            assert operation.broker is not None
+            return ("version", operation.broker.addr)
     return subject
 
 
@@ -92,6 +102,9 @@ class Expected:
         model: after the last event.
         written: offset -> event, of what can be read.
         noticed: (brokerName, address, offset) of everybody who expired, with the event by which it was noticed.
+        refused: offsets of registrations that the rules refuse: the brokerId is somebody else's.
+        lacking: offsets of registrations without topics that must come again, with them.
+        changed_at: offsets of events that changed an answer; noticed_at: of those by which an expiry was noticed.
         last_tables: at the newest epoch.
     """
 
@@ -116,6 +129,10 @@ class Expected:
         self._tables: dict[int, Tables] = {0: self.last_tables}
         self._whole_epochs = whole_epochs
         self.noticed: list[tuple[str, str, int]] = []
+        self.refused: set[int] = set()
+        self.lacking: set[int] = set()
+        self.changed_at: set[int] = set()
+        self.noticed_at: set[int] = set()
         self.written: dict[int, Logged] = {}
         self._last_offset = -1
         self._offsets: dict[Key, list[int]] = {}
@@ -147,14 +164,18 @@ class Expected:
         if logged.event is None:
             return
         changed = self.model.take(logged.event, logged.time_ms)
+        self.refused.update([logged.offset] if self.model.refused else [])
+        self.lacking.update([logged.offset] if self.model.lacking else [])
         for name, addr, _, _ in self.model.expired[len(self.noticed) :]:
             self.noticed.append((name, addr, logged.offset))
+            self.noticed_at.add(logged.offset)
         for key in changed & self._operations.keys():
             form = self._answer(self.model, key)
             if form != self._forms[key][-1]:
                 self._when[key].setdefault(form, []).append(len(self._forms[key]))
                 self._offsets[key].append(logged.offset)
                 self._forms[key].append(form)
+                self.changed_at.add(logged.offset)
 
     def _take_epoch(self, epoch: Epoch) -> None:
         other = self.model.at(epoch.watermark_ms)
@@ -177,8 +198,12 @@ class Expected:
 
     def _answer(self, fold: ModelFold, key: Key) -> Form:
         operation = self._operations[key]
+        if operation.kind == "query-version":
+            assert operation.broker is not None
+            found = fold.data_version(BrokerAddrInfo(operation.broker.cluster, operation.broker.addr))
+            return None if found is None else _json(found)
         response = fold.model.handle(_request(operation), fold.now_ms)
-        return None if response.code in _NOTHING else _form(operation, response)
+        return None if response.code == _NOTHING.get(operation.kind) else _form(operation, response)
 
     # --- questions ---
 
@@ -196,6 +221,12 @@ class Expected:
         if found == len(places) or (places[found] > index and offsets[places[found]] > last):
             return None
         return max(first, offsets[places[found]])
+
+    def forms(self, operation: Operation, first: int, last: int) -> list[Form]:
+        """The answers from one offset to another."""
+        key = key_of(operation)
+        index, end = (bisect_right(self._offsets[key], offset) for offset in (first, last))
+        return self._forms[key][max(0, index - 1) : max(end, index)]
 
     def last_right(self, operation: Operation, form: Form, last: int) -> int | None:
         """Where, up to an offset, this became the answer for the last time; None for nowhere."""

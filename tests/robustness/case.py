@@ -23,6 +23,7 @@ from schemas.events import (
     DeleteTopic,
     PutKvConfig,
     RegisterBroker,
+    RegisterTopic,
     UnregisterBroker,
     WipeWritePerm,
 )
@@ -35,6 +36,11 @@ WELL_S: Final = 30.0
 NOT_MODIFIED: Final = 304
 
 Fingerprint = tuple[str, ...]
+
+
+def digest_of(tag: str) -> str:
+    """What an ETag says of the content: it stays the same through epochs that change something else."""
+    return tag.rpartition("-")[2].rstrip('"')
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Case:
         for entry in sorted(self.record.entries, key=lambda entry: entry.done_s):
             if entry.operation.kind not in READS or entry.code is None:
                 continue
-            copy = (entry.worker, entry.operation.subject, entry.tag.rpartition("-")[2])
+            copy = (entry.worker, entry.operation.subject, digest_of(entry.tag))
             try:
                 form = tagged[copy] if entry.code == NOT_MODIFIED else form_of(entry)
             except LookupError:
@@ -95,7 +101,9 @@ class Case:
         times = {to_time_ms(entry) for entry, _ in self.reads if entry.operation.by_time}
         diffs = [heard for heard in self.record.heard if heard.kind == "diff"]
         epochs = {epoch for heard in diffs for epoch in (heard.epoch, heard.after) if epoch is not None}
-        return Expected(self.evidence, [entry.operation for entry, _ in self.reads], times, epochs)
+        asked = [operation for entry in self.record.entries for operation in told_by(entry.operation)]
+        asked += [entry.operation for entry, _ in self.reads]
+        return Expected(self.evidence, asked, times, epochs)
 
     @cached_property
     def epochs(self) -> dict[int, Epoch]:
@@ -135,7 +143,7 @@ class Case:
         seen = [
             (entry.done_s, offset, entry.gateway)
             for entry, offset in self.places
-            if (entry.via == "remoting" or entry.visible) and entry.operation.kind != "heartbeat"
+            if (entry.via == "remoting" or entry.visible) and entry.operation.kind not in SIGNS_OF_LIFE
         ]
         seen += [
             (entry.done_s, entry.offset, entry.gateway) for entry, _ in self.head_reads if entry.offset is not None
@@ -169,6 +177,37 @@ class Case:
             times.append(earliest)
         return [offset for offset, _ in told_of], times[::-1]
 
+    @cached_property
+    def _begun(self) -> tuple[list[int], list[float]]:
+        """Offsets of writes, and when the latest of those up to there was sent."""
+        offsets, times, latest = [], [], float("-inf")
+        for offset, sent_s in sorted((offset, entry.sent_s) for entry, offset in self.places):
+            latest = max(latest, sent_s)
+            offsets.append(offset)
+            times.append(latest)
+        return offsets, times
+
+    def not_before(self, offset: int) -> float:
+        """A time before which what is at this offset was not written: something below it was sent then."""
+        offsets, times = self._begun
+        index = bisect_left(offsets, offset)
+        return times[index - 1] if index else float("-inf")
+
+    @cached_property
+    def refused(self) -> set[Fingerprint | None]:
+        """Registrations that the rules refuse, by the model."""
+        written = self.expected.written
+        return {of_event(event) for offset in self.expected.refused if (event := written[offset].event) is not None}
+
+    @cached_property
+    def gateways(self) -> dict[str, int]:
+        """The gateways' own names in events -> their numbers."""
+        return {
+            logged.event.actor.gateway: entry.gateway
+            for entry, offset in self.places
+            if (logged := self.expected.written.get(offset)) is not None and logged.event is not None
+        }
+
     def there_by(self, offset: int) -> float | None:
         """When an offset was there for certain; None if nobody was ever told of it or of a later one."""
         offsets, times = self._there
@@ -189,6 +228,30 @@ class Case:
         return offsets[index] - 1 if index < len(offsets) else end
 
 
+def told_by(operation: Operation) -> list[Operation]:
+    """Reads whose answers are in the answer to a write, or decide what becomes of it."""
+    broker = operation.broker
+    match operation.kind:
+        case "register":
+            assert broker is not None
+            return [_members(broker.cluster, broker.name), ORDER_TOPICS]
+        case "query-version":
+            return [operation]
+        case "register-topic":
+            return [_members("", operation.ask["brokerName"])]
+    return []
+
+
+def _members(cluster: str, name: str) -> Operation:
+    return Operation("members", ask={"clusterName": cluster, "brokerName": name})
+
+
+ORDER_TOPICS: Final = Operation("kv-list", ask={"namespace": "ORDER_TOPIC_CONFIG"})
+"""What comes with the answer to a registration."""
+SIGNS_OF_LIFE: Final = frozenset({"heartbeat", "query-version"})
+"""Answered when they are durable, whether a head shows them or not."""
+
+
 def to_time_ms(entry: Entry) -> int:
     """The time that a question for the past names, ms since 1970."""
     return round(datetime.fromisoformat(entry.asked["as_of"]).timestamp() * 1000)
@@ -200,7 +263,8 @@ def to_time_ms(entry: Entry) -> int:
 def of_entry(entry: Entry) -> Fingerprint:
     """What a write looks like on the log: its connection and what it says."""
     operation = entry.operation
-    return (entry.peer, operation.kind, *_content(operation))
+    kind = "heartbeat" if operation.kind in SIGNS_OF_LIFE else operation.kind
+    return (entry.peer, kind, *_content(operation))
 
 
 def _content(operation: Operation) -> Fingerprint:
@@ -208,20 +272,29 @@ def _content(operation: Operation) -> Fingerprint:
     if broker is None:
         return tuple(operation.ask[name] for name in sorted(operation.ask))
     who = (broker.cluster, broker.name, broker.addr)
-    return (*who, str(operation.version)) if operation.kind == "register" else who
+    if operation.kind in SIGNS_OF_LIFE:
+        return who
+    version = (str(operation.state), str(operation.version)) if operation.kind == "register" else ()
+    return (*who, str(broker.id), *version)
 
 
 def of_event(event: AnyEvent) -> Fingerprint | None:
-    """The same of an event; None of what no client sends."""
+    """The same of an event; None of what a gateway writes by itself."""
     peer = event.actor.peer or ""
     match event:
         case RegisterBroker():
-            who = event.cluster_name, event.broker_name, event.broker_addr
-            return (peer, "register", *who, str(event.data_version.counter))
+            version = event.data_version
+            who = event.cluster_name, event.broker_name, event.broker_addr, str(event.broker_id)
+            return (peer, "register", *who, str(version.state_version), str(version.counter))
         case BrokerHeartbeat():
             return (peer, "heartbeat", event.cluster_name, event.broker_name, event.broker_addr)
         case UnregisterBroker():
-            return (peer, "unregister", event.cluster_name, event.broker_name, event.broker_addr)
+            who = event.cluster_name, event.broker_name, event.broker_addr, str(event.broker_id)
+            return (peer, "unregister", *who)
+        case RegisterTopic():
+            row = event.queue_data
+            said = row.broker_name, str(row.read_queue_nums), event.topic, str(row.write_queue_nums)
+            return (peer, "register-topic", *said)
         case DeleteTopic():
             return (peer, "delete-topic", event.topic)
         case WipeWritePerm():
@@ -241,6 +314,7 @@ def kind_of(entry: Entry) -> str:
     if operation.kind == "as-of":
         return f"as-of {'time' if operation.by_time else 'epoch'}"
     how = "committed" if asked.get("reads") == "committed" else "wait_for" if "wait_for" in asked else ""
+    how = "committed wait_for" if how == "committed" and "wait_for" in asked else how
     how = "long-poll" if "wait" in asked else how
     return f"{operation.kind} {how or entry.via}"
 

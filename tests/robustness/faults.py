@@ -63,6 +63,7 @@ class Faults:
     def __init__(self, world: World, cut: Callable[[], int]) -> None:
         self._world, self._server, self._cut = world, world.server, cut
         self._pause = threading.Event()
+        self._waited_s = 0.0
         server = self._server
         self._kinds: dict[str, Callable[[float], Done]] = {
             "kill-gateway": lambda hold_s: self._kill(lambda: server.children("gateway")),
@@ -96,22 +97,45 @@ class Faults:
 
     def inject(self, fault: Fault) -> Injected:
         """Let it happen now. A fault that finds nobody to hit says so."""
-        begun_s = time.monotonic()
+        begun_s, self._waited_s = time.monotonic(), 0.0
         try:
             done = self._kinds[fault.kind](fault.hold_s)
         except TimeoutError as error:
             done = Done(f"nobody was there: {error}", hit=False)
-        return Injected(fault.kind, begun_s, time.monotonic(), *done)
+        return Injected(fault.kind, begun_s, time.monotonic(), *done, waited_s=self._waited_s)
+
+    def _somebody(self, look: Callable[[], T]) -> T:
+        """What a look finds, when it finds something.
+
+        Raises:
+            TimeoutError: it never does.
+        """
+        found: list[T] = []
+
+        def there() -> bool:
+            with suppress(LookupError, FileNotFoundError, ProcessLookupError):
+                found[:] = [look()]
+            return bool(found and found[0])
+
+        self._wait(there, "somebody to hit", 0.1)
+        return found[0]
+
+    def _wait(self, condition: Callable[[], bool], what: str, every_s: float) -> None:
+        begun_s = time.monotonic()
+        try:
+            wait_until(condition, _SOMEBODY_S, what, every_s)
+        finally:
+            self._waited_s += time.monotonic() - begun_s
 
     def _kill(self, look: Callable[[], list[int]]) -> Done:
-        pids = _somebody(look)
+        pids = self._somebody(look)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return Done(f"killed {pids}")
 
     def _stop(self, look: Callable[[], int], hold_s: float) -> Done:
-        pids = tree(_somebody(look))
+        pids = tree(self._somebody(look))
         with stopped(pids):
             self._pause.wait(hold_s)
         return Done(f"stood still for {hold_s} s: {sorted(pids)}", hit=bool(pids))
@@ -127,7 +151,7 @@ class Faults:
         return sorted(found)
 
     def _cut_all(self, hold_s: float) -> Done:
-        return Done(f"cut {_somebody(self._cut)} connections")
+        return Done(f"cut {self._somebody(self._cut)} connections")
 
     def _kill_all(self, hold_s: float) -> Done:
         self._server.kill()
@@ -136,14 +160,14 @@ class Faults:
         return Done("all were killed")
 
     def _restart(self, hold_s: float) -> Done:
-        _somebody(lambda: self._server.children("gateway"))  # by now it knows what to do with a signal
+        self._somebody(lambda: self._server.children("gateway"))  # by now it knows what to do with a signal
         code = World.stop_one(self._server)
         self._pause.wait(hold_s)
         self._server.start(wait_ready_s=None)
         return Done(f"ended with {code}", wrong=f"asked to stop, it ended with {code}" if code else "")
 
     def _lose_checkpoint(self, hold_s: float) -> Done:
-        _somebody(lambda: self._server.children("gateway"))
+        self._somebody(lambda: self._server.children("gateway"))
         World.stop_one(self._server)
         checkpoints = self._server.data_dir / "checkpoints"
         hit = checkpoints.exists()
@@ -153,7 +177,7 @@ class Faults:
 
     def _second_fold(self, hold_s: float) -> Done:
         """It must end by itself, and disturb nobody. Not while there is none: then it is the first."""
-        wait_until(self._server.is_whole, _SECOND_FOLD_S, "a first fold", 0.2)
+        self._wait(self._server.is_whole, "a first fold", 0.2)
         second = Routelake(self._server.data_dir, "fold", self._world.options())
         second.start(wait_ready_s=None)
         assert second.process is not None
@@ -183,7 +207,7 @@ class Faults:
         switch(True)
         try:
             self._pause.wait(hold_s)
-            _somebody(lambda: self._preload.syncs_hit - before)
+            self._somebody(lambda: self._preload.syncs_hit - before)
         finally:
             switch(False)
         return Done(f"for {hold_s} s {self._preload.syncs_hit - before} fsyncs were {what}")
@@ -258,20 +282,3 @@ class Faults:
         finally:
             kafka.process.sigcont()
         return Done(f"Kafka stood still for {hold_s} s")
-
-
-def _somebody(look: Callable[[], T]) -> T:
-    """What a look finds, when it finds something.
-
-    Raises:
-        TimeoutError: it never does.
-    """
-    found: list[T] = []
-
-    def there() -> bool:
-        with suppress(LookupError, FileNotFoundError, ProcessLookupError):
-            found[:] = [look()]
-        return bool(found and found[0])
-
-    wait_until(there, _SOMEBODY_S, "somebody to hit", 0.1)
-    return found[0]

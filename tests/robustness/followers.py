@@ -118,6 +118,7 @@ class Follower(threading.Thread):
             fields.clear()
 
     def _ask_what_is_different(self, epoch: int) -> None:
+        asked_s = time.monotonic()
         before = max(1, epoch - self._chance.choice((1, 1, 2, 5)))  # before the first there is no history
         connection = HTTPConnection(self._server.host, self._server.http_port, timeout=SILENT_S)
         try:
@@ -125,16 +126,24 @@ class Follower(threading.Thread):
             with connection.getresponse() as response:
                 text = response.read()
             if response.status == 200:
-                self._note("diff", epoch, before, json.loads(text))
+                self._note("diff", epoch, before, json.loads(text), asked_s)
             else:
-                self._note("refused", epoch, before, {"status": response.status, "body": text.decode()})
+                refusal = {"status": response.status, "body": text.decode()}
+                self._note("refused", epoch, before, refusal, asked_s)
         except (OSError, HTTPException):
-            return
+            self._note("unanswered", epoch, before, asked_s=asked_s)
         finally:
             connection.close()
 
-    def _note(self, kind: str, epoch: int | None = None, after: int | None = None, data: Any = None) -> None:
+    def _note(
+        self,
+        kind: str,
+        epoch: int | None = None,
+        after: int | None = None,
+        data: Any = None,
+        asked_s: float | None = None,
+    ) -> None:
         name, gateway, topic = self._worker.name, self._worker.gateway, self._worker.topic
         self._recorder.heard(
-            Heard(name, gateway, topic, self._stream, kind, time.monotonic(), epoch, after, data or {})
+            Heard(name, gateway, topic, self._stream, kind, time.monotonic(), epoch, after, data or {}, asked_s)
         )

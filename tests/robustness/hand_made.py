@@ -27,6 +27,7 @@ def registration(queues: int, counter: int) -> RegisterBroker:
     return events.register(
         BROKER.addr,
         name=BROKER.name,
+        ha_server_addr=BROKER.ha_addr,
         table=events.topics("T", "U", row=row),
         version=replace_counter(counter),
         heartbeat_timeout_millis=BROKER.timeout_ms,
@@ -53,14 +54,14 @@ def written(event: AnyEvent, peer: str, via: str) -> AnyEvent:
     return msgspec.structs.replace(event, actor=actor(peer, via))
 
 
-def register_entry(counter: int, sent_s: float) -> Entry:
-    operation = Operation("register", BROKER, counter, {"T": 8, "U": 8})
+def register_entry(queues: int, counter: int, sent_s: float) -> Entry:
+    operation = Operation("register", BROKER, counter, topics={"T": (queues, queues), "U": (queues, queues)})
     return Entry("w", "remoting", REMOTING, operation, sent_s, sent_s + 0.1, 0)
 
 
 def put_entry(offset: int, sent_s: float) -> Entry:
     operation = Operation("put-kv", ask={"namespace": "n", "key": "k", "value": "v"})
-    answer = json.dumps({"outcome": "applied"})
+    answer = json.dumps({"outcome": "applied", "eventTime": "1970-01-01T00:00:03.000Z"})
     return Entry("a", "http", HTTP, operation, sent_s, sent_s + 0.1, 200, answer, offset=offset, visible=True)
 
 
@@ -68,7 +69,7 @@ def read_entry(queues: int, sent_s: float, offset: int | None, **more: Any) -> E
     via = "remoting" if offset is None else "http"
     code = 0 if offset is None else 200
     entry = Entry("r", via, "127.0.0.1:3", ROUTE, sent_s, sent_s + 0.1, code, body(queues), offset=offset)
-    return replace(entry, **more)
+    return replace(entry, **{**({} if offset is None else {"epoch": 0}), **more})
 
 
 def good_case() -> Case:
@@ -80,16 +81,16 @@ def good_case() -> Case:
         Logged(4, 5_000, Clock(actor=Actor(gateway="g", via="routelake"))),
     ]
     entries = [
-        register_entry(1, 1.0),
+        register_entry(8, 1, 1.0),
         read_entry(8, 1.5, 1),
         read_entry(8, 1.6, None),
-        register_entry(2, 2.0),
+        register_entry(4, 2, 2.0),
         read_entry(4, 2.5, 2),
         read_entry(4, 2.6, None),
         put_entry(3, 3.0),
         read_entry(4, 3.5, 3, asked={"wait_for": "3"}),
-        read_entry(4, 3.6, 3, epoch=1, asked={"reads": "committed"}),
-        read_entry(4, 3.7, 3, epoch=1, asked={"as_of": "1"}, operation=Operation("as-of", ask=ROUTE.ask)),
+        read_entry(4, 3.6, 4, epoch=1, asked={"reads": "committed"}),
+        read_entry(4, 3.7, 4, epoch=1, asked={"as_of": "1"}, operation=Operation("as-of", ask=ROUTE.ask)),
     ]
     evidence = Evidence(log=log, epochs=[Epoch(1, 4, 4, 5_000)])
     evidence.changes = Counter({(str(offset), "C", "b", "-1", "None", "None", "None"): 1 for offset in (1, 2, 3)})

@@ -9,9 +9,11 @@ connection per gateway. Every brokerName has addresses of its own.
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from itertools import combinations
 from typing import Any
 
+from schemas.broker import QueueRow
 from schemas.events import (
     AccessRefused,
     AddWritePerm,
@@ -29,6 +31,7 @@ from schemas.events import (
     Resume,
     UnregisterBroker,
     WipeWritePerm,
+    topic_config_digest,
 )
 from tests.model.bodies import DataVersion, Registration, TopicConfig
 from tests.model.deliberate import DeliberateModel
@@ -51,13 +54,18 @@ class ModelFold:
         model: the NameServer.
         now_ms: the greatest event time.
         expired: (brokerName, address, deadline in ms) of everybody who expired, with the time at which it was noticed.
+        refused: whether the last event was a registration whose brokerId a living address with a higher stateVersion has.
+        lacking: whether it was one without topics that says something that is not known: it must come again, with them.
     """
 
     def __init__(self) -> None:
         self.model = DeliberateModel(Settings())
         self.now_ms = 0
         self.expired: list[tuple[str, str, int, int]] = []
+        self.refused = self.lacking = False
         self._resumed_ms = 0
+        self._topics: dict[BrokerAddrInfo, dict[str, QueueRow]] = {}
+        """What each broker registered last, with its topics."""
         self._names: dict[BrokerAddrInfo, str] = {}
         self._heard: dict[BrokerAddrInfo, dict[str, tuple[str, int]]] = {}
         """gateway -> connection a broker registered over, and when it was last heard there."""
@@ -69,6 +77,7 @@ class ModelFold:
             What answers are about that may have changed.
         """
         self.now_ms = max(self.now_ms, time_ms)
+        self.refused = self.lacking = False
         self.model.tables.notifications.clear()
         match event:
             case PutKvConfig():
@@ -87,13 +96,19 @@ class ModelFold:
                 raise NotImplementedError("torture runs without self-preservation")
             case _:
                 names = [event.broker_name]
-        before = {name: self._shown(name) for name in names}
+        before, versions = {name: self._shown(name) for name in names}, self._versions(names)
         if isinstance(event, Resume):
             self._resume(event)
         else:
             self._expire(self.now_ms, None if isinstance(event, Clock | DeleteTopic) else names)
             self._apply(event)
-        return self._changed(before)
+        versions_now = self._versions(names)
+        told = {
+            ("version", addr)
+            for addr in versions.keys() | versions_now.keys()
+            if versions.get(addr) != versions_now.get(addr)
+        }
+        return self._changed(before) | told
 
     def at(self, watermark_ms: int) -> ModelFold | None:
         """What an epoch with this watermark shows; None for the same as this."""
@@ -182,14 +197,15 @@ class ModelFold:
                 name: TopicConfig(name, row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag)
                 for name, row in event.topic_config_table.items()
             }
+            self._topics[key], kept = event.topic_config_table, None
         else:
             # It repeats what is known, or is refused and comes again with its topics: either way it brings none.
+            self.lacking = self._lacks(event, key)
             data = self.model.tables.broker_addr_table.get(event.broker_name)
             if live is None or data is None or event.broker_id not in data.broker_addrs:
                 return
             topics = {}
-            if self._counts(event) and live.data_version is not None:
-                said = live.data_version
+            kept = live.data_version if self._counts(event) else None
         servers = event.filter_server_list
         self.model.tables.register_broker(
             event.cluster_name,
@@ -204,11 +220,41 @@ class ModelFold:
             None,
             self.now_ms,
         )
+        now = self.model.tables.broker_live_table.get(key)
+        if kept is not None and now is not None:
+            now.data_version = kept  # one whose topics are not known is a change when it comes with them
+        self.lacking = self.lacking and key in self.model.tables.broker_live_table
+        self.refused = key not in self.model.tables.broker_live_table
         heard = self._heard.setdefault(key, {}) if live is not None else {}
         if key in self.model.tables.broker_live_table:
             if event.channel is not None:
                 heard[event.channel.gateway] = (event.channel.connection, self.now_ms)
             self._heard[key] = heard
+
+    def _lacks(self, event: RegisterBroker, key: BrokerAddrInfo) -> bool:
+        live, data = (
+            self.model.tables.broker_live_table.get(key),
+            self.model.tables.broker_addr_table.get(event.broker_name),
+        )
+        if live is None or data is None or event.broker_id not in data.broker_addrs:
+            return True
+        if not self._counts(event):
+            return False
+        said = event.data_version
+        rows = self.model.tables.topic_queue_table
+        topics = self._topics.get(key, {})
+        return (
+            live.data_version != DataVersion(said.state_version, said.timestamp, said.counter)
+            or event.topic_config_digest != topic_config_digest(topics)
+            or any(event.broker_name not in rows.get(topic, {}) for topic in topics)
+        )
+
+    def data_version(self, key: BrokerAddrInfo) -> dict[str, int] | None:
+        """What QUERY_DATA_VERSION tells of a broker; None for one that is not there."""
+        live = self.model.tables.broker_live_table.get(key)
+        if live is None or live.data_version is None:
+            return None
+        return live.data_version.to_json()
 
     def _counts(self, event: RegisterBroker) -> bool:
         """Whether this broker's topics are its group's: of the master, or of the smallest slave without one."""
@@ -260,6 +306,10 @@ class ModelFold:
 
     def _groups(self) -> set[str]:
         return {*self.model.tables.broker_addr_table, *self._names.values()}
+
+    def _versions(self, names: Collection[str]) -> dict[str, dict[str, int] | None]:
+        table = self.model.tables.broker_live_table
+        return {key.broker_addr: self.data_version(key) for key in table if self._names[key] in names}
 
     def _shown(self, name: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
         tables = self.model.tables

@@ -15,9 +15,11 @@ from urllib.parse import quote
 from tests.model import codes
 from tests.model.wire import Request
 
-WRITES: Final = frozenset(
-    {"register", "heartbeat", "unregister", "delete-topic", "wipe", "add-write", "put-kv", "delete-kv"}
-)
+REMOTING_WRITES: Final = frozenset({"query-version", "register-topic"})
+"""QUERY_DATA_VERSION, a heartbeat that is answered, and REGISTER_TOPIC_IN_NAMESRV: not over HTTP."""
+WRITES: Final = REMOTING_WRITES | {
+    *("register", "heartbeat", "unregister", "delete-topic", "wipe", "add-write", "put-kv", "delete-kv"),
+}
 READS: Final = frozenset({"route", "topics", "members", "clusters", "kv", "kv-list", "as-of"})
 
 
@@ -37,6 +39,11 @@ class Broker:
     timeout_ms: int | None = None
     acting: bool = False
 
+    @property
+    def ha_addr(self) -> str:
+        """haServerAddr."""
+        return self.addr.replace("10911", "10912")
+
     def header(self) -> dict[str, str]:
         """The four header fields that say who it is."""
         return {
@@ -54,9 +61,11 @@ class Operation:
     Attributes:
         kind: one of `WRITES` or `READS`; "close" loses the connection, "silence" is a broker that says nothing.
         broker: who registers, heartbeats, unregisters or is silent.
-        version: DataVersion.counter of a registration.
-        topics: topic -> number of queues, of a registration.
-        ask: names of a read or an admin command: topic, name, namespace, key, value.
+        version: DataVersion.counter of a registration, or of a question for it.
+        state: DataVersion.stateVersion likewise.
+        topics: topic -> numbers of read and of write queues, of a registration.
+        one_way: whether it is sent as a request that gets no answer.
+        ask: names of a read or an admin command: topic, name, namespace, key, value, reads, writes.
         wait_for: whether an HTTP read names the offset of this worker's last write.
         committed: whether an HTTP read asks for the latest epoch instead of the head.
         by_time: whether a question for the past names a time instead of an epoch.
@@ -67,7 +76,9 @@ class Operation:
     kind: str
     broker: Broker | None = None
     version: int = 0
-    topics: dict[str, int] = field(default_factory=dict)
+    state: int = 0
+    topics: dict[str, tuple[int, int]] = field(default_factory=dict)
+    one_way: bool = False
     ask: dict[str, str] = field(default_factory=dict)
     wait_for: bool = False
     committed: bool = False
@@ -80,7 +91,7 @@ class Operation:
         said: dict[str, Any] = {"kind": self.kind}
         if self.broker is not None:
             said["broker"] = vars(self.broker)
-        for name in ("version", "topics", "ask", "wait_for", "committed", "by_time", "poll_s"):
+        for name in ("version", "state", "topics", "one_way", "ask", "wait_for", "committed", "by_time", "poll_s"):
             if getattr(self, name):
                 said[name] = getattr(self, name)
         return said
@@ -99,26 +110,34 @@ class Operation:
             KeyError: there is no such request, as of the past.
         """
         code = _CODES[self.kind]
+        if self.kind == "register-topic":
+            row = {"brokerName": self.ask["brokerName"], "perm": 6, "topicSysFlag": 0}
+            row |= {"readQueueNums": int(self.ask["reads"]), "writeQueueNums": int(self.ask["writes"])}
+            return Request(code, {"topic": self.ask["topic"]}, json.dumps({"queueDatas": [row]}).encode())
         if self.broker is None:
             return Request(code, dict(self.ask))
         header = self.broker.header()
+        if self.kind == "query-version":
+            return Request(code, header, json.dumps(self.data_version).encode())
         if self.kind != "register":
-            return Request(code, header)
-        header["haServerAddr"] = self.broker.addr.replace("10911", "10912")
+            return Request(code, header, oneway=self.one_way)
+        header["haServerAddr"] = self.broker.ha_addr
         header["enableActingMaster"] = str(self.broker.acting).lower()
         if self.broker.timeout_ms is not None:
             header["heartbeatTimeoutMillis"] = str(self.broker.timeout_ms)
-        return Request(code, header, json.dumps(self._body()).encode())
+        return Request(code, header, json.dumps(self._body()).encode(), oneway=self.one_way)
+
+    @property
+    def data_version(self) -> dict[str, int]:
+        """As a broker says it."""
+        return {"stateVersion": self.state, "timestamp": 1_700_000_000_000, "counter": self.version}
 
     def _body(self) -> dict[str, Any]:
         table = {
-            name: {"topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6, "topicSysFlag": 0}
-            for name, queues in self.topics.items()
+            name: {"topicName": name, "readQueueNums": reads, "writeQueueNums": writes, "perm": 6, "topicSysFlag": 0}
+            for name, (reads, writes) in self.topics.items()
         }
-        wrapper = {
-            "dataVersion": {"stateVersion": 0, "timestamp": 1_700_000_000_000, "counter": self.version},
-            "topicConfigTable": table,
-        }
+        wrapper = {"dataVersion": self.data_version, "topicConfigTable": table}
         return {"topicConfigSerializeWrapper": wrapper, "filterServerList": []}
 
     # --- HTTP ---
@@ -130,7 +149,7 @@ class Operation:
             case "register":
                 assert self.broker is not None
                 body: dict[str, Any] = {**self._who(), **self._body(), "enableActingMaster": self.broker.acting}
-                body |= {"brokerId": self.broker.id, "haServerAddr": self.broker.addr.replace("10911", "10912")}
+                body |= {"brokerId": self.broker.id, "haServerAddr": self.broker.ha_addr}
                 if self.broker.timeout_ms is not None:
                     body["heartbeatTimeoutMillis"] = self.broker.timeout_ms
                 return "POST", "/v1/brokers/register", json.dumps(body).encode()
@@ -175,6 +194,8 @@ _CODES: Final = {
     "add-write": codes.ADD_WRITE_PERM_OF_BROKER,
     "put-kv": codes.PUT_KV_CONFIG,
     "delete-kv": codes.DELETE_KV_CONFIG,
+    "query-version": codes.QUERY_DATA_VERSION,
+    "register-topic": codes.REGISTER_TOPIC_IN_NAMESRV,
     "route": codes.GET_ROUTEINFO_BY_TOPIC,
     "topics": codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     "members": codes.GET_BROKER_MEMBER_GROUP,

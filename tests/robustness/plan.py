@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tests.robustness.operations import HTTP_READS, REMOTING_READS, Broker, Operation
 
@@ -70,6 +70,7 @@ class Worker:
         topic: a follower's; "" if it wants every epoch.
         pace: times as long between its operations.
         beside: whether it is on the machine of the second gateway, where that has one.
+        both: whether its brokers register with the other gateway, too, as stock ones do with each of namesrvAddr.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Worker:
     topic: str = ""
     pace: float = 1.0
     beside: bool = False
+    both: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ def _workers(chance: random.Random, gateways: int) -> tuple[Worker, ...]:
                     )
                 )
         via = "http" if number % 2 else "remoting"
-        workers.append(
-            Worker(f"brokers-{number}", "brokers", via, chance.getrandbits(32), tuple(brokers), number // 3 % gateways)
-        )
+        seed, gateway = chance.getrandbits(32), number // 3 % gateways
+        both = number == 0 and gateways > 1
+        workers.append(Worker(f"brokers-{number}", "brokers", via, seed, tuple(brokers), gateway, both=both))
     for number, via in enumerate(("http", "remoting")):
         workers.append(Worker(f"admin-{number}", "admin", via, chance.getrandbits(32), gateway=number % gateways))
     for number, via in enumerate(("http", "remoting", "http")):
@@ -191,59 +193,98 @@ def operations(worker: Worker) -> Iterator[Operation]:
         case "brokers":
             return _of_brokers(chance, worker)
         case "admin":
-            return _of_admin(chance)
+            return _of_admin(chance, worker.via)
     return _of_reader(chance, worker.via)
 
 
+class _Broker:
+    """What a broker says of itself, and what it says next."""
+
+    def __init__(self, broker: Broker, chance: random.Random) -> None:
+        self.is_now, self.version, self.state = broker, 1, 0
+        self.topics = _topics(chance)
+
+    def change(self, chance: random.Random) -> None:
+        self.version += 1
+        self.topics = _topics(chance)
+
+    def register(self, **more: Any) -> Operation:
+        return Operation("register", self.is_now, self.version, self.state, self.topics, **more)
+
+
 def _of_brokers(chance: random.Random, worker: Worker) -> Iterator[Operation]:
-    versions = dict.fromkeys(worker.brokers, 0)
-    topics = {broker: _topics(chance) for broker in worker.brokers}
-    last: Broker | None = None
-    for broker in worker.brokers:
-        versions[broker] = 1
-        yield Operation("register", broker, 1, topics[broker])
+    brokers = [_Broker(broker, chance) for broker in worker.brokers]
+    last = brokers[0]
+    for broker in brokers:
+        yield broker.register()
     while True:
-        broker = chance.choice(worker.brokers)
+        broker = chance.choice(brokers)
         pause_ms = chance.randrange(20, 120)
-        match chance.choices(("change", "repeat", "heartbeat", "unregister", "read", "close", "silence"), _WEIGHTS)[0]:
+        one_way = worker.via == "remoting" and chance.random() < _ONE_WAY
+        match chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]:
             case "change":
-                versions[broker] += 1
-                topics[broker] = _topics(chance)
+                broker.change(chance)
                 last = broker
-                yield Operation("register", broker, versions[broker], topics[broker], pause_ms=pause_ms)
+                yield broker.register(pause_ms=pause_ms, one_way=one_way)
             case "repeat":
-                yield Operation("register", broker, versions[broker], topics[broker], pause_ms=pause_ms)
+                yield broker.register(pause_ms=pause_ms, one_way=one_way)
             case "heartbeat":
-                yield Operation("heartbeat", broker, pause_ms=pause_ms)
+                yield Operation("heartbeat", broker.is_now, pause_ms=pause_ms, one_way=one_way)
+            case "query-version":
+                if worker.via == "remoting":
+                    yield Operation("query-version", broker.is_now, broker.version, broker.state, pause_ms=pause_ms)
             case "unregister":
-                yield Operation("unregister", broker, pause_ms=pause_ms)
+                yield Operation("unregister", broker.is_now, pause_ms=pause_ms)
+            case "switch":
+                yield from _switch(brokers[0], brokers[1])
             case "read":
-                topic = chance.choice(sorted(topics[last or broker]))
-                yield Operation("route", ask={"topic": topic})
+                yield Operation("route", ask={"topic": chance.choice(sorted(last.topics))})
             case "close":
                 if worker.via == "remoting":
                     yield Operation("close", pause_ms=pause_ms)
             case "silence":
-                yield Operation("silence", broker)
+                yield Operation("silence", broker.is_now)
 
 
-_WEIGHTS: Final = (30, 20, 25, 4, 30, 2, 2)
+def _switch(one: _Broker, other: _Broker) -> Iterator[Operation]:
+    """The slave of a group becomes its master; the old one is told so, by a refusal, and registers as a slave."""
+    old, new = (one, other) if one.is_now.id == 0 else (other, one)
+    new.is_now, new.state = replace(new.is_now, id=0), old.state + 1
+    yield new.register()
+    yield old.register()
+    old.is_now, old.state = replace(old.is_now, id=1), new.state
+    yield old.register()
 
 
-def _topics(chance: random.Random) -> dict[str, int]:
-    return {name: chance.randrange(1, 17) for name in chance.sample(TOPICS, chance.randrange(2, 5))}
+_WEIGHTS: Final = {
+    **{"change": 30, "repeat": 20, "heartbeat": 20, "query-version": 6, "unregister": 4},
+    **{"switch": 2, "read": 30, "close": 2, "silence": 2},
+}
+_ONE_WAY: Final = 0.1
+"""Of a broker's registrations and heartbeats over port 9876, so many are sent one-way."""
 
 
-def _of_admin(chance: random.Random) -> Iterator[Operation]:
+def _topics(chance: random.Random) -> dict[str, tuple[int, int]]:
+    names = chance.sample(TOPICS, chance.randrange(2, 5))
+    return {name: (chance.randrange(1, 17), chance.randrange(1, 17)) for name in names}
+
+
+def _of_admin(chance: random.Random, via: str) -> Iterator[Operation]:
     serial = 0
+    kinds = ["delete-topic", "wipe", "add-write", "put-kv", "put-kv", "delete-kv", "read", "read"]
+    kinds += ["register-topic"] if via == "remoting" else []
     while True:
         serial += 1
         pause_ms = chance.randrange(50, 250)
         kv = {"namespace": chance.choice(NAMESPACES), "key": chance.choice(KEYS)}
         group = {"brokerName": f"broker-{chance.randrange(8)}"}
-        match chance.choice(("delete-topic", "wipe", "add-write", "put-kv", "put-kv", "delete-kv", "read", "read")):
+        match chance.choice(kinds):
             case "delete-topic":
                 yield Operation("delete-topic", ask={"topic": chance.choice(TOPICS)}, pause_ms=pause_ms)
+            case "register-topic":
+                queues = {"reads": str(chance.randrange(1, 17)), "writes": str(chance.randrange(1, 17))}
+                ask = {**group, **queues, "topic": chance.choice(TOPICS)}
+                yield Operation("register-topic", ask=ask, pause_ms=pause_ms)
             case "wipe":
                 yield Operation("wipe", ask=group, pause_ms=pause_ms)
             case "add-write":
@@ -270,7 +311,8 @@ def _of_reader(chance: random.Random, via: str) -> Iterator[Operation]:
         elif kind == "route" and how < 0.28:
             yield Operation(kind, ask=ask, poll_s=1, pause_ms=pause_ms)
         else:
-            yield Operation(kind, ask=ask, wait_for=how > 0.8, committed=0.3 < how < 0.5, pause_ms=pause_ms)
+            wait_for, committed = how > 0.8 or 0.46 < how < 0.5, 0.3 < how < 0.5
+            yield Operation(kind, ask=ask, wait_for=wait_for, committed=committed, pause_ms=pause_ms)
 
 
 def _ask(chance: random.Random, kind: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ class Entry:
         offset: X-Routelake-Offset of a read, or the write's place on the log, where the answer names it.
         epoch: X-Routelake-Epoch.
         visible: what a write over HTTP says of itself.
-        asked: what the worker added: wait_for, as_of.
+        asked: what the worker added: wait_for, as_of; if_none_match, the ETag of a long poll.
         tag: ETag.
         gateway: which one was asked, where there are two.
         error: why there is no answer.
@@ -96,6 +96,7 @@ class Injected:
         detail: process ids, exit codes.
         hit: whether it found somebody to hit, and did something.
         wrong: what a fault itself has shown to be wrong, as a second fold that goes on; "" for nothing.
+        waited_s: how long it looked for somebody to hit.
     """
 
     kind: str
@@ -104,6 +105,26 @@ class Injected:
     detail: str = ""
     hit: bool = True
     wrong: str = ""
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A connection to port 9876 that is no more.
+
+    Attributes:
+        worker: whose it was.
+        gateway: to which one.
+        peer: as in `Entry`.
+        time_s: when its client closed it, or found that it was closed.
+        why: "asked", "over" at the end of the run, or an error.
+    """
+
+    worker: str
+    gateway: int
+    peer: str
+    time_s: float
+    why: str
 
 
 @dataclass(frozen=True)
@@ -115,11 +136,13 @@ class Heard:
         gateway: which one it listens to.
         topic: the one whose epochs it wants; "" for all.
         stream: number of its connection.
-        kind: "begin" and "end" of a connection; "epoch", "reset", or "id" for an id alone; "diff", or "refused".
+        kind: "begin" and "end" of a connection; "epoch", "reset", or "id" for an id alone; "diff", "refused" or
+            "unanswered" for what it asked meanwhile.
         time_s: when.
         epoch: that it was told; of a diff the later one.
         after: of a begin the last that it knew, None for none; of a diff the earlier one.
         data: as it came; of an end why.
+        asked_s: since when it had not listened, because it asked for a diff.
     """
 
     worker: str
@@ -131,6 +154,7 @@ class Heard:
     epoch: int | None = None
     after: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    asked_s: float | None = None
 
     def line(self) -> dict[str, Any]:
         """For the file: what says something."""
@@ -146,6 +170,8 @@ class Record:
         entries: in the order in which they were done.
         faults: in order.
         heard: by followers, by follower and in order.
+        ended: connections, in order.
+        folded: the offset up to which the fold said, at the end, that the tables go.
         rests: of each time without faults, seconds from the last one until everything was well by itself; None if it
             never was.
     """
@@ -154,6 +180,8 @@ class Record:
     entries: list[Entry] = field(default_factory=list)
     faults: list[Injected] = field(default_factory=list)
     heard: list[Heard] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    folded: int | None = None
     rests: list[float | None] = field(default_factory=list)
 
 
@@ -202,6 +230,14 @@ class Recorder:
         """A follower was told something, or did something."""
         self._write({"heard": heard.line()})
 
+    def ended(self, ended: Ended) -> None:
+        """A connection is no more."""
+        self._write({"ended": asdict(ended)})
+
+    def folded(self, offset: int) -> None:
+        """The fold says that the tables go up to there."""
+        self._write({"folded": offset})
+
     def rest(self, well_s: float | None) -> None:
         """How long it took until everything was well."""
         self._write({"well_s": well_s})
@@ -233,6 +269,10 @@ def read_record(path: Path) -> Record:
             record.faults.append(Injected(**said["fault"]))
         elif "heard" in said:
             record.heard.append(Heard(**{"topic": "", **said["heard"]}))
+        elif "ended" in said:
+            record.ended.append(Ended(**said["ended"]))
+        elif "folded" in said:
+            record.folded = said["folded"]
         elif "well_s" in said:
             record.rests.append(said["well_s"])
         else:
@@ -245,4 +285,6 @@ def _entry(said: dict[str, Any]) -> Entry:
     operation = said.pop("operation")
     if "broker" in operation:
         operation["broker"] = Broker(**operation["broker"])
+    if "topics" in operation:
+        operation["topics"] = {name: tuple(queues) for name, queues in operation["topics"].items()}
     return Entry(operation=Operation(**operation), **{"peer": "", **said})

@@ -5,25 +5,33 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
 from tests.robustness.answers import Form, Tables
 from tests.robustness.case import Case, Violation
-from tests.robustness.operations import Operation
+from tests.robustness.operations import READS, Operation
 from tests.robustness.plan import TOPICS
 from tests.robustness.record import Heard
 
-LATE_S: Final = 30.0
-"""An epoch that somebody was told of is told to every listener of the same gateway within so many seconds."""
+LATE_S: Final = 10.0
+"""An epoch that a gateway has shown to somebody is told to each of its listeners within so many seconds: it takes
+milliseconds; a gateway may stand still for three seconds, and machines are busy."""
+CUT_OFF: Final = ("separate-second",)
+"""Faults after which packets that were lost are sent again, for as long as `LATE_S` and more."""
+
+
+_QUESTIONS: Final = ("diff", "refused", "unanswered")
+"""What a listener asked between two events."""
 
 
 def every_epoch_is_told(case: Case) -> list[Violation]:
     """(c) A listener is told of each epoch after the one it knew, once, in order, and as the tables have it."""
     found: list[Violation] = []
     for _, stream in groupby(case.record.heard, lambda heard: (heard.worker, heard.stream)):
-        found += _of_stream(case, [heard for heard in stream if heard.kind not in ("diff", "refused")])
+        found += _of_stream(case, [heard for heard in stream if heard.kind not in _QUESTIONS])
     first: dict[int, Heard] = {}
     for heard in case.record.heard:
         if heard.kind != "epoch" or heard.epoch is None:
@@ -109,24 +117,51 @@ def _groups(form: Form) -> dict[str, list[Any]]:
 
 
 def _late(case: Case) -> Iterator[Violation]:
-    """At its end, each connection knows what another listener of its gateway had known for a while."""
-    known: dict[int, tuple[list[float], list[int]]] = {}
-    for heard in sorted(case.record.heard, key=lambda heard: heard.time_s):
-        if heard.epoch is not None and heard.kind in ("epoch", "id"):
-            times, epochs = known.setdefault(heard.gateway, ([], []))
-            times.append(heard.time_s)
-            epochs.append(max(heard.epoch, epochs[-1] if epochs else 0))
+    """At each word of a listener, and at its end: it knows what its gateway had shown to somebody for a while."""
+    known: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
+    told = [(heard.time_s, heard.gateway, heard.epoch) for heard in case.record.heard if heard.kind in ("epoch", "id")]
+    told += [
+        (entry.done_s, entry.gateway, entry.epoch)
+        for entry in case.record.entries
+        if entry.operation.kind in READS and entry.operation.kind != "as-of"
+    ]
+    for time_s, gateway, epoch in sorted((word for word in told if word[2] is not None), key=lambda word: word[0]):
+        times, epochs = known[gateway]
+        times.append(time_s)
+        epochs.append(max(epoch or 0, epochs[-1] if epochs else 0))
     for _, connection in groupby(case.record.heard, lambda heard: (heard.worker, heard.stream)):
-        stream = [heard for heard in connection if heard.kind != "diff"]
-        begin, end = stream[0], stream[-1]
-        times, epochs = known.get(begin.gateway, ([], []))
-        count = bisect_right(times, end.time_s - LATE_S)
-        newest = max((heard.epoch for heard in stream if heard.epoch is not None), default=begin.after)
-        if count == 0 or end.time_s - begin.time_s < LATE_S or newest is None or begin.topic:
-            continue
-        case.judged["listener in time"] += 1
-        if newest < epochs[count - 1]:
-            yield _violation(f"told up to {newest}, {LATE_S:.0f} s after {epochs[count - 1]} was there", begin, end)
+        stream = [*connection]
+        begin, newest = stream[0], stream[0].after
+        for heard in stream[1:]:
+            if heard.kind in _QUESTIONS:
+                continue
+            newest = max(newest or 0, heard.epoch) if heard.epoch is not None else newest
+            since_s = heard.time_s - LATE_S - _asking_s(stream, heard.time_s)
+            if newest is None or since_s < begin.time_s or (heard.topic and heard.kind != "id"):
+                continue
+            if any(
+                fault.kind in CUT_OFF and fault.begun_s <= heard.time_s and since_s <= fault.ended_s + case.well_limit_s
+                for fault in case.record.faults
+                if heard.gateway
+            ):
+                continue
+            times, epochs = known[heard.gateway]
+            count = bisect_right(times, since_s)
+            case.judged["listener in time"] += 1
+            if count and newest < epochs[count - 1]:
+                yield _violation(
+                    f"told up to {newest}, {LATE_S:.0f} s after {epochs[count - 1]} was there", begin, heard
+                )
+                break
+
+
+def _asking_s(stream: list[Heard], time_s: float) -> float:
+    """How long, in the minute before, a listener was busy with a question of its own."""
+    return sum(
+        heard.time_s - heard.asked_s
+        for heard in stream
+        if heard.asked_s is not None and heard.asked_s < time_s and heard.time_s > time_s - 60.0
+    )
 
 
 # --- what is different ---

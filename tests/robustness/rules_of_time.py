@@ -1,140 +1,161 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge's rules about time: the past, and who is silent for how long. As `tests.robustness.rules`, pure."""
+"""The judge's rules about the log's times: stamps, CLOCK and RESUME. As `tests.robustness.rules`, pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median_low
+from typing import Final
 
-from schemas.events import BrokerHeartbeat, Clock, RegisterBroker, Resume
-from tests.robustness.answers import Form
-from tests.robustness.case import Case, Violation, kind_of, logged_line, to_time_ms, told
-from tests.robustness.record import Entry
+from schemas.events import Clock, Resume
+from tests.robustness.case import Case, Violation, logged_line, told
+from tests.robustness.effects import CLOCKS
+from tests.robustness.evidence import Logged
 
 CLOCK_MS: Final = 5_000
 """scanNotActiveBrokerInterval: how late a silent broker may be noticed."""
 UNHEARD_MS: Final = 10_000
 """Silence of the log up to which no RESUME tells that nobody listened: a gateway may have stood still for so long."""
 LATE_MS: Final = CLOCK_MS + UNHEARD_MS
-_BUSY_MS: Final = 2_000
+BUSY_MS: Final = 2_000
 """By how much a busy machine, or one whose clock is being put right, may be late."""
-_CLOCKS: Final = {"clock-forward", "clock-back"}
-
-
-def the_past_stays(case: Case) -> list[Violation]:
-    """(d) What was, stays: one moment asked twice, of any gateway, and the model's answer at it."""
-    found = []
-    first: dict[tuple[Any, ...], tuple[Entry, Form]] = {}
-    for entry, form in case.reads:
-        operation = entry.operation
-        if operation.kind != "as-of":
-            continue
-        moment = entry.asked["as_of"]
-        case.judged["as-of again"] += (operation.subject, moment) in first
-        before = first.setdefault((operation.subject, moment), (entry, form))
-        if before[1] != form:
-            found.append(Violation("the_past_stays", "one moment, two answers", (told(before[0]), told(entry))))
-        try:
-            if operation.by_time:
-                expected = case.expected.at_time(operation, to_time_ms(entry))
-            else:
-                expected = {case.expected.at_epoch(operation, int(moment))}
-        except LookupError:
-            continue
-        case.judged[kind_of(entry)] += 1
-        if form not in expected:
-            what = f"not what was at {moment}" if operation.by_time else f"not what epoch {moment} was"
-            lines = (told(entry), f"answered: {form}", *(f"expected: {right}" for right in expected))
-            found.append(Violation("the_past_stays", what, lines))
-    return found
+_MEDIAN_MS: Final = 6_000
+"""Between CLOCKs of one gateway, by the middle of all such times: those that a fault made long are fewer."""
+_ASKED_MS: Final = 5_000
+"""Between asking for the log's last record and writing behind it a gateway may stand still for three seconds."""
+_HOUR_MS: Final = 3_600_000
+_HARMLESS: Final = frozenset({"kill-fold", "stop-fold", "kill-workers", "second-fold", "cut"})
+"""Faults that neither end a gateway, nor let it stand still, nor keep it from the log, nor set its clock."""
 
 
 def stamped(case: Case) -> list[Violation]:
-    """(e) An acknowledged event's time lies between its being sent and its being answered, by the wall clock."""
+    """(e) An acknowledged event's time lies between its being sent and its being answered, by the processes' clock."""
     ahead_s = case.record.about.get("wall_ahead_s")
-    if ahead_s is None or any(fault.kind in _CLOCKS for fault in case.record.faults):
+    if ahead_s is None:
         return []
     found = []
     for entry, offset in case.places:
         logged = case.expected.written.get(offset)
-        if logged is None:
+        hours = _hours_ahead(case, entry.sent_s, entry.done_s)
+        if logged is None or hours is None:
             continue
         case.judged["stamp"] += 1
-        sent_ms, done_ms = (entry.sent_s + ahead_s) * 1000, (entry.done_s + ahead_s) * 1000
-        if not sent_ms - _BUSY_MS <= logged.time_ms <= done_ms + _BUSY_MS:
+        sent_ms, done_ms = ((time_s + ahead_s) * 1000 + hours * _HOUR_MS for time_s in (entry.sent_s, entry.done_s))
+        if not sent_ms - BUSY_MS <= logged.time_ms <= done_ms + BUSY_MS:
             message = f"stamped {logged.time_ms}, sent {sent_ms:.0f} and answered {done_ms:.0f}"
             found.append(Violation("stamped", message, (told(entry), logged_line(logged))))
-    return found
+    return [*found, *_old_heads(case, ahead_s)]
+
+
+def _old_heads(case: Case, ahead_s: float) -> Iterator[Violation]:
+    """Where no fault is near, an answer from the head goes up to a CLOCK that is not old."""
+    for entry, _ in case.head_reads:
+        logged = case.expected.written.get(-1 if entry.offset is None else entry.offset)
+        hours = _hours_ahead(case, entry.sent_s, entry.done_s)
+        if logged is None or hours is None or _after_a_fault(case, entry.sent_s - LATE_MS / 1000, entry.sent_s):
+            continue
+        case.judged["age of a head"] += 1
+        late_ms = (entry.sent_s + ahead_s) * 1000 + hours * _HOUR_MS - logged.time_ms
+        if late_ms > LATE_MS:
+            message = f"a head whose last event is {late_ms:.0f} ms old"
+            yield Violation("stamped", message, (told(entry), logged_line(logged)))
+
+
+def _hours_ahead(case: Case, begun_s: float, ended_s: float) -> int | None:
+    """By how many hours the processes' clocks were ahead meanwhile; None where that is not certain."""
+    hours = 0
+    for fault in case.record.faults:
+        if fault.kind not in CLOCKS:
+            continue
+        if case.record.about.get("log") == "kafka":
+            continue
+        if fault.begun_s - BUSY_MS / 1000 <= ended_s and begun_s <= fault.ended_s + BUSY_MS / 1000:
+            return None
+        hours += fault.kind == "clock-forward" and fault.ended_s < begun_s
+    return hours
+
+
+def _after_a_fault(case: Case, begun_s: float, ended_s: float) -> bool:
+    return any(
+        fault.kind not in _HARMLESS and fault.begun_s <= ended_s and begun_s <= fault.ended_s + case.well_limit_s
+        for fault in case.record.faults
+    )
 
 
 def clocks_and_resumes(case: Case) -> list[Violation]:
-    """(e) A CLOCK every few seconds while somebody listens, a RESUME first where nobody did."""
+    """(e) A CLOCK every few seconds while somebody listens, a RESUME first where nobody did, and nowhere else."""
     found = []
     before, ticked = None, None
     for logged in case.evidence.log:
         is_resume = isinstance(logged.event, Resume)
         case.judged["clock"] += isinstance(logged.event, Clock)
         case.judged["resume"] += is_resume
+        if before is not None and logged.time_ms < before.time_ms:
+            found.append(_violation("the log's time goes back", before, logged))
         if before is not None and logged.time_ms - before.time_ms > LATE_MS and not is_resume:
             message = f"nobody wrote for {logged.time_ms - before.time_ms} ms, and no RESUME says so"
-            found.append(Violation("clocks_and_resumes", message, (logged_line(before), logged_line(logged))))
+            found.append(_violation(message, before, logged))
         if ticked is not None and logged.time_ms - ticked.time_ms > LATE_MS and not is_resume:
-            message = f"no CLOCK for {logged.time_ms - ticked.time_ms} ms"
-            found.append(Violation("clocks_and_resumes", message, (logged_line(ticked), logged_line(logged))))
+            found.append(_violation(f"no CLOCK for {logged.time_ms - ticked.time_ms} ms", ticked, logged))
             ticked = logged
         if is_resume or isinstance(logged.event, Clock) or ticked is None:
             ticked = logged
         before = logged
-    return found
+    return [*found, *_slow_clocks(case), *_resumes(case)]
 
 
-def expiry(case: Case) -> list[Violation]:
-    """(e) By the log's own times: who was heard in time is there, who was not is gone with the next CLOCK."""
-    found = _heard_in_time(case)
-    model = case.expected.model
-    for name, addr, deadline_ms, noticed_ms in model.expired:
-        case.judged["expiry"] += 1
-        if noticed_ms - deadline_ms > LATE_MS:
-            message = f"{name} ({addr}) was past its deadline for {noticed_ms - deadline_ms} ms before anybody noticed"
-            found.append(Violation("expiry", message))
-    for key, live in model.model.tables.broker_live_table.items():
-        late_ms = model.now_ms - live.last_update_timestamp - live.heartbeat_timeout_millis
-        if late_ms > LATE_MS:
-            found.append(Violation("expiry", f"{key.broker_addr} is past its deadline for {late_ms} ms at the end"))
-    expected = Counter((name, deadline_ms) for name, _, deadline_ms, _ in model.expired)
-    newest = case.evidence.epochs[-1].watermark_ms if case.evidence.epochs else 0
-    for name, time_ms in case.evidence.expired:
-        if not expected[name, time_ms]:
-            found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time"))
-        expected[name, time_ms] -= 1
-    for (name, time_ms), count in expected.items():
-        if count > 0 and time_ms < newest - LATE_MS:
-            found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
-    return found
+def _slow_clocks(case: Case) -> Iterator[Violation]:
+    last: dict[str, Logged] = {}
+    gaps: dict[str, list[int]] = defaultdict(list)
+    for logged in case.evidence.log:
+        if isinstance(logged.event, Clock | Resume):
+            gateway = logged.event.actor.gateway
+            if isinstance(logged.event, Clock) and gateway in last:
+                gaps[gateway].append(logged.time_ms - last[gateway].time_ms)
+            last[gateway] = logged
+    for gateway, found in gaps.items():
+        if len(found) > 1 and median_low(found) > _MEDIAN_MS:
+            yield _violation(f"a CLOCK of {gateway} every {median_low(found)} ms", last[gateway])
 
 
-def _heard_in_time(case: Case) -> list[Violation]:
-    """By the clock of the clients: nobody was noticed missing whose last acknowledged word was younger than its timeout."""
-    found = []
-    heard: dict[str, list[tuple[int, Entry]]] = {}
-    for entry, offset in case.places:
-        broker = entry.operation.broker
-        if broker is not None and entry.operation.kind in ("register", "heartbeat"):
-            heard.setdefault(broker.addr, []).append((offset, entry))
-    for name, addr, noticed_offset in case.expected.noticed:
-        by_s = case.there_by(noticed_offset)
-        last = max((pair for pair in heard.get(addr, ()) if pair[0] < noticed_offset), default=None, key=lambda p: p[0])
-        if by_s is None or last is None:
-            continue
-        offset, entry = last
-        logged = case.expected.written.get(offset)
-        if logged is None or not isinstance(logged.event, RegisterBroker | BrokerHeartbeat):
-            continue
-        assert entry.operation.broker is not None
-        timeout_s = (entry.operation.broker.timeout_ms or 120_000) / 1000
-        if by_s - entry.sent_s < timeout_s:
-            message = (
-                f"{name} ({addr}) expired at offset {noticed_offset}, {by_s - entry.sent_s:.1f} s after it was heard"
-            )
-            found.append(Violation("expiry", message, (told(entry), logged_line(logged))))
-    return found
+def _resumes(case: Case) -> Iterator[Violation]:
+    """It names the time of the record before it, as its gateway knew the log; and comes at a start, or after silence."""
+    last: dict[str, Logged] = {}
+    log = case.evidence.log
+    for place, logged in enumerate(log):
+        gateway = _gateway(logged)
+        if isinstance(logged.event, Resume):
+            own = last.get(gateway)
+            if logged.event.previous_event_time_ms not in _may_name(log, place):
+                yield _violation(
+                    "it names another time than that of the record before it", *log[max(0, place - 1) : place + 1]
+                )
+            if own is not None and logged.time_ms - own.time_ms <= UNHEARD_MS and not _may_resume(case, logged):
+                message = f"{logged.time_ms - own.time_ms} ms after its gateway's last word, in the middle of all"
+                yield _violation(f"a RESUME {message}", own, logged)
+        last[gateway] = logged
+
+
+def _may_name(log: Sequence[Logged], place: int) -> set[int | None]:
+    """Times of records that were the last one when a gateway asked for it, before it wrote what is at this place."""
+    found: set[int | None] = set()
+    for before in reversed(log[:place]):
+        found.add(before.time_ms)
+        if _gateway(before) == _gateway(log[place]) or before.time_ms < log[place].time_ms - _ASKED_MS:
+            return found
+    return {*found, None}
+
+
+def _gateway(logged: Logged) -> str:
+    return "" if logged.event is None else logged.event.actor.gateway
+
+
+def _may_resume(case: Case, logged: Logged) -> bool:
+    """Whether its gateway may have started, or stood still, by a fault."""
+    from_s, by_s = case.not_before(logged.offset), case.there_by(logged.offset)
+    return by_s is None or _after_a_fault(case, from_s, by_s)
+
+
+def _violation(message: str, *records: Logged) -> Violation:
+    return Violation("clocks_and_resumes", message, tuple(map(logged_line, records)))

@@ -18,9 +18,9 @@ from tests.robustness.answers import tables_of
 from tests.robustness.case import Case
 from tests.robustness.evidence import Epoch
 from tests.robustness.followers import Follower
-from tests.robustness.hand_made import BROKER, again, good_case
+from tests.robustness.hand_made import BROKER, again, good_case, read_entry
 from tests.robustness.plan import Worker
-from tests.robustness.record import Heard, Recorder, read_record
+from tests.robustness.record import Heard, Injected, Recorder, read_record
 from tests.robustness.rules_of_followers import differences, every_epoch_is_told
 from tests.support.loops import until
 
@@ -114,7 +114,7 @@ def test_who_is_told_too_late(case: Case) -> None:
         heard("id", 2.1, 1, **silent),
         heard("end", 40.0, **silent),
     ]
-    assert messages(case) == ["told up to 1, 30 s after 3 was there"]
+    assert messages(case) == ["told up to 1, 10 s after 3 was there"]
 
 
 def test_a_difference(case: Case) -> None:
@@ -145,6 +145,25 @@ def test_a_difference_of_the_first_epoch(case: Case) -> None:
     assert [each.message for each in differences(again(case))] == [
         f"nothing of b, which went from None to {{0: '{BROKER.addr}'}} by the model"
     ]
+
+
+def test_who_is_told_nothing_at_all(case: Case) -> None:
+    """Nobody else listens: what the gateway has shown to a reader is enough."""
+    begin = heard("begin", 2.0, after=1)
+    case.record.heard = [begin, heard("id", 2.1, 1), heard("id", 12.0, 1), heard("id", 27.0, 1)]
+    assert messages(case) == []
+    case.record.entries.append(read_entry(4, 6.0, 4, epoch=3))
+    assert messages(case) == ["told up to 1, 10 s after 3 was there"]
+    case.record.heard[1:] = [heard("id", 2.1, 1), heard("unanswered", 26.0, asked_s=3.0), heard("id", 27.0, 1)]
+    assert messages(case) == [], "it was busy with a question of its own"
+
+
+def test_who_was_cut_off_is_told_later(case: Case) -> None:
+    case.record.heard = [heard("begin", 2.0, after=1, gateway=1), heard("id", 27.0, 1, gateway=1)]
+    case.record.entries.append(read_entry(4, 6.0, 4, epoch=3, gateway=1))
+    assert messages(case) == ["told up to 1, 10 s after 3 was there"]
+    case.record.faults = [Injected("separate-second", 5.0, 20.0)]
+    assert messages(case) == []
 
 
 class _Events(BaseHTTPRequestHandler):

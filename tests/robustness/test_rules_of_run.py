@@ -13,7 +13,7 @@ from tests.robustness import rules_of_run
 from tests.robustness.case import Case
 from tests.robustness.evidence import Logged, read_logs
 from tests.robustness.figures import Figures, figures_of, read_figures, table
-from tests.robustness.hand_made import again, good_case, read_entry
+from tests.robustness.hand_made import again, good_case
 from tests.robustness.judge import judge
 from tests.robustness.record import Injected
 
@@ -68,16 +68,11 @@ def test_a_clock_that_was_not_stepped(case: Case) -> None:
     assert rules_of_run.faults_happened(again(case)) == []
 
 
-def test_an_error_that_is_no_refusal(case: Case) -> None:
-    case.record.entries += [
-        read_entry(0, 3.8, 3, code=503, body="{}"),
-        read_entry(0, 3.8, None, code=2, body=""),
-        read_entry(0, 3.9, 3, code=500, body="{}"),
-        read_entry(0, 3.9, None, code=1, body=""),
-    ]
-    case = again(case)
-    assert sorted(messages(case)) == ["answered with 1", "answered with 500"]
-    assert case.judged["refused read"] == 2
+def test_a_fault_that_waits_for_somebody(case: Case) -> None:
+    case.record.faults = [Injected("kill-gateway", 10.0, 38.0, waited_s=28.0)]
+    assert messages(again(case)) == []
+    case.record.faults = [Injected("kill-gateway", 10.0, 189.0, waited_s=179.0)]
+    assert messages(again(case)) == ["kill-gateway found nobody for 179 s"]
 
 
 def test_a_judge_who_sees_nothing(case: Case) -> None:

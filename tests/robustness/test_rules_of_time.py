@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from schemas.events import Actor, Clock, PutKvConfig, Resume
-from tests.robustness import rules_of_time
+from tests.robustness import rules_of_expiry, rules_of_past, rules_of_time
 from tests.robustness.answers import Expected
 from tests.robustness.case import Case
 from tests.robustness.evidence import Epoch, Evidence, Logged
-from tests.robustness.hand_made import BROKER, ROUTE, again, good_case, read_entry, registration
+from tests.robustness.hand_made import BROKER, ROUTE, again, good_case, put_entry, read_entry, registration
 from tests.robustness.operations import Operation
+from tests.robustness.record import Entry, Injected
 from tests.support import events
 
 
@@ -46,20 +47,22 @@ def test_an_epoch_may_have_noticed_the_first_of_a_group_alone() -> None:
 def test_two_answers_of_one_moment(case: Case) -> None:
     as_of = Operation("as-of", ask=ROUTE.ask)
     case.record.entries.append(read_entry(8, 4.0, 3, asked={"as_of": "1"}, operation=as_of))
-    messages = [found.message for found in rules_of_time.the_past_stays(again(case))]
+    messages = [found.message for found in rules_of_past.the_past_stays(again(case))]
     assert messages == ["one moment, two answers", "not what epoch 1 was"]
 
 
 def test_expired_too_early(case: Case) -> None:
     case.evidence.expired = [("b", 9_999)]
-    assert rules_of_time.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time"
+    assert rules_of_expiry.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time"
 
 
 def test_expired_though_heard(case: Case) -> None:
     """By the log's times eight seconds went by, by the clients' clock one and a half."""
     case.evidence.log[2] = case.evidence.log[2]._replace(time_ms=12_000)
     case.record.entries.append(read_entry(4, 5.0, 4))
-    found = [violation for violation in rules_of_time.expiry(again(case)) if "after it was heard" in violation.message]
+    found = [
+        violation for violation in rules_of_expiry.expiry(again(case)) if "after it was heard" in violation.message
+    ]
     assert [violation.message for violation in found] == [
         f"b ({BROKER.addr}) expired at offset 4, 3.1 s after it was heard"
     ]
@@ -93,9 +96,9 @@ def test_a_time_of_the_past(case: Case) -> None:
         read_entry(8, 4.0, 1, asked=good[0], operation=as_of),
         read_entry(4, 4.1, 2, asked=good[1], operation=as_of),
     ]
-    assert rules_of_time.the_past_stays(again(case)) == []
+    assert rules_of_past.the_past_stays(again(case)) == []
     case.record.entries.append(read_entry(4, 4.2, 1, asked=good[0], operation=as_of))
-    assert [violation.message for violation in rules_of_time.the_past_stays(again(case))] == [
+    assert [violation.message for violation in rules_of_past.the_past_stays(again(case))] == [
         "one moment, two answers",
         "not what was at 1970-01-01T00:00:01.999Z",
     ]
@@ -103,10 +106,109 @@ def test_a_time_of_the_past(case: Case) -> None:
 
 def test_noticed_too_late(case: Case) -> None:
     case.evidence.log.append(Logged(5, 40_000, Clock(actor=Actor(gateway="g", via="routelake"))))
-    assert "before anybody noticed" in rules_of_time.expiry(again(case))[0].message
+    assert "before anybody noticed" in rules_of_expiry.expiry(again(case))[0].message
 
 
 def test_an_expiry_that_the_tables_do_not_know(case: Case) -> None:
     case.evidence.log.append(Logged(5, 12_000, Clock(actor=Actor(gateway="g", via="routelake"))))
     case.evidence.epochs = [Epoch(1, 5, 5, 60_000)]
-    assert rules_of_time.expiry(again(case))[0].message == "b was silent at 10000, and the tables say nothing of it"
+    assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and the tables say nothing of it"
+
+
+def test_a_clock_that_went_ahead(case: Case) -> None:
+    """Stamps are judged by the processes' clock, where that is certain."""
+    case.record.about["wall_ahead_s"] = 0.0
+    case.record.faults = [Injected("clock-forward", -10.0, -9.9)]
+    assert len(rules_of_time.stamped(again(case))) == 3
+    case.evidence.log = [logged._replace(time_ms=logged.time_ms + 3_600_000) for logged in case.evidence.log]
+    assert rules_of_time.stamped(again(case)) == []
+    case.record.faults = [Injected("clock-back", 1.0, 4.0)]
+    assert rules_of_time.stamped(again(case)) == [], "it is not, while it is set"
+
+
+def test_a_head_that_is_old(case: Case) -> None:
+    case.record.about["wall_ahead_s"] = 0.0
+    case.record.entries.append(read_entry(4, 19.0, 4))
+    assert rules_of_time.stamped(again(case)) == []
+    case.record.entries[-1] = read_entry(4, 21.0, 4)
+    assert [found.message for found in rules_of_time.stamped(again(case))] == [
+        "a head whose last event is 16000 ms old"
+    ]
+    case.record.faults = [Injected("disk-full", 4.0, 20.0)]
+    assert rules_of_time.stamped(again(case)) == []
+
+
+def resume(offset: int, time_ms: int, previous_ms: int, gateway: str = "g") -> Logged:
+    return Logged(
+        offset, time_ms, Resume(actor=Actor(gateway=gateway, via="routelake"), previous_event_time_ms=previous_ms)
+    )
+
+
+def clocks(case: Case) -> list[str]:
+    return [violation.message for violation in rules_of_time.clocks_and_resumes(again(case))]
+
+
+def test_a_resume_that_names_another_time(case: Case) -> None:
+    case.evidence.log.append(resume(5, 20_000, 1_000))
+    assert clocks(case) == ["it names another time than that of the record before it"]
+
+
+def test_a_resume_of_another_gateway(case: Case) -> None:
+    """It asked for the end of the log before somebody else wrote; but not long before."""
+    case.evidence.log.append(resume(5, 6_000, 3_000, "h"))
+    assert clocks(case) == []
+    case.evidence.log[-1] = resume(5, 14_000, 3_000, "h")
+    assert clocks(case) == ["it names another time than that of the record before it"]
+
+
+def test_a_resume_in_the_middle(case: Case) -> None:
+    case.evidence.log.append(resume(5, 8_000, 5_000))
+    case.record.entries.append(put_entry(6, 8.0))
+    assert clocks(case) == ["a RESUME 3000 ms after its gateway's last word, in the middle of all"]
+    case.record.faults = [Injected("stop-log", 5.0, 7.0)]
+    assert clocks(case) == []
+
+
+def test_a_time_that_goes_back(case: Case) -> None:
+    case.evidence.log.append(Logged(5, 4_000, Clock(actor=Actor(gateway="g", via="routelake"))))
+    assert clocks(case) == ["the log's time goes back"]
+
+
+def test_clocks_that_are_rare(case: Case) -> None:
+    routelake = Actor(gateway="g", via="routelake")
+    case.evidence.log += [Logged(5 + n, 10_000 + 5_000 * n, Clock(actor=routelake)) for n in range(4)]
+    assert clocks(case) == []
+    case.evidence.log[4:] = [Logged(5 + n, 18_000 + 13_000 * n, Clock(actor=routelake)) for n in range(2)]
+    assert clocks(case) == ["a CLOCK of g every 13000 ms"]
+
+
+def past(code: int, kind: str, epoch: str, sent_s: float, gateway: int = 0) -> Entry:
+    body = json.dumps({"type": f"urn:routelake:problem:{kind}", "code": None})
+    as_of = Operation("as-of", ask=ROUTE.ask)
+    return read_entry(
+        0, sent_s, None, via="http", code=code, body=body, asked={"as_of": epoch}, operation=as_of, gateway=gateway
+    )
+
+
+def test_a_past_that_is_refused(case: Case) -> None:
+    """A gateway that was never seen at an epoch may not know it yet."""
+
+    def said() -> list[str]:
+        return [violation.message for violation in rules_of_past.the_past_stays(again(case))]
+
+    case.record.entries.append(past(404, "future-epoch", "1", 4.0, gateway=1))
+    assert said() == []
+    case.record.entries[-1] = past(404, "future-epoch", "1", 40.0, gateway=1)
+    assert said() == ["epoch 1 had been shown"]
+    case.record.entries[-1] = past(404, "future-epoch", "1", 4.0)
+    assert said() == ["epoch 1 had been shown"]
+    case.record.entries[-1] = past(410, "vacuumed", "1", 4.0)
+    assert said() == ["410, and all of the past is kept"]
+    case.record.entries[-1] = past(404, "before-history", "1", 4.0)
+    assert said() == ["404, and all of the past is kept"]
+
+
+def test_a_past_that_never_was(case: Case) -> None:
+    as_of = Operation("as-of", ask=ROUTE.ask)
+    case.record.entries.append(read_entry(4, 4.0, 3, epoch=7, asked={"as_of": "7"}, operation=as_of))
+    assert [violation.message for violation in rules_of_past.the_past_stays(again(case))] == ["there is no epoch 7"]

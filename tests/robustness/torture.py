@@ -15,12 +15,13 @@ from typing import Final
 
 from lake.commits import last_commit
 from peers.java import JavaProcessFailed, wait_until
+from pipelines.log.open import open_log
 from tests.robustness.evidence import read_log
 from tests.robustness.faults import Faults
 from tests.robustness.followers import Follower
 from tests.robustness.plan import REST, Plan, Worker
 from tests.robustness.record import Recorder
-from tests.robustness.workers import Playing
+from tests.robustness.workers import Address, Playing
 from tests.robustness.world import Setup, World, possible
 
 _WELL_S: Final = 180.0
@@ -105,9 +106,12 @@ def _worker(worker: Worker, world: World, recorder: Recorder) -> Playing | Follo
     server = world.gateways[worker.gateway]
     if worker.role == "follower":
         return Follower(worker, server, recorder)
+    others: dict[int, Address] = {}
+    if worker.both:
+        others = {number: other for number, other in enumerate(world.gateways) if number != worker.gateway}
     if worker.beside and world.machine is not None:
-        return Playing(worker, server, recorder, world.machine.enter)
-    return Playing(worker, server, recorder)
+        return Playing(worker, server, recorder, others, world.machine.enter)
+    return Playing(worker, server, recorder, others)
 
 
 def _rest(world: World, recorder: Recorder) -> float:
@@ -129,13 +133,19 @@ def _rest(world: World, recorder: Recorder) -> float:
 
 
 def _fold_everything(world: World, recorder: Recorder) -> None:
-    """Wait until the tables hold whatever was acknowledged, heartbeats too."""
+    """Wait until the fold says that the tables hold everything there is; the judge sees whether they do."""
+    log = open_log(world.log_url)
+    try:
+        end = log.end().next_offset - 1
+    finally:
+        log.close()
 
     def complete() -> bool:
         last = last_commit(world.server.lake_dir)
         return last is not None and last.liveness_offset == last.log_offset
 
-    wait_until(lambda: _folded(world) >= recorder.newest_offset, _FOLD_S, "everything to be folded", 0.2)
+    wait_until(lambda: _folded(world) >= end, _FOLD_S, "everything to be folded", 0.2)
+    recorder.folded(end)
     wait_until(complete, 60, "heartbeat times to be written", 0.2)
 
 

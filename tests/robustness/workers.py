@@ -10,16 +10,18 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
-from typing import Final, Protocol
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from tests.model.client import ConnectionClosed, RemotingClient
-from tests.robustness.operations import WRITES, Broker, Operation
+from tests.robustness.operations import WRITES, Operation
 from tests.robustness.plan import SHORT_MS, Worker, operations
-from tests.robustness.record import Entry, Recorder
+from tests.robustness.record import Ended, Entry, Recorder
 
 TIMEOUT_S: Final = 20.0
 _KEPT_EVERY: Final = 10
@@ -30,6 +32,11 @@ _SILENT_S: Final = SHORT_MS / 1000 + 9
 """A broker that falls silent says nothing for so long: it is past its timeout by more than a CLOCK."""
 
 
+_TOGETHER: Final = 0.1
+"""So often several requests are sent at once over one connection."""
+_MANY: Final = 4
+
+
 class Address(Protocol):
     """Where a server listens."""
 
@@ -38,12 +45,20 @@ class Address(Protocol):
     http_port: int
 
 
+class Question(NamedTuple):
+    """What is sent: ``query`` and ``tag``, an ETag to compare with, over HTTP alone."""
+
+    operation: Operation
+    query: dict[str, str]
+    tag: str = ""
+
+
 @dataclass
 class Answer:
-    """What came back, and over which connection."""
+    """What came back, and over which connection; ``code`` is None for what was sent one-way."""
 
     peer: str
-    code: int
+    code: int | None = None
     body: str = ""
     ext: dict[str, str] | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -54,12 +69,12 @@ class Client(Protocol):
 
     peer: str
 
-    def call(self, operation: Operation, asked: dict[str, str], tag: str) -> Answer:
-        """Send one request and wait for its answer."""
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        """Send these; their places and answers, as they come."""
         ...
 
-    def close(self) -> None:
-        """Lose the connection."""
+    def close(self) -> bool:
+        """Lose the connection; False without one."""
         ...
 
     def cut(self) -> bool:
@@ -68,28 +83,40 @@ class Client(Protocol):
 
 
 class Remoting:
-    """Port 9876."""
+    """Port 9876: all requests are under way at once."""
 
     def __init__(self, server: Address) -> None:
         self._server = server
         self._client: RemotingClient | None = None
         self.peer = ""
 
-    def call(self, operation: Operation, asked: dict[str, str], tag: str) -> Answer:
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """See `Client`."""
         if self._client is None:
             self.peer = ""
             self._client = RemotingClient(self._server.host, self._server.remoting_port)
             self.peer = _peer(self._client._socket)
-        response = self._client.call(operation.request(), TIMEOUT_S)
-        self._client.unsolicited.clear()
-        return Answer(self.peer, response.code, response.body.decode(), response.ext)
+        waiting: dict[int, int] = {}
+        for place, question in enumerate(questions):
+            opaque = self._client.send(question.operation.request())
+            if question.operation.one_way:
+                yield place, Answer(self.peer)
+            else:
+                waiting[opaque] = place
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while waiting:
+            frame = self._client.receive_frame(max(0.0, deadline_s - time.monotonic()))
+            if frame.is_response and frame.opaque in waiting:
+                response = frame.response()
+                answer = Answer(self.peer, response.code, response.body.decode(), response.ext)
+                yield waiting.pop(frame.opaque), answer
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """See `Client`."""
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        return client is not None
 
     def cut(self) -> bool:
         """See `Client`."""
@@ -98,25 +125,29 @@ class Remoting:
 
 
 class Http:
-    """The HTTP API, over a connection that is kept."""
+    """The HTTP API, over a connection that is kept: one request after the other."""
 
     def __init__(self, server: Address) -> None:
         self._server = server
         self._connection: HTTPConnection | None = None
         self.peer = ""
 
-    def call(self, operation: Operation, asked: dict[str, str], tag: str) -> Answer:
+    def ask(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """See `Client`."""
+        for place, question in enumerate(questions):
+            yield place, self._ask(question)
+
+    def _ask(self, question: Question) -> Answer:
         if self._connection is None:
             self.peer = ""
             self._connection = HTTPConnection(self._server.host, self._server.http_port, timeout=TIMEOUT_S)
             self._connection.connect()
             self.peer = _peer(self._connection.sock)
-        method, path, body = operation.http()
-        query = "&".join(f"{name}={value}" for name, value in asked.items())
+        method, path, body = question.operation.http()
+        query = "&".join(f"{name}={value}" for name, value in question.query.items())
         headers = {"content-type": "application/json"} if body is not None else {}
-        if tag:
-            headers["if-none-match"] = tag
+        if question.tag:
+            headers["if-none-match"] = question.tag
         self._connection.request(method, f"{path}?{query}" if query else path, body, headers)
         with self._connection.getresponse() as response:
             text = response.read().decode()
@@ -125,11 +156,12 @@ class Http:
                 self.close()
             return Answer(self.peer, response.status, text, None, found)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """See `Client`."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        return connection is not None
 
     def cut(self) -> bool:
         """See `Client`."""
@@ -160,15 +192,31 @@ class Playing(threading.Thread):
     """
 
     def __init__(
-        self, worker: Worker, server: Address, recorder: Recorder, begin: Callable[[], None] = lambda: None
+        self,
+        worker: Worker,
+        server: Address,
+        recorder: Recorder,
+        others: Mapping[int, Address] = MappingProxyType({}),
+        begin: Callable[[], None] = lambda: None,
     ) -> None:
-        """Not yet started; ``begin`` is called first on its thread."""
+        """Not yet started.
+
+        Args:
+            worker: of the plan.
+            server: its gateway.
+            recorder: told of everything.
+            others: gateways that its brokers speak to as well, by number.
+            begin: called first on its thread.
+        """
         super().__init__(name=worker.name, daemon=True)
         self._worker, self._recorder, self._begin = worker, recorder, begin
-        self._client: Client = Http(server) if worker.via == "http" else Remoting(server)
+        servers = {worker.gateway: server, **others}
+        self._clients: dict[int, Client] = {
+            number: Http(address) if worker.via == "http" else Remoting(address) for number, address in servers.items()
+        }
         self._stopping = threading.Event()
         self._chance = random.Random(worker.seed + 1)
-        self._silent: dict[Broker, float] = {}
+        self._silent: dict[str, float] = {}
         self._tags: dict[tuple[str, ...], str] = {}
         self._epochs: deque[int] = deque(maxlen=20)
         self._old_epochs: list[int] = []
@@ -178,62 +226,83 @@ class Playing(threading.Thread):
         """End after the operation under way."""
         self._stopping.set()
 
-    def cut(self) -> bool:
-        """Cut its connection; False if it has none."""
-        return self._client.cut()
+    def cut(self) -> int:
+        """Cut its connections; how many there were."""
+        return sum(client.cut() for client in self._clients.values())
 
     def run(self) -> None:
         """Play until told to stop."""
         try:
             self._begin()
-            for operation in operations(self._worker):
+            plays = operations(self._worker)
+            for operation in plays:
                 if self._stopping.wait(operation.pause_ms * self._worker.pace / 1000):
                     return
-                self._play(operation)
+                together = self._worker.via == "remoting" and self._chance.random() < _TOGETHER
+                self._play([operation, *islice(plays, self._chance.randrange(1, _MANY) if together else 0)])
         except BaseException as error:
             self.defect = error
             raise
         finally:
-            self._client.close()
+            for gateway in self._clients:
+                self._close(gateway, "over")
 
-    def _play(self, operation: Operation) -> None:
+    def _play(self, operations: Sequence[Operation]) -> None:
+        """These at once: what takes no request, and then requests to each gateway."""
+        requests = [operation for operation in operations if not self._is_done(operation)]
+        for gateway in self._clients:
+            mine = [
+                Question(operation, *self._asked(operation))
+                for operation in requests
+                if gateway == self._worker.gateway or operation.broker is not None
+            ]
+            mine = [question for question in mine if question.operation.kind != "as-of" or question.query]
+            if mine:
+                self._ask(gateway, mine)
+
+    def _is_done(self, operation: Operation) -> bool:
+        """Whether nothing is to be sent for it."""
         now_s = time.monotonic()
-        match operation.kind:
-            case "close":
-                self._client.close()
-                return
-            case "silence":
-                assert operation.broker is not None
-                if operation.broker.timeout_ms == SHORT_MS:
-                    self._silent[operation.broker] = now_s + _SILENT_S
-                return
-        if operation.broker is not None and self._silent.get(operation.broker, 0.0) > now_s:
-            return
-        asked = self._asked(operation)
-        if operation.kind == "as-of" and not asked:
-            return
-        tag = self._tags.get(operation.subject, "") if operation.poll_s else ""
-        if tag:
-            asked["wait"] = str(operation.poll_s)
+        broker = operation.broker
+        if operation.kind == "close":
+            self._close(self._chance.choice([*self._clients]), "asked")
+            return True
+        if operation.kind == "silence":
+            assert broker is not None
+            if broker.timeout_ms == SHORT_MS:
+                self._silent[broker.addr] = now_s + _SILENT_S
+            return True
+        return broker is not None and self._silent.get(broker.addr, 0.0) > now_s
+
+    def _close(self, gateway: int, why: str) -> None:
+        client, now_s = self._clients[gateway], time.monotonic()
+        if client.close() and self._worker.via == "remoting":
+            self._recorder.ended(Ended(self._worker.name, gateway, client.peer, now_s, why))
+
+    def _ask(self, gateway: int, questions: Sequence[Question]) -> None:
+        client = self._clients[gateway]
+        left = dict(enumerate(questions))
         sent_s = time.monotonic()
         try:
-            answer = self._client.call(operation, asked, tag)
+            for place, answer in client.ask(questions):
+                self._recorder.entry(self._noted(gateway, left.pop(place), answer, sent_s, time.monotonic()))
         except (OSError, ConnectionClosed, HTTPException, TimeoutError) as error:
-            peer = self._client.peer
-            self._client.close()
-            self._recorder.entry(
-                Entry(
-                    *(self._worker.name, self._worker.via, peer, operation, sent_s, time.monotonic()),
-                    asked=asked,
-                    gateway=self._worker.gateway,
-                    error=f"{type(error).__name__}: {error}",
+            said = f"{type(error).__name__}: {error}"
+            for question in left.values():
+                self._recorder.entry(
+                    Entry(
+                        *(self._worker.name, self._worker.via, client.peer, question.operation, sent_s),
+                        time.monotonic(),
+                        asked=_of(question),
+                        gateway=gateway,
+                        error=said,
+                    )
                 )
-            )
+            self._close(gateway, said)
             self._stopping.wait(_AGAIN_S)
-            return
-        self._recorder.entry(self._noted(operation, asked, answer, sent_s, time.monotonic()))
 
-    def _asked(self, operation: Operation) -> dict[str, str]:
+    def _asked(self, operation: Operation) -> tuple[dict[str, str], str]:
+        """Parameters, and an ETag to compare with."""
         asked = {}
         if operation.committed:
             asked["reads"] = "committed"
@@ -246,11 +315,13 @@ class Playing(threading.Thread):
                 moments = self._recorder.past_times(of_old)
             if moments:
                 asked["as_of"] = self._chance.choice(moments)
-        return asked
+        tag = self._tags.get(operation.subject, "") if operation.poll_s else ""
+        if tag:
+            asked["wait"] = str(operation.poll_s)
+        return asked, tag
 
-    def _noted(
-        self, operation: Operation, asked: dict[str, str], answer: Answer, sent_s: float, done_s: float
-    ) -> Entry:
+    def _noted(self, gateway: int, question: Question, answer: Answer, sent_s: float, done_s: float) -> Entry:
+        operation = question.operation
         headers, offset, visible = answer.headers, None, False
         if self._worker.via == "http":
             if operation.kind in WRITES:
@@ -274,7 +345,12 @@ class Playing(threading.Thread):
             offset=offset,
             epoch=epoch,
             visible=visible,
-            asked=asked,
+            asked=_of(question),
             tag=headers.get("etag", ""),
-            gateway=self._worker.gateway,
+            gateway=gateway,
         )
+
+
+def _of(question: Question) -> dict[str, str]:
+    """What is recorded of it besides the operation."""
+    return {**question.query, **({"if_none_match": question.tag} if question.tag else {})}

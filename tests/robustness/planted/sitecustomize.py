@@ -207,6 +207,175 @@ def _small_fold(module: Any) -> None:
     module._fold = small_fold.fold
 
 
+def _lost_topic(module: Any) -> None:
+    """A registration is written without one of its topics."""
+    register, due = module.Registrations._register, _now_and_then(5)
+
+    async def less(self: Any, event: Any) -> Any:
+        table = event.topic_config_table
+        if table and len(table) > 2 and due():
+            from schemas.events import topic_config_digest
+
+            table = dict([*table.items()][:-1])
+            event = module.msgspec.structs.replace(
+                event, topic_config_table=table, topic_config_digest=topic_config_digest(table)
+            )
+        return await register(self, event)
+
+    module.Registrations._register = less
+
+
+def _ignores_closing(module: Any) -> None:
+    """A connection that ends takes nobody away."""
+    module.NameServerHandler.on_close = lambda self, connection: None
+
+
+def _false_close(module: Any) -> None:
+    """Now and then a heartbeat counts as the end of its connection."""
+    beat, due = module.NameServerHandler._heartbeat, _now_and_then(20)
+
+    async def close(self: Any, command: Any, connection: Any) -> Any:
+        answer = await beat(self, command, connection)
+        if due():
+            fields = command.ext_fields
+            await self._unbind(connection, [(fields["clusterName"], fields["brokerName"], fields["brokerAddr"])])
+        return answer
+
+    module.NameServerHandler._heartbeat = close
+
+
+def _generous_resume(module: Any) -> None:
+    """Now and then a RESUME comes in the middle of all, and names a time long past."""
+    append, due = module.ResumingLog.append, _now_and_then(40)
+    last: list[int] = []
+
+    def more(self: Any, entries: Any) -> Any:
+        now = self._log.end().last_event_time_ms
+        if entries and now and due():
+            event = module.Resume(actor=self._actor, previous_event_time_ms=last[-1] + 1 if last else now)
+            last.append(int(module.time.time() * 1000))
+            entries = [(module.routing_key(event), module.encode(event)), *entries]
+        return append(self, entries)
+
+    module.ResumingLog.append = more
+
+
+def _deaf(module: Any) -> None:
+    """After a while listeners are told nothing more."""
+    moved = module.EventHub.view_moved
+    count: list[int] = []
+
+    def once(self: Any) -> None:
+        count.append(1)
+        if len(count) == 12:
+            at = self._at
+            self._newest = lambda: at
+        moved(self)
+
+    module.EventHub.view_moved = once
+
+
+def _coy_http(module: Any) -> None:
+    """Every third read over HTTP is refused."""
+    begin, due = module.begin, _now_and_then(3)
+
+    async def refuse(*arguments: Any, **named: Any) -> Any:
+        if due():
+            from schemas.errors import UnavailableError
+
+            raise UnavailableError("not now")
+        return await begin(*arguments, **named)
+
+    module.begin = refuse
+
+
+def _coy(module: Any) -> None:
+    """Every third request over port 9876 is refused."""
+    handle, due = module.NameServerHandler.handle, _now_and_then(3)
+
+    async def refuse(self: Any, command: Any, connection: Any) -> Any:
+        if due():
+            from schemas.errors import UnavailableError
+
+            raise UnavailableError("not now")
+        return await handle(self, command, connection)
+
+    module.NameServerHandler.handle = refuse
+
+
+def _sleepy_clock(module: Any) -> None:
+    """A CLOCK comes every 13 s."""
+    begin = module.GroupCommit.__init__
+
+    def late(self: Any, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **named)
+        self._clock_interval_s = 13.0
+
+    module.GroupCommit.__init__ = late
+
+
+def _shy_past(module: Any) -> None:
+    """Every other question for the past is told that it is kept no longer."""
+    resolve, due = module.History.resolve, _now_and_then(2)
+
+    def gone(self: Any, *a: Any, **more: Any) -> Any:
+        if due():
+            from schemas.errors import VacuumedError
+
+            raise VacuumedError("no longer kept")
+        return resolve(self, *a, **more)
+
+    module.History.resolve = gone
+
+
+def _late_write(module: Any) -> None:
+    """Of the first writes some are refused, and written all the same: half a minute later."""
+    append, due = module.ResumingLog.append, _now_and_then(4)
+    held: list[Any] = []
+    until_s: list[float] = []
+
+    def later(self: Any, entries: Any) -> Any:
+        now_s = module.time.monotonic()
+        if entries and due() and (not until_s or now_s < until_s[0] - 31.0):
+            until_s[:] = until_s or [now_s + 34.0]
+            held.extend(entries)
+            raise module.UnavailableError("not now")
+        if not held or now_s < until_s[0]:
+            return append(self, entries)
+        late = [*held]
+        held.clear()
+        return append(self, [*entries, *late])[: len(entries)] if entries else append(self, entries)
+
+    module.ResumingLog.append = later
+
+
+def _hurried_status(module: Any) -> None:
+    """After a while the fold commits nothing more, and says how far it would be."""
+    write = module.LakeWriter.write
+    count: list[int] = []
+
+    def stay(self: Any, query_id: str, batch_id: int, batch: Any) -> Any:
+        count.append(1)
+        if len(count) < 20:
+            return write(self, query_id, batch_id, batch)
+        self._take_progress(batch)
+        return None
+
+    module.LakeWriter.write = stay
+
+
+def _wrong_receipt(module: Any) -> None:
+    """Now and then a write is told the time of another one."""
+    time, due = module.rfc3339_ms, _now_and_then(5)
+    module.rfc3339_ms = lambda time_ms: time(time_ms - 60_000 if due() else time_ms)
+
+
+def _stale_304(module: Any) -> None:
+    """Whoever asks with an ETag that is not the content's is told now and then that it is."""
+    matches, due = module.matches, _now_and_then(3)
+    module.matches = lambda if_none_match, digest: matches(if_none_match, digest) or (bool(if_none_match) and due())
+
+
 MUTANTS: dict[str, tuple[str, Plant]] = {
     "lost-append": ("api.log_worker", _lost_append),
     "doubled-append": ("api.log_worker", _doubled_append),
@@ -223,6 +392,19 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "impatient": ("api.moving_view", _impatient),
     "skipped-event": ("api.http.events", _skipped_event),
     "short-diff": ("api.view.diff", _short_diff),
+    "lost-topic": ("api.registrations", _lost_topic),
+    "late-write": ("api.log_worker", _late_write),
+    "ignores-closing": ("api.remoting.handlers", _ignores_closing),
+    "false-close": ("api.remoting.handlers", _false_close),
+    "coy": ("api.remoting.handlers", _coy),
+    "coy-http": ("api.http.reads", _coy_http),
+    "generous-resume": ("api.log_worker", _generous_resume),
+    "sleepy-clock": ("api.group_commit", _sleepy_clock),
+    "deaf": ("api.http.events", _deaf),
+    "hurried-status": ("pipelines.tables.writer", _hurried_status),
+    "shy-past": ("api.view.history", _shy_past),
+    "wrong-receipt": ("api.http.writes", _wrong_receipt),
+    "stale-304": ("api.http.reads", _stale_304),
 }
 """Name -> the module that it breaks, and how."""
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge's rule about what a read over HTTP says of itself: epoch, offset, ETag. As `tests.robustness.rules`, pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.robustness.case import NOT_MODIFIED, Case, Violation, digest_of, told
+from tests.robustness.operations import READS
+from tests.robustness.record import Entry
+
+
+def headers(case: Case) -> list[Violation]:
+    """(b) Epoch and offset of an answer are of one cut; 304 is told of the content that was asked with, and known."""
+    found = []
+    known: dict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
+    numbers = sorted(case.epochs)
+    following = dict(pairwise(numbers))
+    for entry in sorted(case.record.entries, key=lambda entry: entry.done_s):
+        if entry.via != "http" or entry.operation.kind not in READS or entry.code not in (200, NOT_MODIFIED):
+            continue
+        case.judged["headers"] += 1
+        tags = known[entry.worker, entry.operation.subject]
+        messages = [
+            *_of_position(case, entry, following),
+            *(_of_tag(entry, tags) if entry.code == NOT_MODIFIED else ()),
+        ]
+        found += [Violation("headers", message, (told(entry),)) for message in messages]
+        if entry.code == 200:
+            tags.add(digest_of(entry.tag))
+    return found
+
+
+def _of_position(case: Case, entry: Entry, following: dict[int, int]) -> Iterator[str]:
+    if entry.offset is None or entry.epoch is None:
+        yield "neither epoch nor offset, or one of them alone"
+        return
+    row = case.epochs.get(entry.epoch)
+    if row is None:
+        if entry.epoch:
+            yield f"there is no epoch {entry.epoch}"
+        return
+    if entry.offset < row.log_offset:
+        yield f"offset {entry.offset}, and epoch {entry.epoch} goes up to {row.log_offset}"
+    if entry.operation.kind == "as-of" and not entry.operation.by_time and entry.offset != row.log_offset:
+        yield f"offset {entry.offset}, and epoch {entry.epoch} goes up to {row.log_offset}"
+    if entry.asked.get("reads") == "committed":
+        after = following.get(entry.epoch)
+        if after is not None and entry.offset >= case.epochs[after].log_offset:
+            yield f"offset {entry.offset}, and epoch {after} has what is at {case.epochs[after].log_offset}"
+        if entry.offset < int(entry.asked.get("wait_for", -1)):
+            yield f"offset {entry.offset}, and {entry.asked['wait_for']} was to be waited for"
+
+
+def _of_tag(entry: Entry, tags: set[str]) -> Iterator[str]:
+    asked = entry.asked.get("if_none_match", "")
+    if digest_of(asked) != digest_of(entry.tag):
+        yield f"304 for {entry.tag}, asked with {asked}"
+    if digest_of(asked) not in tags:
+        yield f"304 for {asked}, which nobody was told"
