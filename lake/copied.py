@@ -3,7 +3,7 @@
 
 The newest version of each table, and its log since a checkpoint by which the last epoch can be read. The log is fetched
 anew at each start, so that nothing depends on how the last run ended; data files are kept where name and size are
-right.
+right. Whoever stands by then takes what is new, until a newer checkpoint makes a shorter log of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LakeCopy:
 
     Attributes:
         versions: Of each table that is there, the newest one that both have.
-        checkpoints: Of each table, the version of its last checkpoint in the store; -1 without one.
+        checkpoints: Of each table, the version of the last checkpoint that both have; not there without one.
         known: What stands in the store of that which is replaced rather than added, by path.
     """
 
@@ -59,15 +59,13 @@ class LakeCopy:
         self.known: dict[str, Tagged] = {}
 
     def fetch(self) -> None:
-        """Bring the copy to the newest version of every table, its log made anew.
+        """Bring the copy to the newest version of every table, its log made anew where this object has none yet.
 
         Raises:
             SetupError: The lake is of a newer format, or its tables are damaged.
             StoreError, OSError: Storage failed.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        for kept in (self.versions, self.checkpoints, self.known):
-            kept.clear()
         marker = self._know(LAKE_FILE)
         (self.folder / LAKE_FILE).unlink(missing_ok=True)
         if marker is not None:
@@ -137,9 +135,13 @@ class LakeCopy:
     def _begin_log(self, name: str, oldest: int | None) -> None:
         """The log from a checkpoint on by which a version can be read, or the newest one (None)."""
         table = self.folder / name
-        shutil.rmtree(table / LOG_FOLDER, ignore_errors=True)
         pointer = self._know(f"{name}/{LAST_CHECKPOINT}")
         last = None if pointer is None else decode_last_checkpoint(pointer)
+        if self._goes_on(name, -1 if last is None else last.version, oldest):
+            return
+        self.versions.pop(name, None)
+        self.checkpoints.pop(name, None)
+        shutil.rmtree(table / LOG_FOLDER, ignore_errors=True)
         if last is None and self.store.find(f"{name}/{entry_name(0)}") is None:
             self._forget(name)
             return
@@ -159,6 +161,17 @@ class LakeCopy:
             (table / LAST_CHECKPOINT).write_bytes(pointer)
             self.checkpoints[name] = last.version
         self.versions[name] = max(base, 0) - 1  # a copy has the entry of its checkpoint, too
+
+    def _goes_on(self, name: str, checkpoint: int, oldest: int | None) -> bool:
+        """Whether a table's log can be followed from where it is: it is the store's still, and no longer than need be."""
+        version = self.versions.get(name, -1)
+        if version < 0 or self.checkpoints.get(name, -1) < checkpoint <= (checkpoint if oldest is None else oldest):
+            return False
+        entry = f"{name}/{entry_name(version)}"
+        try:
+            return self.store.get(entry) == (self.folder / entry).read_bytes()
+        except FileNotFoundError:
+            return False
 
     def _checkpoint_before(self, name: str, version: int) -> int:
         """The newest checkpoint up to a version; -1 where the log is to be read from its beginning."""
@@ -213,6 +226,7 @@ class LakeCopy:
 
     def _know(self, path: str) -> bytes | None:
         """What stands in the store; from now on only that is replaced."""
+        self.known.pop(path, None)
         try:
             self.known[path] = self.store.get_tagged(path)
         except FileNotFoundError:

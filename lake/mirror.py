@@ -106,7 +106,9 @@ class Mirror:
         self._is_held = False
 
     def fetch(self) -> None:
-        """Bring the copy to the newest version of every table; what was committed to it alone is gone.
+        """Bring the copy to the newest version of every table; what an earlier process committed to it alone is gone.
+
+        Called again before the lake is taken it asks the store for what is new.
 
         Raises:
             SetupError: The lake is of a newer format, or its tables are damaged.

@@ -319,6 +319,69 @@ def test_intervals_that_were_made_anew_are_so_in_the_store(world: World) -> None
     assert two._keeper is not None and two._keeper._epochs["topicQueueHistory"] == 2
 
 
+class Counting(SteppingStore):
+    """Notes which entries and checkpoints are fetched."""
+
+    def __init__(self, memory: MemoryStore) -> None:
+        super().__init__(memory)
+        self.fetched: list[str] = []
+
+    def fetch(self, path: str, target: Path) -> None:
+        if "/_delta_log/" in path:
+            self.fetched.append(path)
+        super().fetch(path, target)
+
+    def asked(self) -> int:
+        """How many since it was last asked."""
+        count = len(self.fetched)
+        self.fetched.clear()
+        return count
+
+
+def test_who_stands_by_fetches_what_is_new(world: World) -> None:
+    one = world.fold(intervals=True)
+    for number in range(10):
+        world.tell(make.put("n", f"k{number}"))
+        one.fold()
+    own = Counting(world.memory)
+    standby = Mirror(own, world.folder / "standby")
+    standby.fetch()
+    assert own.asked() > 30
+    standby.fetch()
+    assert own.asked() == 0
+    world.tell(make.wipe("x"))
+    before = dict(one.mirror.copy.versions)
+    one.fold()
+    standby.fetch()
+    assert own.asked() == sum(one.mirror.copy.versions[name] - version for name, version in before.items())
+    assert one._keeper is not None
+    for table in (*one.writer.tables.values(), *one._keeper.tables.values()):
+        table.checkpoint()
+    one.mirror.publish_rest()
+    world.tell(make.put("n", "k"))  # in which epoch all of them are past their checkpoints
+    one.fold()
+    standby.fetch()
+    for name in standby.copy.versions:
+        assert (
+            min((standby.copy.folder / name / "_delta_log").glob("*.json")).stem
+            == f"{standby.copy.checkpoints[name]:020d}"
+        )
+    assert standby.copy.versions == one.mirror.copy.versions
+    _made_anew(one)  # by the same fold, which goes on
+    world.tell(make.put("n", "k0", "again"))
+    one.fold()
+    standby.fetch()
+    standby.fence("standby", 9)
+    (standby.copy.folder / FOLD_STATUS_FILE).write_text("{}")
+    standby.publish_all()
+    with pytest.raises(FencedError):
+        world.tell(make.put("n", "late"))
+        one.fold()
+    world.fold(intervals=True).fold()
+    assert_kept(world.read())
+    world.check(epochs=14)
+
+
 def _made_anew(one: CopyFold) -> None:
     """As by a keeper that finds them of no use."""
     for table in INTERVAL_TABLES:
