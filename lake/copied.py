@@ -8,7 +8,10 @@ right. Whoever stands by then takes what is new, until a newer checkpoint makes 
 
 from __future__ import annotations
 
+import math
 import shutil
+import time
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -22,7 +25,7 @@ from lake.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_la
 from lake.arrow_types import data_files
 from lake.commits import last_commit, last_exact_commit
 from lake.ddl import LAKE_FILE, check_format
-from lake.store import Store, Tagged
+from lake.store import PART, Store, Tagged
 from schemas.errors import SetupError, one_line
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, FOLD_FAILURE_FILE, FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
@@ -33,6 +36,9 @@ TABLES: Final = tuple(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))
 
 _INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
 """They can be made anew, so that one that cannot be used is as good as none."""
+
+_YOUNG_S: Final = 3_600.0
+"""Files that were written since are left: the intervals may not have taken what is in them."""
 
 _LOOK_BACK: Final = 5_000
 """Versions in which there is a checkpoint, as a rule; where there is none the whole log is listed."""
@@ -98,11 +104,30 @@ class LakeCopy:
         needed = {name: self._files(name) for name in self.versions if name not in _INTERVALS}
         self._fetch_files(needed)  # those of routeCommitTable tell the rest
         needed |= self._follow_intervals()
-        for name, versions in self._versions_to_keep().items():
-            for version in versions & set(range(self.versions.get(name, -1))):
-                needed[name] |= self._files(name, version)
+        kept = self._versions_to_keep()
+        for name, files in needed.items():
+            needed[name] = self._with_older(name, kept[name], files)
         self._fetch_files(needed)
         return needed
+
+    def remove_old_files(self, name: str) -> None:
+        """Remove what nobody reads from a copy: a table's older versions and change feeds, which the store has.
+
+        Raises:
+            SetupError: The table is damaged.
+            OSError: Storage failed.
+        """
+        version = self.versions.get(name, -1)
+        if version < 0 or (self.folder / name / entry_name(version + 1)).exists():
+            return  # what is not published yet names files that are still to be put into the store
+        needed = self._with_older(name, self._versions_to_keep()[name], self._files(name))
+        self._remove_others({name: needed}, since_s=time.time() - _YOUNG_S)
+
+    def _with_older(self, name: str, versions: set[int], newest: dict[str, int]) -> dict[str, int]:
+        """The files of the newest version and of those before it that are kept."""
+        for version in versions & set(range(self.versions.get(name, -1))):
+            newest = newest | self._files(name, version)
+        return newest
 
     def _versions_to_keep(self) -> dict[str, set[int]]:
         """Of each table: where the last epoch has it, and the last one that a seed begins with (`pipelines.tables`)."""
@@ -163,7 +188,7 @@ class LakeCopy:
         self.versions[name] = max(base, 0) - 1  # a copy has the entry of its checkpoint, too
 
     def _goes_on(self, name: str, checkpoint: int, oldest: int | None) -> bool:
-        """Whether a table's log can be followed from where it is: it is the store's still, and no longer than need be."""
+        """Whether a table's log can be followed from where it is: it is the store's, and no longer than need be."""
         version = self.versions.get(name, -1)
         if version < 0 or self.checkpoints.get(name, -1) < checkpoint <= (checkpoint if oldest is None else oldest):
             return False
@@ -216,12 +241,12 @@ class LakeCopy:
         ]
         self.store.side_by_side(lambda path: self.store.fetch(path, self.folder / path), missing)
 
-    def _remove_others(self, needed: dict[str, dict[str, int]]) -> None:
-        """What an earlier run left: nobody reads older versions from a copy."""
+    def _remove_others(self, needed: dict[str, dict[str, int]], since_s: float = math.inf) -> None:
+        """Files of older versions, and what a kill left of fetching one; none written since a time (s since 1970)."""
         for name, files in needed.items():
             table = self.folder / name
-            for file in data_files(table):
-                if str(file.relative_to(table)) not in files:
+            for file in chain(data_files(table), table.rglob(f"*{PART}")):
+                if str(file.relative_to(table)) not in files and file.stat().st_mtime < since_s:
                     file.unlink(missing_ok=True)
 
     def _know(self, path: str) -> bytes | None:

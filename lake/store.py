@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 SCHEMES: Final = ("s3://", "gs://", "az://")
 
+PART: Final = ".part"
+"""How the name of a file ends that is being fetched."""
+
 AT_ONCE: Final = 16
 """Requests that are under way at a time. A round trip is what costs."""
 
@@ -123,7 +126,7 @@ class Store:
         """Write an object to a file, which is whole or not there. Raises FileNotFoundError, StoreError, OSError."""
         import obstore
 
-        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
+        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}{PART}")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self._errors("GET", path), temporary.open("wb") as file:

@@ -133,7 +133,10 @@ class Maintenance:
             name, table = declared.name, self._tables[declared.name]
             yield from self._compaction(declared)
             hours = INTERVALS_RETENTION_H if declared in INTERVAL_TABLES else self._retention_hours
-            yield f"vacuum {name}", partial(table.maintain, partial(_vacuum, hours=hours))
+            if self._mirror is None:
+                yield f"vacuum {name}", partial(table.maintain, partial(_vacuum, hours=hours))
+            else:
+                yield f"remove old files of {name} from the copy", partial(self._mirror.copy.remove_old_files, name)
             yield f"clean up log of {name}", partial(table.maintain, DeltaTable.cleanup_metadata)
             if self._mirror is not None:
                 yield f"vacuum {name} in the store", partial(self._mirror.vacuum, name, hours)

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from lake.mirror import FENCE, FencedError, Mirror
 from lake.store import StoreError
 from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.memory import MemoryLog
+from pipelines.tables.maintenance import SWEEP_INTERVAL_S, Maintenance
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, EventEncoder, routing_key
 from schemas.intervals import INTERVAL_TABLES
@@ -274,11 +277,12 @@ def test_a_copy_is_made_whole_whatever_an_earlier_run_left(world: World) -> None
     data = next((copy / "kvConfigTable").glob("*.parquet"))
     data.write_bytes(b"torn")
     (copy / "kvConfigTable" / "part-old.parquet").write_bytes(b"of no use")
+    (copy / "kvConfigTable" / "part-1.parquet.0123.part").write_bytes(b"of a fetch that was killed")
     (copy / ROUTE_COMMIT_TABLE.name / "_delta_log" / f"{9:020d}.json").write_bytes(b"")
     (copy / "fold-status.json").write_text("{}")
     Mirror(store(world.memory), copy).fetch()
     assert lakes.last_epoch_tables(copy) == wanted
-    assert not (copy / "kvConfigTable" / "part-old.parquet").exists()
+    assert len(list((copy / "kvConfigTable").glob("part-*"))) == len(lakes.state_tables(copy)["kvConfigTable"])
     lakes.check_epochs(copy)
 
 
@@ -317,6 +321,66 @@ def test_intervals_that_were_made_anew_are_so_in_the_store(world: World) -> None
     assert not {path for path in wanted if "History/part" in path} & set(objects(world.memory))
     two = world.fold(intervals=True)
     assert two._keeper is not None and two._keeper._epochs["topicQueueHistory"] == 2
+
+
+def _files(folder: Path) -> set[str]:
+    """Of all tables, but not their logs."""
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {
+        str(path) for path in found if len(path.parts) > 1 and not {"_delta_log", "_staging", "spool"} & {*path.parts}
+    }
+
+
+def test_a_copy_keeps_what_the_newest_version_needs_while_it_runs(world: World) -> None:
+    one = world.fold(intervals=True)
+    one.fold()
+    for _ in range(4):
+        for event in (make.wipe("x"), make.add("x"), make.put("n", "k"), make.delete("n", "k")):
+            world.tell(event)
+            one.fold()
+    fresh = _files(world.read())
+    assert len(_files(one.copy_dir)) > len(fresh) + 20
+    assert one._keeper is not None
+    tables = {**one.writer.tables, **one._keeper.tables}
+    maintenance = Maintenance(tables, world.log, 30, 24.0, one.mirror)
+
+    def sweep() -> None:
+        maintenance._swept_at = time.monotonic() - SWEEP_INTERVAL_S
+        for _ in range(100):
+            maintenance.step(one.writer)
+            one.mirror.publish_all()
+
+    before = _files(one.copy_dir)
+    sweep()
+    assert _files(one.copy_dir) == before  # they are young
+    for path in one.copy_dir.rglob("*.parquet"):
+        os.utime(path, (0, 0))
+    sweep()
+    assert _files(one.copy_dir) == fresh
+    world.tell(make.wipe("b"), make.put("n", "k2"))
+    one.fold()
+    world.check(epochs=18)
+
+
+def test_what_is_not_published_yet_stays_in_the_copy(world: World) -> None:
+    own = world.stepping()
+    one = world.fold(own)
+    one.fold()
+
+    def fail(number: int, path: str) -> None:
+        raise StoreError(f"PUT {path}: 503")
+
+    own.before = fail
+    for value in ("1", "2"):
+        world.tell(make.put("n", "k", value))
+        with pytest.raises(StoreError):
+            one.fold()
+    for path in one.copy_dir.rglob("*.parquet"):
+        os.utime(path, (0, 0))
+    one.mirror.copy.remove_old_files("kvConfigTable")
+    own.before = lambda number, path: None
+    one.fold()
+    world.check(epochs=3)
 
 
 class Counting(SteppingStore):
