@@ -231,9 +231,9 @@ def refusals(metrics: str) -> list[str]:
 def test_where_reads_are_open_nobody_is_named_who_has_a_session(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
     api = make(make_api, tmp_path, mode)
     assert api.register(broker(), headers=bearer("token-broker")).is_success
-    begun = api.send("POST", "/console/session", json={"token": "token-reader"}).headers["set-cookie"]
-    session = b"routelake-8080=" + begun.partition("=")[2].partition(";")[0].encode()  # there it has another port
     fast, _ = wires(api)
+    scope = {"scheme": "http", "server": ("127.0.0.1", 8080), "headers": []}
+    session = fast.app.context.sessions.begin(scope, "token-reader").partition(";")[0].encode()
     for headers, named in (([b"Cookie: " + session], 0), ([b"Cookie: a=b"], 1), ([], 2)):
         assert exchange(api, fast, [get(PATH, *headers)])[0].startswith(b"HTTP/1.1 200 OK")
         found = refusals(api.app.context.metrics.text().decode())
