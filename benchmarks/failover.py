@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From SIGKILL of the fold until an epoch of the standby's is in the store: ``./routelake bench failover``.
+"""From the end of the fold until an epoch of the standby's is in the store: ``./routelake bench failover``.
 
 Real folds with Spark, each with a folder of its own; the lake in versitygw, the log in SQLite. The event that the epoch
-shows is written as the fold is killed.
+shows is written as the fold ends: by SIGKILL and by SIGTERM in turn, which gives the lake back.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ WAIT_S = 180.0
 def main() -> None:
     """Measure; print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--times", type=int, default=5, help="How often a fold is killed.")
+    parser.add_argument(
+        "--times", type=int, default=5, help="How often a fold is killed, and how often one is stopped."
+    )
     times = parser.parse_args().times
-    taken, shown = [], []
+    taken: dict[signal.Signals, list[float]] = {signal.SIGKILL: [], signal.SIGTERM: []}
+    shown: dict[signal.Signals, list[float]] = {signal.SIGKILL: [], signal.SIGTERM: []}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="routelake-failover-")))
         os.environ.update(stack.enter_context(VersityGw()).environment)  # also for the follower, which reads it later
@@ -48,15 +51,18 @@ def main() -> None:
         holder, standby = folds
         _start(holder, "took the lake")
         follower.start()
-        for number in range(times):
+        for number, end in enumerate([signal.SIGKILL, signal.SIGTERM] * times):
             _wait_for(follower, _append(log, f"before-{number}"))
             _start(standby, "standing by")
             assert holder.process is not None
             log_path = standby.log_path
             took = log_path.read_text().count("took the lake")
             began_s = time.perf_counter()
-            os.killpg(holder.process.pid, signal.SIGKILL)
-            holder.process.wait(30)
+            if end is signal.SIGKILL:
+                os.killpg(holder.process.pid, end)
+            else:
+                holder.process.send_signal(end)
+            holder.process.wait(60)
             offset = _append(log, f"after-{number}")
             follower.expect(offset)
 
@@ -64,13 +70,18 @@ def main() -> None:
                 return log_path.read_text().count("took the lake") > took
 
             wait_until(took_over, WAIT_S, "a take-over", 0.02)
-            taken.append(time.perf_counter() - began_s)
+            taken[end].append(time.perf_counter() - began_s)
             _wait_for(follower, offset)
-            shown.append(time.perf_counter() - began_s)
-            print(f"taken over after {taken[-1]:.1f} s, its first epoch after {shown[-1]:.1f} s", flush=True)
+            shown[end].append(time.perf_counter() - began_s)
+            print(
+                f"{end.name}: taken over after {taken[end][-1]:.1f} s, first epoch after {shown[end][-1]:.1f} s",
+                flush=True,
+            )
             holder, standby = standby, holder
     for what, seen in (("taken over", taken), ("first epoch", shown)):
-        print(f"{what:12} p50 {median(seen):.1f} s, at most {max(seen):.1f} s, of {len(seen)}", flush=True)
+        for end, times_s in seen.items():
+            said = f"p50 {median(times_s):.1f} s, at most {max(times_s):.1f} s, of {len(times_s)}"
+            print(f"{end.name} {what:12} {said}", flush=True)
 
 
 def _start(fold: Routelake, says: str) -> None:
