@@ -34,7 +34,7 @@ def test_the_checkpoint_is_gone_before_the_lake_is_taken(tmp_path: Path, monkeyp
         raise OSError("killed")
 
     own.before = killed
-    monkeypatch.setattr(main.HeldLake, "at", classmethod(lambda cls, url, folder: HeldLake(own, folder)))
+    monkeypatch.setattr(HeldLake, "at", lambda url, folder: HeldLake(own, folder))
     settings = FoldSettings(tmp_path / "copy", checkpoint, "memory:", tmp_path / "scratch", lake_url="memory://lake")
     assert main.run_fold(settings) == EXIT_FAILED
     assert seen == [False]
