@@ -135,10 +135,8 @@ class Mirror:
         self.store.side_by_side(lambda name: self._fence(name, holder, term), list(self.copy.versions))
         self.copy.follow()
         for name in _INTERVALS:
-            if name not in self.copy.versions:
-                self._clear(
-                    name, [found.path for found in self.store.listed(name)]
-                )  # what was cut off, or is of no use
+            if name not in self.copy.versions:  # what is there was cut off, or is of no use
+                self._clear(name, [found.path for found in self.store.listed(name)])
         self._is_held = True
 
     def _fence(self, name: str, holder: str, term: int) -> None:

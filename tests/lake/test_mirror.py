@@ -453,6 +453,13 @@ def _made_anew(one: CopyFold) -> None:
     one._keeper = IntervalKeeper(one.copy_dir)
 
 
+def _checkpoint_intervals(one: CopyFold) -> None:
+    assert one._keeper is not None
+    for table in one._keeper.tables.values():
+        table.checkpoint()
+    one.mirror.publish_all()
+
+
 class Cut(SteppingStore):
     """Deletes so many objects, one by one, and then fails."""
 
@@ -477,10 +484,7 @@ def test_intervals_made_anew_may_be_cut_off_anywhere(tmp_path: Path, with_checkp
         world.tell(make.put("n", "k"))
         one.fold()
         if with_checkpoint:
-            assert one._keeper is not None
-            for table in one._keeper.tables.values():
-                table.checkpoint()
-            one.mirror.publish_rest()
+            _checkpoint_intervals(one)
         _made_anew(one)
         own.left = cut
         with pytest.raises(StoreError, match="503"):
@@ -511,6 +515,7 @@ def test_intervals_of_the_fold_that_has_taken_over_are_left_alone(world: World) 
 def test_intervals_that_lack_a_file_keep_nobody_from_starting(world: World) -> None:
     one = world.fold(intervals=True)
     one.fold()
+    _checkpoint_intervals(one)
     there = store(world.memory)
     lost = next(path for path in objects(world.memory) if "topicQueueHistory" in path and path.endswith(".parquet"))
     there.delete([lost])
@@ -518,6 +523,7 @@ def test_intervals_that_lack_a_file_keep_nobody_from_starting(world: World) -> N
     world.tell(make.wipe("x"))
     for _ in range(2):
         two.fold()
+    _checkpoint_intervals(two)
     assert_kept(world.read())
     world.check(epochs=2)
 
