@@ -76,29 +76,43 @@ class Followers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, name: str) -> None:
-        settings = self._settings
         early_s = 0.0
-        if name not in self._cache.heard:  # the first question was not answered
-            await asyncio.sleep(settings.back_off.initial_s)
-            await self._ask(name, 0.0)
+        is_new = name not in self._cache.heard  # the first question was not answered
         while True:
-            if not self._may_wait(name):
-                await asyncio.sleep(self._jittered(settings.poll_name_server_interval_s))
-                await self._ask(name, 0.0)
-                continue
-            self._polls += 1
             try:
-                await asyncio.sleep(early_s)
-                begin = self._now_s()
-                news = await self._ask(name, settings.long_poll_s)
-            finally:
-                self._polls -= 1
-            # An answer that comes before its time and says nothing new (a gateway with too many long polls, a proxy)
-            # must not make this a busy loop.
-            if not news and self._now_s() - begin < settings.long_poll_s / 2:
-                early_s = min(settings.poll_name_server_interval_s, max(_LEAST_PAUSE_S, early_s * 2))
-            else:
-                early_s = 0.0
+                if is_new:
+                    is_new = False
+                    await asyncio.sleep(self._settings.back_off.initial_s)
+                    await self._ask(name, 0.0)
+                early_s = await self._follow_once(name, early_s)
+            except Exception:  # a defect: the route of this topic would be the same for ever
+                log.exception("route not renewed", topic=name)
+                await asyncio.sleep(self._jittered(self._settings.poll_name_server_interval_s))
+
+    async def _follow_once(self, name: str, early_s: float) -> float:
+        """Wait and ask. Returns how long to wait before the next long poll.
+
+        Args:
+            name: The topic.
+            early_s: How long to wait before this one.
+        """
+        settings = self._settings
+        if not self._may_wait(name):
+            await asyncio.sleep(self._jittered(settings.poll_name_server_interval_s))
+            await self._ask(name, 0.0)
+            return early_s
+        self._polls += 1
+        try:
+            await asyncio.sleep(early_s)
+            begin = self._now_s()
+            news = await self._ask(name, settings.long_poll_s)
+        finally:
+            self._polls -= 1
+        # An answer that comes before its time and says nothing new (a gateway with too many long polls, a proxy) must
+        # not make this a busy loop.
+        if not news and self._now_s() - begin < settings.long_poll_s / 2:
+            return min(settings.poll_name_server_interval_s, max(_LEAST_PAUSE_S, early_s * 2))
+        return 0.0
 
     def _may_wait(self, name: str) -> bool:
         return (

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
 from remoting.frame import HTTP_IS_ELSEWHERE, RemotingCommand
@@ -75,7 +76,9 @@ class HttpTransport:
             if peer.closed:
                 raise ConnectionLostError(address, "the connection was closed") from None
             raise AnswerTimeoutError(address, f"no answer within {patience_s:g} s") from None
-        except httpx.TransportError as error:
+        except httpx.DecodingError as error:
+            raise BadRouteError(address, f"the answer cannot be decompressed: {error}") from error
+        except httpx.RequestError as error:
             raise ConnectionLostError(address, f"connection lost: {str(error) or type(error).__name__}") from error
         return _understand(address, answer)
 
@@ -121,7 +124,7 @@ class _Peer:
         self._all_ended = asyncio.Event()
 
     async def send(self, request: httpx.Request, patience_s: float) -> httpx.Response:
-        """Raises TimeoutError when it takes too long or `close` comes first, and httpx.TransportError."""
+        """Raises TimeoutError when it takes too long or `close` comes first, and httpx.RequestError."""
         async with asyncio.timeout(patience_s) as limit:
             self._asking.add(limit)
             try:

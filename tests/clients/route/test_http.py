@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ import pytest
 
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
-from clients.route.errors import NoRouteError
+from clients.route.errors import BadRouteError, NoRouteError
 from clients.route.fetcher import RouteFetcher
 from clients.route.http import HttpTransport
 from clients.route.rotation import BackOff
@@ -283,6 +284,50 @@ def test_errors_over_http(answer: bytes, code: int, text: str) -> None:
             assert error.value.code == code
             assert b"authorization: Bearer s3cret" in asked[0]
             await transport.close()
+
+    run(work())
+
+
+def test_an_answer_that_cannot_be_decompressed() -> None:
+    async def work() -> None:
+        async with web(said("200 OK", b"no gzip", "content-encoding: gzip")) as (url, _):
+            transport = HttpTransport()
+            with pytest.raises(BadRouteError, match="cannot be decompressed"):
+                await transport.fetch(url, "orders", timeout_s=5)
+            await transport.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("error", [BadRouteError("x", "no route"), KeyError("a defect")])
+def test_a_topic_is_followed_whatever_one_of_the_answers_was(
+    lake: LiveRoutelake, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    topic = f"followed-{type(error).__name__}"
+    settings = replace(QUICK, poll_name_server_interval_s=0.1)
+
+    async def work() -> None:
+        await register(lake, f"{topic}-a", topic, host=1)
+        async with RouteClient(lake.http_url, settings) as client:
+            await client.route(topic)
+            fetch, failed = RouteFetcher.fetch, asyncio.Event()
+
+            async def fails(*_: object, **__: object) -> None:
+                monkeypatch.setattr(RouteFetcher, "fetch", fetch)
+                failed.set()
+                raise error
+
+            monkeypatch.setattr(RouteFetcher, "fetch", fails)
+            await register(lake, f"{topic}-b", topic, host=2)  # ends the long poll that is under way
+            await asyncio.wait_for(failed.wait(), 30)
+            await register(lake, f"{topic}-c", topic, host=3)
+            heard = {f"{topic}-{letter}" for letter in "abc"}
+
+            def names() -> set[str]:
+                found = client.cached_route(topic)
+                return set() if found is None else {data.broker_name for data in found.broker_datas}
+
+            await eventually(lambda: names() == heard)
 
     run(work())
 
