@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Final
@@ -93,6 +94,8 @@ class NameServerHandler:
         """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
+        self._bindings: Counter[tuple[str, str]] = Counter()
+        """(brokerName, brokerAddr) -> how many of `_bound` have it."""
         self.inline = RouteRequests(self._route_reply, may_wait=self._is_unknown)
         """For the server: recognises route requests, and answers them."""
         self._heartbeats = Heartbeats()
@@ -168,6 +171,8 @@ class NameServerHandler:
         """A lost connection unregisters the brokers that registered over it (BrokerHousekeepingService)."""
         self._heartbeats.forget(connection.id)
         bound = self._bound.pop(connection.id, None)
+        for _, name, addr in bound or ():
+            self._count_binding(name, addr, -1)
         if bound and not self._stopping:
             task = asyncio.create_task(self._unbind(connection, sorted(bound)))
             self._closing.add(task)
@@ -179,9 +184,18 @@ class NameServerHandler:
             self._notifier.view_moved(before, after)
 
     def _is_bound(self, broker_name: str, broker_addr: str) -> bool:
-        return any(
-            name == broker_name and addr == broker_addr for bound in self._bound.values() for _, name, addr in bound
-        )
+        return (broker_name, broker_addr) in self._bindings
+
+    def _bind(self, connection: Connection, broker: tuple[str, str, str]) -> None:
+        bound = self._bound.setdefault(connection.id, {})
+        if broker not in bound:
+            bound[broker] = None
+            self._count_binding(broker[1], broker[2], 1)
+
+    def _count_binding(self, broker_name: str, broker_addr: str, more: int) -> None:
+        self._bindings[broker_name, broker_addr] += more
+        if not self._bindings[broker_name, broker_addr]:
+            del self._bindings[broker_name, broker_addr]
 
     def stop(self) -> None:
         """From now on a closed connection is this gateway's doing, and no broker's loss."""
@@ -209,7 +223,7 @@ class NameServerHandler:
         effective(receipt)
         broker = (event.cluster_name, event.broker_name, event.broker_addr)
         if not connection.closed:
-            self._bound.setdefault(connection.id, {})[broker] = None
+            self._bind(connection, broker)
             connection.has_registered = True
         else:
             # It closed before its registration was answered: what was just registered has left.
@@ -413,7 +427,9 @@ class NameServerHandler:
             log.debug("command", command=command.code, offset=receipt.offset, visible=receipt.visible)
             effective(receipt)
             if isinstance(event, UnregisterBroker):
-                self._bound.get(connection.id, {}).pop((event.cluster_name, event.broker_name, event.broker_addr), None)
+                broker = (event.cluster_name, event.broker_name, event.broker_addr)
+                if self._bound.get(connection.id, {}).pop(broker, True) is None:
+                    self._count_binding(event.broker_name, event.broker_addr, -1)
         return response()
 
     def _event(self, command: RemotingCommand, connection: Connection) -> AnyEvent | None:
