@@ -18,6 +18,7 @@ from tests.examples.parts import config, register, version
 from tests.model import codes
 from tests.model.wire import Request
 from tests.support.local import LocalLake
+from tests.support.loops import until
 
 TOPICS = 100
 V4_9_7 = 407
@@ -67,7 +68,31 @@ def test_who_asks_before_it_has_come_finds_the_topic(tmp_path: Path, monkeypatch
             assert answer.code == codes.SUCCESS, answer.remark
 
 
-def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path) -> None:
-    with LocalLake(tmp_path, folds=False) as lake, lake.gateway() as gateway, gateway.connect() as client:
-        for _ in range(2):
-            assert client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"})).code == codes.TOPIC_NOT_EXIST
+def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a broker before 5.x, and with one: the second time it is waited for, and not for long."""
+    asked = Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"})
+    topics = [config("old"), config("another")]
+    with (
+        LocalLake(tmp_path, folds=False) as lake,
+        lake.gateway() as gateway,
+        gateway.connect() as broker,
+        gateway.connect() as client,
+    ):
+
+        def refused_within(limit_s: float) -> None:
+            began_s = time.monotonic()
+            assert client.call(asked).code == codes.TOPIC_NOT_EXIST
+            assert time.monotonic() - began_s < limit_s
+
+        refused_within(4.0)
+        refused_within(4.0)
+        old = register("broker-a", "10.0.0.1:10911", topics=topics, peer=V4_9_7).request()
+        assert broker.call(old).code == codes.SUCCESS
+        refused_within(4.0)
+        # One that is under way is waited for as long as clients wait, and no longer.
+        with monkeypatch.context() as patch:
+            patch.setattr(gateway.gateway._head, "_round", lambda _: None)
+            question = broker.send(register("broker-b", "10.0.0.2:10911", topics=topics, peer=V4_9_7).request())
+            until(lambda: bool(gateway.parts.handler._registrations._under_way))
+            refused_within(4.0)
+        assert broker.receive(question).code == codes.SUCCESS
