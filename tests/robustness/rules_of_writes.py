@@ -93,12 +93,12 @@ def _outcome(entry: Entry) -> str:
 
 def _least_requests(events: list[Logged]) -> int:
     """How few requests these may have come from: one that went down without its topics may go down again with them."""
-    count, slim = 0, False
+    count, slim = 0, 0
     for logged in events:
         is_slim = isinstance(logged.event, RegisterBroker) and logged.event.topic_config_table is None
-        if not (slim and not is_slim):
+        if is_slim or slim == 0:
             count += 1
-        slim = is_slim
+        slim += 1 if is_slim else -min(slim, 1)
     return count
 
 

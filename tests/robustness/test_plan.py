@@ -10,7 +10,7 @@ from peers.routelake import Routelake
 from tests.robustness.faults import Faults
 from tests.robustness.operations import READS, WRITES, Operation
 from tests.robustness.plan import KINDS, NEEDS, OTHERS, QUIET_S, REST, Worker, operations, plan
-from tests.robustness.record import Entry, Injected, Recorder, read_record
+from tests.robustness.record import Ended, Entry, Injected, Recorder, read_record
 from tests.robustness.world import Setup, World, possible
 
 
@@ -50,11 +50,30 @@ def test_two_gateways_share_the_work() -> None:
     assert {worker.gateway for worker in plan(1, 60).workers} == {0}
     of_second = [worker.role for worker in plan(1, 60, gateways=2).workers if worker.gateway == 1]
     assert set(of_second) == {"brokers", "admin", "reader", "follower"}
+    assert [worker.via for worker in plan(1, 60, gateways=2).workers if worker.both] == ["remoting"]
+    assert not any(worker.both for worker in plan(1, 60).workers)
 
 
 def test_nobody_speaks_for_another_broker() -> None:
     owned = [broker for worker in plan(1, 60).workers for broker in worker.brokers]
     assert len({broker.addr for broker in owned}) == len(owned)
+
+
+def test_roles_change() -> None:
+    """The slave comes first, with a higher stateVersion; the old master says once more that it is one, in vain."""
+    worker = players(1)[0]
+    done = [operation for operation in islice(operations(worker), 2_000) if operation.kind == "register"]
+    first = next(place for place, operation in enumerate(done) if operation.state)
+    new, old, slave = ((of.broker.id, of.broker.addr, of.state) for of in done[first : first + 3] if of.broker)
+    assert (new[0], new[2]) == (0, 1)
+    assert (old[0], old[2]) == (0, 0)
+    assert slave == (1, old[1], 1)
+
+
+def test_some_are_sent_one_way() -> None:
+    sent = [operation for worker in players(1) for operation in islice(operations(worker), 500) if operation.one_way]
+    assert {operation.kind for operation in sent} == {"register", "heartbeat"}
+    assert all(operation.request().oneway for operation in sent)
 
 
 def test_every_operation_can_be_sent() -> None:
@@ -79,6 +98,8 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
     for entry in entries:
         recorder.entry(entry)
     recorder.fault(Injected("kill-fold", 1.0, 2.0, "7"))
+    recorder.ended(Ended("w", 0, "127.0.0.1:1", 2.0, "asked"))
+    recorder.folded(7)
     recorder.rest(3.0)
     recorder.close()
     with (tmp_path / "record.jsonl").open("a") as file:
@@ -86,6 +107,8 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
     record = read_record(tmp_path / "record.jsonl")
     assert record.about == {"seed": 1}
     assert record.faults == [Injected("kill-fold", 1.0, 2.0, "7")]
+    assert record.ended == [Ended("w", 0, "127.0.0.1:1", 2.0, "asked")]
+    assert record.folded == 7
     assert record.rests == [3.0]
     assert [replaced.acknowledged for replaced in record.entries] == [True, True, False]
     assert [read.operation for read in record.entries] == [entry.operation for entry in entries]

@@ -56,6 +56,18 @@ def test_expired_too_early(case: Case) -> None:
     assert rules_of_expiry.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time"
 
 
+def test_who_expired_in_the_newest_epoch_alone(case: Case) -> None:
+    """The run ended before the next CLOCK."""
+    case.evidence.log[3] = case.evidence.log[3]._replace(time_ms=9_000)
+    case.evidence.log.append(Logged(5, 10_500, put_of_other()))
+    case.evidence.epochs, case.evidence.expired = [Epoch(1, 5, 5, 10_400)], [("b", 10_000)]
+    assert rules_of_expiry.expiry(again(case)) == []
+
+
+def put_of_other() -> PutKvConfig:
+    return PutKvConfig(actor=events.actor(), namespace="n", key="other", value="v")
+
+
 def test_expired_though_heard(case: Case) -> None:
     """By the log's times eight seconds went by, by the clients' clock one and a half."""
     case.evidence.log[2] = case.evidence.log[2]._replace(time_ms=12_000)

@@ -91,6 +91,16 @@ def test_a_repetition(case: Case) -> None:
     assert as_sent(case) == ["acknowledged 2 times, and 1 times on the log with what was not known"]
 
 
+def test_two_at_once_that_come_again_with_their_topics(case: Case) -> None:
+    case.record.entries += [replace(case.record.entries[3], sent_s=6.0, done_s=6.1)] * 2
+    slim, whole = registered(case, 2, topic_config_table=None), case.evidence.log[1]
+    both = [slim, slim, whole, whole]
+    case.evidence.log += [logged._replace(offset=5 + n, time_ms=6_000) for n, logged in enumerate(both)]
+    assert once(case) == []
+    case.evidence.log.append(whole._replace(offset=9, time_ms=6_000))
+    assert once(case) == ["sent 3 times, 6 on the log"]
+
+
 # --- when it was sent ---
 
 

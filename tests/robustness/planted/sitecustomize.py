@@ -404,7 +404,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "hurried-status": ("pipelines.tables.writer", _hurried_status),
     "shy-past": ("api.view.history", _shy_past),
     "wrong-receipt": ("api.http.writes", _wrong_receipt),
-    "stale-304": ("api.http.reads", _stale_304),
+    "stale-304": ("api.http.routes_topics", _stale_304),
 }
 """Name -> the module that it breaks, and how."""
 
