@@ -80,6 +80,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     Raises:
         SetupError: the folder cannot be written or used, holds a lake of a newer format or one whose log may hold newer
             events, or something else stands in a table's place.
+        UnavailableError: the disk is full or failing.
     """
     if _ESCAPED.search(str(lake_dir.absolute())):
         raise SetupError(
@@ -173,7 +174,7 @@ def delta_schema(table: Table) -> Schema:
 
 
 def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
-    """Open one table, or create it. Raises SetupError, as `open_lake`."""
+    """Open one table, or create it. Raises SetupError, as `open_lake`, or UnavailableError for a disk that is full."""
     try:
         if DeltaTable.is_deltatable(str(path)):
             check_commits(path)
@@ -184,7 +185,7 @@ def open_table(path: Path, table: Table, retention_days: int) -> DeltaTable:
         _check_columns(path, opened, table)
         _keep_for(opened, retention_days)
     except (DeltaError, OSError, DamagedTableError) as error:
-        raise SetupError(
+        raise at_start(error)(
             f"the table {path} cannot be opened: {explain(path, error)}. If the disk is full, free some space on it; "
             "if the table is damaged, see what `./routelake doctor` says, or restore the lake from a backup."
         ) from error

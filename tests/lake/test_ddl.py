@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -25,8 +26,8 @@ from lake.deltalog import DeltaLog
 from peers.routelake import ROOT
 from pipelines.fold.version import RULES_VERSION
 from pipelines.tables.writer import rewind
-from schemas.errors import SetupError
-from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, ROUTE_COMMIT_TABLE
+from schemas.errors import SetupError, UnavailableError
+from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, ROUTE_COMMIT_TABLE, Table
 from tests.support import events as make
 from tests.support import lakes
 from tests.support.drive import SHARDS, DeltaLake, drive, open_writer
@@ -219,6 +220,17 @@ def test_versions_that_an_epoch_names_but_nobody_has(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="kvConfigTable.*from one backup"):
         rewind(tmp_path, tables)
     refused(tmp_path, "kvConfigTable", "from one backup", action=open_writer)
+
+
+def test_a_disk_that_is_full_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have room by then: no person has to act."""
+
+    def fail(path: Path, table: Table, retention_days: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lake.ddl._create", fail)
+    with pytest.raises(UnavailableError, match="free some space"):
+        open_lake(tmp_path, retention_days=30)
 
 
 # --- held by another, or not ours to write ---
