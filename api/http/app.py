@@ -60,11 +60,12 @@ from api.http.problems import (
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.sites import Sites
-from api.http.sorted_topics import SortedTopics
+from api.http.topic_counts import TopicCounts
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
 from api.metrics import Metrics
 from api.registrations import Registrations
+from api.sorted_topics import SortedTopics
 from api.view.answers import RouteAnswers
 from api.view.history import History
 from deploy.version import release
@@ -242,6 +243,7 @@ def create_app(
     )
     app.context = app.state.context = context
     app.state.sorted_topics = SortedTopics()
+    app.state.topic_counts = TopicCounts()
     app.sites = Sites(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for module in (

@@ -110,7 +110,10 @@ async def get_broker(
         text = f"there is no broker group {broker_name!r} {when}; GET /v1/changes?brokerName= says what became of it"
         raise Problem(NOT_FOUND, text, headers=read_headers(position, NOTHING))
     found = msgspec.json.decode(_group_json(view, broker_name))
-    found["topicCount"] = view.topic_count(broker_name)
+    if query.past is None:
+        found["topicCount"] = await request.app.state.topic_counts.get(view, broker_name)
+    else:
+        found["topicCount"] = len(view.topics)  # the view has those of this group alone
     found["live"] = _live_list(view, rows.values())
     return answer(request, _encode(found), position)
 

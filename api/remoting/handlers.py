@@ -29,6 +29,7 @@ from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier
 from api.remoting.route_requests import RouteRequest, RouteRequests
+from api.remoting.topic_lists import TopicLists
 from api.remoting.unknown_topics import UnknownTopics
 from api.repeats import Heartbeats
 from api.settings.keys import to_text
@@ -92,6 +93,7 @@ class NameServerHandler:
         self._answers = answers
         self._shared: BoundedCache[tuple[str, str], tuple[tuple[object, ...], bytes]] = BoundedCache(_SHARED_KEPT_BYTES)
         """Large bodies, and what they were made of: all who are told the same wait for the same bytes."""
+        self._topic_lists = TopicLists()
         self._bound: dict[str, dict[tuple[str, str, str], None]] = {}
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._bindings: Counter[tuple[str, str]] = Counter()
@@ -321,7 +323,8 @@ class NameServerHandler:
     async def _get_all_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         if not self._gateway.settings.enable_all_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        return response(body=self._answers.all_topics(self._gateway.view))
+        view = self._gateway.view
+        return response(body=await self._topic_lists.get(view, "all", lambda: view.topics))
 
     async def _change_write_perm(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         count = "wipeTopicCount" if command.code == RequestCode.WIPE_WRITE_PERM_OF_BROKER else "addTopicCount"
@@ -352,10 +355,7 @@ class NameServerHandler:
         if not self._gateway.settings.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         view, cluster = self._gateway.view, command.ext("cluster") or ""
-        sources = view.topics, view.clusters.get(cluster)
-        return response(
-            body=self._share("cluster", cluster, sources, lambda: encode_topic_list(view.topics_by_cluster(cluster)))
-        )
+        return response(body=await self._topic_lists.get(view, "cluster", lambda: view.topics_in(cluster), cluster))
 
     async def _get_system_topic_list(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         view = self._gateway.view
@@ -376,8 +376,7 @@ class NameServerHandler:
             topics = view.unit_sub_topics
         else:
             topics = view.unit_sub_un_unit_topics
-        body = self._share("unit", str(command.code), (view.topics,), lambda: encode_topic_list(topics()))
-        return response(body=body)
+        return response(body=await self._topic_lists.get(view, str(command.code), topics))
 
     # --- KV configuration ---
 

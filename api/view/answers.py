@@ -42,7 +42,6 @@ from api.view import pickup
 from api.view.advance import Groups
 from api.view.rows import RouteBroker, Row, TopicMapping, TopicQueues
 from api.view.snapshot import RouteView
-from remoting.answers import encode_topic_list
 from remoting.reply import EncodedReply, response
 from schemas.rocketmq_json import encode_broker_data, encode_cluster_info, encode_mapping, encode_topic_route
 
@@ -195,13 +194,6 @@ class RouteAnswers:
         source = (view.groups, view.clusters)
         if known is None or not _same(known[0], source):
             known = self._tables["cluster_info"] = (source, encode_cluster_info(pickup.cluster_info(view)))
-        return known[1]
-
-    def all_topics(self, view: RouteView) -> bytes:
-        """The body of a GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
-        known = self._tables.get("all_topics")
-        if known is None or known[0] is not view.topics:
-            known = self._tables["all_topics"] = (view.topics, encode_topic_list(view.topic_names()))
         return known[1]
 
     # --- how an answer is found or made ---

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from api.view.snapshot import RouteView
 
-_OFF_LOOP: Final = 10_000
+OFF_LOOP_TOPICS: Final = 10_000
+"""Where there are more, what goes through all of them is done beside the event loop."""
 _LISTS_KEPT: Final = 8
 _PIECE: Final = 10_000
 """Names at a time: a millisecond."""
@@ -45,7 +46,7 @@ class SortedTopics:
             found: Collection[str] = view.topics if cluster is None else view.topics_in(cluster)
             return found, in_order(found) if kept is None else following(kept[3], kept[2], found)
 
-        as_viewed, found = await asyncio.to_thread(names) if len(view.topics) > _OFF_LOOP else names()
+        as_viewed, found = await asyncio.to_thread(names) if len(view.topics) > OFF_LOOP_TOPICS else names()
         if not found:
             return found  # names of clusters that are not there must not push out what is
         self._lists[cluster] = (view.topics, view.clusters, as_viewed, found)

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 import pytest
 
-from api.http import sorted_topics
-from api.http.sorted_topics import following, in_order
+from api import sorted_topics
+from api.sorted_topics import following, in_order
 
 ODD = ["a", "B", "", "a%b", "%RETRY%g", "\u00fc", "\u20ac", "\U0001f600", "\ufffd"]
 

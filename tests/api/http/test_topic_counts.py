@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many topics a broker group has, the same however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from api.http import topic_counts
+from api.http.topic_counts import TopicCounts
+from tests.api.view.feed import apply, view_of
+from tests.support.loops import on_a_loop
+from tests.support.view_tables import TableChanges, complete
+
+ROW = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
+TABLES: TableChanges = complete(
+    {"topicQueueTable": dict.fromkeys((("broker-a", "t1"), ("broker-a", "t2"), ("broker-b", "t2")), ROW)}
+)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_all_groups_are_counted_once(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
+    monkeypatch.setattr(topic_counts, "OFF_LOOP_TOPICS", 1 if is_large else 9)
+    counted = []
+    count = topic_counts.count
+
+    def counts(view: Any) -> dict[str, int]:
+        counted.append(view)
+        return count(view)
+
+    monkeypatch.setattr(topic_counts, "count", counts)
+
+    @on_a_loop
+    async def play() -> None:
+        found, view = TopicCounts(), view_of(TABLES)
+        names = ("broker-a", "broker-b", "nobody")
+        for _ in range(2):
+            assert await asyncio.gather(*(found.get(view, name) for name in names)) == [2, 1, 0]
+        assert len(counted) == is_large
+        later = apply(view, complete({"topicQueueTable": {("broker-b", "t3"): ROW}}))
+        assert await found.get(later, "broker-b") == 2
+        assert len(counted) == 2 * is_large
+
+    play()
