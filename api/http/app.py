@@ -221,7 +221,7 @@ def create_app(
         tls=tls,
     )
     for view in (gateway.at_head, gateway.committed):
-        view.follow(lambda _, __: context.watch.view_moved())
+        view.follow(context.watch.view_moved)
     gateway.committed.follow(lambda _, __: context.events.view_moved())
     app = HttpApp(
         title="routelake",

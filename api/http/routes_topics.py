@@ -249,7 +249,7 @@ async def _until_changed(request: Request, reading: Reading, topic: str, wait_s:
             rest_s = end - loop.time()
             if rest_s <= 0 or not matches(tags, NOTHING if found is None else found.digest):
                 return False
-            woken = await reading.context.watch.next_view(rest_s, address(request), gone)
+            woken = await reading.context.watch.next_view(topic, rest_s, address(request), gone)
             if woken is not Woken.CHANGED:
                 return woken is Woken.CROWDED
     finally:

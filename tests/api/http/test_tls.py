@@ -152,7 +152,7 @@ def test_what_starves(authority: Authority, tmp_path: Path) -> None:
 def test_where_reads_are_open_nobody_is_named_who_has_a_certificate(
     authority: Authority, tmp_path: Path, mode: AuthMode
 ) -> None:
-    more = {"policy": policy(mode), "accounts": accounts_file(tmp_path, ACCOUNTS)}
+    more: dict[str, Any] = {"policy": policy(mode), "accounts": accounts_file(tmp_path, ACCOUNTS)}
     with (
         serving(authority, tmp_path / "lake", **more) as gateway,
         connected(gateway, authority.client(authority.issue("bound"))) as broker,
