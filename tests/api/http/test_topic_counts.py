@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from api.holdings import count
 from api.http import topic_counts
 from api.http.topic_counts import TopicCounts
 from tests.api.view.feed import apply, view_of
@@ -24,7 +25,6 @@ TABLES: TableChanges = complete(
 def test_all_groups_are_counted_once(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
     monkeypatch.setattr(topic_counts, "OFF_LOOP_TOPICS", 1 if is_large else 9)
     counted = []
-    count = topic_counts.count
 
     def counts(view: Any) -> dict[str, int]:
         counted.append(view)

@@ -196,8 +196,7 @@ def test_filter_servers_follow_their_group_and_address() -> None:
     moved = apply(view, complete_rows({"filterServerTable": {("broker-b", "c2", "b1"): {"filterServerList": ["f2"]}}}))
     assert moved.groups["broker-b"].filter_servers == {"b1": ("f2",)}
     assert moved.groups["broker-a"] is view.groups["broker-a"]
-    of_another = {("broker-x", "c2", "b1"): {"filterServerList": ["f3"]}}
-    same = apply(moved, complete_rows({"filterServerTable": of_another}))
+    same = apply(moved, complete_rows({"filterServerTable": {("broker-x", "c2", "b1"): {"filterServerList": ["f3"]}}}))
     assert same.groups["broker-b"] is moved.groups["broker-b"], "anybody can register at that address"
     gone = apply(same, {"filterServerTable": {("broker-b", "c2", "b1"): None}})
     assert gone.groups["broker-b"].filter_servers == {}
