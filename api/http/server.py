@@ -52,6 +52,7 @@ async def serve_http(
     *,
     stop: asyncio.Event,
     on_bound: Callable[[int], None] | None = None,
+    drain_s: int = DRAIN_S,
     reuse_port: bool = False,
     tls: HttpTls | None = None,
     handshakes: Handshakes | None = None,
@@ -64,6 +65,7 @@ async def serve_http(
         port: 0 takes a free one.
         stop: Set it to stop.
         on_bound: Told the port, once connections are taken.
+        drain_s: How long requests under way may take after that.
         reuse_port: SO_REUSEPORT: several gateway processes on one port.
         tls: None: connections are plain.
         handshakes: Whose TLS handshake is next, where other ports have some, too.
@@ -85,7 +87,7 @@ async def serve_http(
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=context.settings.keep_alive_s,
-        timeout_graceful_shutdown=DRAIN_S,
+        timeout_graceful_shutdown=drain_s,
     )
     if tls is not None:
         config.load()
