@@ -207,6 +207,10 @@ class Expected:
 
     # --- questions ---
 
+    def knows(self, operation: Operation) -> bool:
+        """Whether it was among those that were asked."""
+        return key_of(operation) in self._operations
+
     def at(self, operation: Operation, offset: int) -> Form:
         """The answer of the head at an offset."""
         key = key_of(operation)

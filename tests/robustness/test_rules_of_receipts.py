@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.robustness.case import Case
+from tests.robustness.evidence import Epoch
 from tests.robustness.hand_made import BROKER, ROUTE, again, good_case, read_entry
 from tests.robustness.operations import Operation
 from tests.robustness.record import Entry
@@ -89,6 +90,15 @@ def test_the_cut_of_an_answer(case: Case) -> None:
         "there is no epoch 77",
         "offset 4, and 5 was to be waited for",
     ]
+
+
+def test_an_offset_that_an_epoch_does_not_reach(case: Case) -> None:
+    case.evidence.epochs = [Epoch(1, 2, 2, 2_000), Epoch(2, 4, 4, 5_000)]
+    case.record.entries[7:] = [read_entry(4, 3.6, 3, epoch=1, asked={"reads": "committed"})]
+    assert of_headers(case) == [], "what is at offset 3 is no change of this route"
+    case.evidence.epochs[0] = Epoch(1, 1, 1, 1_000)
+    case.record.entries[7:] = [read_entry(8, 3.6, 3, epoch=1, asked={"reads": "committed"})]
+    assert of_headers(case) == ["offset 3, and epoch 1 has not what is at 2"]
 
 
 def test_not_modified_of_something_else(case: Case) -> None:
