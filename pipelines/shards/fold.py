@@ -63,7 +63,7 @@ class ShardFold:
         shard: its state.
         topics: where its topics are.
         run_id: names the driver run.
-        watermark_ms: Spark's.
+        watermark_ms: Spark's. A CLOCK in the batch moves it on: whoever was silent then has expired.
         spool_dir: for what would be too much to hold or to send (`pipelines.shards.spool`); None holds it.
         epoch: that this batch will be, if it is one. With it topics' rows go into data files in the folder
             (`pipelines.shards.topic_files`), without it to the driver.
@@ -101,6 +101,8 @@ class ShardFold:
         self._quarantine: list[dict[str, Any]] = []
         self._offset = -1
         self._event_time_ms = 0
+        self._clock_ms = 0
+        """Event time of the last CLOCK in the batch; 0 without one."""
         self._full = shard.run_id != run_id
         self._run_id = run_id
 
@@ -119,6 +121,8 @@ class ShardFold:
             for change in done.changes:
                 self._record(change)
             apply(self._state, done)
+            if isinstance(event, events.Clock):  # has expired who was silent then, in all shards alike
+                self._clock_ms = done.at.now_ms
             if is_audited(event, done.outcome.verdict):
                 self._audit(event, done.at, done.outcome)
         except OSError:
@@ -148,6 +152,9 @@ class ShardFold:
 
         Topics are written only where they changed.
         """
+        if self._clock_ms > self._watermark_ms:
+            self._watermark_ms = self._clock_ms
+            self.expire_due(self._clock_ms)  # who came after CLOCK with a deadline of before
         state, shard = self._state, self._shard
         self._topics.write_back(state.groups)
         shard.groups = [pack_group(group) for group in state.groups.values()]

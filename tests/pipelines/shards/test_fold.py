@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one shard says of a batch."""
+
+from __future__ import annotations
+
+from benchmarks.harness.shard import OneShard
+from pipelines.shards.fold import Record
+from tests.support import events as make
+from tests.support.generated_logs import START_MS, written
+
+
+def test_a_clock_is_the_watermark_where_spark_has_none() -> None:
+    """With a log in Kafka Spark's stands still; what an epoch names must be true all the same."""
+    shard = OneShard()
+    events = [
+        (0, make.register("a:1", name="silent", heartbeat_timeout_millis=1_000)),
+        (5_000, make.clock()),
+        (10, make.register("a:2", name="late", heartbeat_timeout_millis=-9_000)),
+    ]
+    records = [Record(*record) for record in written(events)]
+    clock_ms = records[1].event_time_ms
+    assert clock_ms - START_MS >= 5_000
+    (progress,) = shard.batch(records).progress
+    assert progress.watermark_ms == clock_ms
+    assert progress.event_time_ms == records[2].event_time_ms
+    batch = shard.batch([Record(*record) for record in written([(20_000, make.put("n", "k"))])])
+    assert [each.watermark_ms for each in batch.progress] == [0], "as Spark says it"
+    assert not shard.open().finish().groups, "who is silent at the watermark has expired"
