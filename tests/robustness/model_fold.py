@@ -203,6 +203,7 @@ class ModelFold:
             self.lacking = self._lacks(event, key)
             data = self.model.tables.broker_addr_table.get(event.broker_name)
             if live is None or data is None or event.broker_id not in data.broker_addrs:
+                self.refused = not self.lacking
                 return
             topics = {}
             kept = live.data_version if self._counts(event) else None
@@ -236,6 +237,8 @@ class ModelFold:
             self.model.tables.broker_live_table.get(key),
             self.model.tables.broker_addr_table.get(event.broker_name),
         )
+        if data is not None and self._is_outdated(event, data.broker_addrs.get(event.broker_id)):
+            return False  # refused, with topics as without
         if live is None or data is None or event.broker_id not in data.broker_addrs:
             return True
         if not self._counts(event):
@@ -248,6 +251,15 @@ class ModelFold:
             or event.topic_config_digest != topic_config_digest(topics)
             or any(event.broker_name not in rows.get(topic, {}) for topic in topics)
         )
+
+    def _is_outdated(self, event: RegisterBroker, holder: str | None) -> bool:
+        """Whether another address has the id with a higher stateVersion."""
+        if holder is None or holder == event.broker_addr:
+            return False
+        other = self.model.tables.broker_live_table.get(BrokerAddrInfo(event.cluster_name, holder))
+        if other is None or other.data_version is None:
+            return False
+        return other.data_version.state_version > event.data_version.state_version
 
     def data_version(self, key: BrokerAddrInfo) -> dict[str, int] | None:
         """What QUERY_DATA_VERSION tells of a broker; None for one that is not there."""

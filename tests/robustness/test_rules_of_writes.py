@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from schemas.broker import QueueRow
+from schemas.broker import DataVersion, QueueRow
 from schemas.events import AccessRefused, DeleteKvConfig, PutKvConfig, RegisterBroker, RegisterTopic, RegisterTopicQueue
 from tests.robustness import rules_of_writes
 from tests.robustness.case import Case
@@ -89,6 +89,18 @@ def test_a_repetition(case: Case) -> None:
     case.evidence.log.insert(4, Logged(5, 5_500, events.delete_topic("T")))
     case.evidence.log[5] = case.evidence.log[5]._replace(offset=6)
     assert as_sent(case) == ["acknowledged 2 times, and 1 times on the log with what was not known"]
+
+
+def test_a_repetition_of_one_who_has_lost_its_id(case: Case) -> None:
+    """Refused for its stateVersion, with topics as without: it need not come again, nor the one after it."""
+    case.record.entries += [replace(case.record.entries[3], sent_s=6.0, done_s=6.1)] * 2
+    version = DataVersion(99, 1_700_000_000_000, 1)
+    case.evidence.log += [
+        registered(case, 2, broker_addr="10.9.0.99:10911", data_version=version)._replace(offset=5, time_ms=5_500),
+        registered(case, 2, topic_config_table=None)._replace(offset=6, time_ms=6_000),
+        registered(case, 2, topic_config_table=None)._replace(offset=7, time_ms=6_050),
+    ]
+    assert as_sent(case) == []
 
 
 def test_two_at_once_that_come_again_with_their_topics(case: Case) -> None:
