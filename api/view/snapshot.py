@@ -166,12 +166,8 @@ class RouteView:
         """getAllTopicList, sorted: the order of `topics` depends on how a gateway came to this view."""
         return sorted(self.topics)
 
-    def topics_by_cluster(self, cluster: str) -> list[str]:
-        """getTopicsByCluster: topics with a row for any broker group of the cluster; unknown cluster: none."""
-        return sorted(self.topics_in(cluster))
-
     def topics_in(self, cluster: str) -> list[str]:
-        """The same in the order of `topics`."""
+        """getTopicsByCluster, in the order of `topics`: those with a row for any broker group of the cluster."""
         names = frozenset(self.clusters.get(cluster, ()))
         return self._topics_where(lambda rows: not names.isdisjoint(rows.brokers)) if names else []
 

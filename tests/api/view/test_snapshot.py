@@ -116,9 +116,9 @@ def test_the_empty_view_holds_nothing_of_the_log() -> None:
 
 def test_topic_lists(view: RouteView) -> None:
     assert sorted(view.topic_names()) == ["orders", "sub", "unit", "unitsub"]
-    assert sorted(view.topics_by_cluster("c1")) == ["orders", "unit"]
-    assert sorted(view.topics_by_cluster("c2")) == ["orders", "sub", "unit", "unitsub"]
-    assert view.topics_by_cluster("nowhere") == []
+    assert sorted(view.topics_in("c1")) == ["orders", "unit"]
+    assert sorted(view.topics_in("c2")) == ["orders", "sub", "unit", "unitsub"]
+    assert view.topics_in("nowhere") == []
     assert sorted(view.unit_topics()) == ["unit", "unitsub"]
     assert sorted(view.unit_sub_topics()) == ["sub", "unitsub"]
     assert view.unit_sub_un_unit_topics() == ["sub"]
