@@ -89,10 +89,10 @@ def run(folder: Path, names: list[str], path: list[str], options: tuple[str, ...
 
 
 def run_with_routelake(folder: Path, names: list[str], runner: str, ours: str) -> dict[str, str]:
+    folder.mkdir(parents=True)
     options: tuple[str, ...] = ("--allow-config-update",)
     if names[0].startswith("container"):  # as these tests have their NameServer
         settings = folder / "namesrv.properties"
-        folder.mkdir(parents=True)
         settings.write_text("supportActingMaster=true\nscanNotActiveBrokerInterval=1000\n")
         options += ("--config", str(settings))
     gateway = Routelake(folder / "data", "gateway", options)
