@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.test.base.IntegrationTestBase;
 import org.junit.Ignore;
 import org.junit.runner.Description;
 import org.junit.runner.JUnitCore;
@@ -46,6 +48,7 @@ public class RunClasses {
         });
         for (String name : names) {
             Class<?> tests = Class.forName(name);
+            Brokers.waitForTheirDisks();
             // RocketMQ's build leaves whole classes out, since they take long: not here
             boolean isLeftOut = tests.isAnnotationPresent(Ignore.class);
             core.run(isLeftOut ? Request.runner(new BlockJUnit4ClassRunner(tests)) : Request.aClass(tests));
@@ -53,6 +56,16 @@ public class RunClasses {
         System.out.println("\nRESULT END");
         System.out.flush();
         Runtime.getRuntime().exit(0);
+    }
+
+    /** Those that the class's base has started. */
+    private static class Brokers extends IntegrationTestBase {
+        /** A broker refuses what waits 200 ms, as it does for a first commit log of 100 MB; OneWaySendIT cannot learn of it. */
+        static void waitForTheirDisks() {
+            for (BrokerController broker : BROKER_CONTROLLERS) {
+                broker.getBrokerConfig().setBrokerFastFailureEnable(false);
+            }
+        }
     }
 
     private static void say(String outcome, Description test) {
