@@ -28,6 +28,8 @@ UNWRITABLE: Final = {
 """Which gateways do not take a write."""
 SILENT: Final = {**AWAY, "separate-second": SECOND, **{kind: UNWRITABLE[kind] for kind in UNWRITABLE if kind != "cut"}}
 """Which gateways may not write down that a connection has ended, or not soon."""
+UNSTARTABLE: Final = {**AWAY, **dict.fromkeys(("disk-full", "failing-disk", "slow-disk"), BOTH)}
+"""Which gateways end while they start, to be started again; they take up to thirty seconds anew."""
 CLOCKS: Final = ("clock-forward", "clock-back")
 """What sets the processes' clocks. Kafka's, which stamps its records, is not among them."""
 
@@ -59,3 +61,18 @@ def near(
         gateway in effect.get(fault.kind, ()) and fault.begun_s <= ended_s and begun_s <= fault.ended_s + after_s
         for fault in case.record.faults
     )
+
+
+def kept_away(case: Case, gateway: int, begun_s: float, ended_s: float) -> bool:
+    """Whether, at some time between these two, a gateway was not back yet from a fault that took it away.
+
+    One that starts while its disk fails ends, and is started again: it has its time from then on.
+    """
+    away_until_s = float("-inf")
+    for fault in sorted(case.record.faults, key=lambda fault: fault.begun_s):
+        if fault.begun_s > ended_s:
+            break
+        effect = UNSTARTABLE if fault.begun_s <= away_until_s else AWAY
+        if gateway in effect.get(fault.kind, ()):
+            away_until_s = max(away_until_s, fault.ended_s + case.well_limit_s)
+    return begun_s <= away_until_s

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.robustness.answers import form_of
 from tests.robustness.case import NOT_MODIFIED, Case, Violation, told
-from tests.robustness.effects import MUTE, UNWRITABLE, near
+from tests.robustness.effects import MUTE, UNWRITABLE, kept_away, near
 from tests.robustness.record import Entry
 
 _HTTP_REFUSALS: Final = {503}
@@ -33,8 +33,7 @@ def refusals(case: Case) -> list[Violation]:
                 found.append(Violation("refusals", f"answered with {entry.code}", (told(entry),)))
             continue
         case.judged[what] += 1
-        effect = UNWRITABLE if entry.is_write else MUTE
-        if not near(case, effect, entry.gateway, entry.sent_s, entry.done_s) and not _waits_for_the_fold(entry):
+        if not _has_a_reason(case, entry) and not _waits_for_the_fold(entry):
             found.append(Violation("refusals", f"{what}, and no fault is the reason", (told(entry),)))
     return found
 
@@ -47,6 +46,12 @@ def _refused(entry: Entry) -> str | None:
     if entry.code in (_REMOTING_REFUSALS if entry.via == "remoting" else _HTTP_REFUSALS):
         return f"refused {kind}"
     return "write not shown" if entry.is_write and entry.code == _DURABLE_ALONE else None
+
+
+def _has_a_reason(case: Case, entry: Entry) -> bool:
+    """Whether a fault is one, of its gateway, or keeps that from coming back."""
+    span = entry.gateway, entry.sent_s, entry.done_s
+    return near(case, UNWRITABLE if entry.is_write else MUTE, *span) or kept_away(case, *span)
 
 
 def _waits_for_the_fold(entry: Entry) -> bool:

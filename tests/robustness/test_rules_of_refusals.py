@@ -55,6 +55,23 @@ def test_without_a_reason(case: Case) -> None:
     assert messages(case) == wanted[:1]
 
 
+def test_a_gateway_that_starts_while_its_disk_fails_is_away_for_longer(case: Case) -> None:
+    """It ends, and is started again; a gateway that is there answers reads whatever its disk does."""
+    case.record.entries.append(refused_read(sent_s=50.0, done_s=50.1))
+    disk = Injected("disk-full", 28.0, 30.0)
+    wanted = ["refused read, and no fault is the reason"]
+    case.record.faults = [Injected("restart", 10.0, 12.0)]
+    assert messages(case) == wanted
+    case.record.faults = [disk]
+    assert messages(case) == wanted
+    case.record.faults = [disk, Injected("restart", 10.0, 12.0)]
+    assert messages(case) == []
+    case.record.faults = [disk, Injected("restart", -20.0, -10.0)]
+    assert messages(case) == wanted
+    case.record.faults = [disk, Injected("kill-second", 10.0, 12.0)]
+    assert messages(case) == wanted, "the other one was away"
+
+
 def test_of_the_other_gateway(case: Case) -> None:
     case.record.faults = [Injected("kill-second", 12.0, 12.1)]
     case.record.entries.append(refused_read(gateway=1))
