@@ -33,7 +33,7 @@ from typing import Final, ParamSpec, TypeVar
 import structlog
 
 from api.group_commit import STOPPING
-from pipelines.log.base import Appended, Entry, EventLog, LogEnd
+from pipelines.log.base import Appended, Entry, EventLog, LateError, LogEnd
 from pipelines.log.open import open_log
 from runtime.children import SERVED, end_with_parent, spawn
 from runtime.deaths import essential
@@ -58,7 +58,7 @@ class ResumingLog:
     """Appends to a log and tells, by a RESUME event, of the time in which nobody listened.
 
     It comes first when nothing was written yet, or nothing for long (the gateway, or the process that writes for it,
-    was stopped, suspended or cut off), so that this time counts against no broker.
+    was stopped, suspended or cut off, or the clock was set ahead), so that this time counts against no broker.
 
     Args:
         event_log: the log.
@@ -75,11 +75,17 @@ class ResumingLog:
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
         began_s = time.time()
-        if began_s - self._last_s > self._gap_s:
-            entries = [self._resume(), *entries]
-        written = self._log.append(entries)
+        written = self._append(entries, began_s)
         self._last_s = began_s  # where it hung behind the stamping of its time, that is silence, too
         return written
+
+    def _append(self, entries: Sequence[Entry], now_s: float) -> list[Appended]:
+        due_s = self._last_s + self._gap_s
+        if now_s <= due_s:
+            # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
+            with suppress(LateError):
+                return self._log.append(entries, int(due_s * 1000))
+        return self._log.append([self._resume(), *entries])
 
     def _resume(self) -> Entry:
         event = Resume(actor=self._actor, previous_event_time_ms=self._log.end().last_event_time_ms)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from schemas.errors import BadRequestError, SetupError, TooLargeError
+from schemas.errors import BadRequestError, SetupError, TooLargeError, UnavailableError
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """A registration of 100,000 topics is about 1 MB compressed: anything near this bound is a mistake."""
@@ -40,6 +40,16 @@ Entry = tuple[str, bytes]
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
+
+
+class LateError(UnavailableError):
+    """A stop, or a step of the clock, was between the call and the stamp."""
+
+
+def check_time(now_ms: int, not_after_ms: int | None) -> None:
+    """Raise LateError where it is past ``not_after_ms``. For implementations of `EventLog`."""
+    if not_after_ms is not None and now_ms > not_after_ms:
+        raise LateError("the event log was to be written at once, and was not; try again")
 
 
 class LogRecord(NamedTuple):
@@ -111,7 +121,7 @@ class EventLog(Protocol):
         """Given to the log when it was made: a log made anew at the same place has another one."""
         ...
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """Append records in the given order; return when they are durable.
 
         All or nothing: when it raises, none of them is in. On Kafka, and when a disk fails during the final fsync, it
@@ -120,6 +130,8 @@ class EventLog(Protocol):
 
         Args:
             entries: what to append.
+            not_after_ms: where this machine's clock is past it when they are stamped, or sent to whoever stamps them,
+                they are not appended.
 
         Returns:
             One `Appended` for each entry. Offsets strictly increase, event times never decrease.
@@ -127,6 +139,7 @@ class EventLog(Protocol):
         Raises:
             BadRequestError: a payload or key is too large; nothing was sent.
             UnavailableError: none of them is in; the message says why.
+            LateError: it was past ``not_after_ms``; none of them is in.
             InDoubtError: they may be in, or may not.
         """
         ...

@@ -36,6 +36,8 @@ from pipelines.log.base import (
     LogEnd,
     LogRecord,
     check_entries,
+    check_time,
+    now_ms,
 )
 from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_access.settings import read_access
@@ -89,7 +91,7 @@ class KafkaLog:
         with self._admin_lock, self._admin_errors("open"):
             self.log_id, self._max_message_bytes = ensure_topic(self._open_admin(), self._bootstrap, topic)
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """See `EventLog.append`."""
         check_entries(entries)
         records = [(key.encode(), bytes(payload)) for key, payload in entries]
@@ -101,6 +103,7 @@ class KafkaLog:
                 return []
             with self._errors("append to"):
                 producer = self._open_producer()
+            check_time(now_ms(), not_after_ms)
             with self._errors("append to", self._close_producer, in_doubt=True):
                 deadline = time.monotonic() + self._delivery_timeout_s + 5
                 # Nothing is sent before the flush (linger), hence the list becomes one batch.

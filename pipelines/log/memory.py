@@ -18,6 +18,7 @@ from pipelines.log.base import (
     LogEnd,
     LogRecord,
     check_entries,
+    check_time,
     now_ms,
 )
 from schemas.errors import UnavailableError
@@ -36,7 +37,7 @@ class MemoryLog:
         self._next_offset = 1
         self._closed = False
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """See `EventLog.append`."""
         check_entries(entries)
         with self._lock:
@@ -44,7 +45,9 @@ class MemoryLog:
             if not entries:
                 return []
             last = self._records[-1].event_time_ms if self._records else 0
-            event_time_ms = max(self._clock(), last)
+            time_ms = self._clock()
+            check_time(time_ms, not_after_ms)
+            event_time_ms = max(time_ms, last)
             new = [
                 LogRecord(offset, event_time_ms, key, bytes(payload))
                 for offset, (key, payload) in enumerate(entries, start=self._next_offset)

@@ -40,6 +40,7 @@ from pipelines.log.base import (
     LogEnd,
     LogRecord,
     check_entries,
+    check_time,
     now_ms,
 )
 from pipelines.log.sqlite_file import (
@@ -90,6 +91,7 @@ class SqliteLog:
         self._write_lock = threading.Lock()
         self._read_lock = threading.Lock()
         self._stamped = 0, 0
+        self._not_after_ms: int | None = None
         self._refusal: Exception | None = None
         self._held = HeldLog(path)
         try:
@@ -110,7 +112,7 @@ class SqliteLog:
             self._held.close()
             raise
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """See `EventLog.append`."""
         check_entries(entries)
         if not entries:
@@ -118,6 +120,7 @@ class SqliteLog:
             return []
 
         def insert(writer: sqlite3.Connection) -> list[Appended]:
+            self._not_after_ms = not_after_ms
             appended: list[Appended] = []
             for start in range(0, len(entries), _AT_ONCE):
                 some = entries[start : start + _AT_ONCE]
@@ -138,7 +141,9 @@ class SqliteLog:
         """Called by the INSERT, under the write lock. SQLite does not pass on what is raised here: `insert` does."""
         try:
             self._check_file()
-            self._stamped = last_offset or 0, max(self._clock(), last_time_ms or 0)
+            time_ms = self._clock()
+            check_time(time_ms, self._not_after_ms)
+            self._stamped = last_offset or 0, max(time_ms, last_time_ms or 0)
         except Exception as error:
             self._refusal = error
             raise

@@ -18,7 +18,7 @@ import pytest
 from api import log_worker
 from api.log_worker import LogWorker, ResumingLog
 from peers.java import wait_until
-from pipelines.log.base import Appended, Entry, LogEnd
+from pipelines.log.base import Appended, Entry, LogEnd, now_ms
 from pipelines.log.memory import MemoryLog
 from pipelines.log.sqlite import SqliteLog
 from runtime.procfs import is_alive, status_fields
@@ -280,14 +280,38 @@ async def test_a_process_that_was_stopped_knows_it(tmp_path: Path) -> None:
 
 def test_a_hang_behind_the_stamp_is_silence() -> None:
     class SlowLog(MemoryLog):
-        def append(self, entries: Sequence[Entry]) -> list[Appended]:
-            written = super().append(entries)
+        def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
+            written = super().append(entries, not_after_ms)
             time.sleep(0.2)
             return written
 
     appends = ResumingLog(SlowLog(), "gw", gap_s=0.1)
     assert len(appends.append([entry()])) == 2
     assert len(appends.append([entry()])) == 2
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_clock_that_is_set_behind_the_look_at_it_is_silence(tmp_path: Path, kind: str) -> None:
+    """Found by torture: the event would be an hour later than the one before it, and every broker expired."""
+    ahead_ms = [0]
+
+    def clock() -> int:
+        return now_ms() + ahead_ms[0]
+
+    log = MemoryLog(clock) if kind == "memory" else SqliteLog(tmp_path / "events.db", clock=clock)
+    with closing(log):
+        appends = ResumingLog(log, "gw", gap_s=10.0)
+        assert len(appends.append([entry()])) == 2
+        ahead_ms[0] = 3_600_000
+        written = appends.append([entry() for _ in range(200)])
+        assert [appended.offset for appended in written] == list(range(3, 204))
+        records = log.read(0)
+        assert [type(decode(record.payload)) for record in records[:4]] == [Resume, PutKvConfig, Resume, PutKvConfig]
+        resume = decode(records[2].payload)
+        assert isinstance(resume, Resume)
+        assert resume.previous_event_time_ms == records[1].event_time_ms
+        ahead_ms[0] = 0
+        assert len(appends.append([entry()])) == 1
 
 
 _OWNER = """

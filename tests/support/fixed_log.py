@@ -18,7 +18,7 @@ class FixedLog:
         self.read_from: list[int] = []
         self.trims: list[tuple[int, int]] = []
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> list[Appended]:
+    def append(self, entries: Sequence[tuple[str, bytes]], not_after_ms: int | None = None) -> list[Appended]:
         raise AssertionError("this log is not written")
 
     def read(self, start_offset: int, max_records: int = 3, max_bytes: int = 0) -> list[LogRecord]:
