@@ -75,17 +75,18 @@ class ResumingLog:
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
         began_s = time.time()
-        written = self._append(entries, began_s)
+        due_s = self._last_s + self._gap_s
+        written = None
+        if began_s <= due_s:
+            try:
+                # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
+                written = self._log.append(entries, int(due_s * 1000))
+            except LateError:
+                began_s = time.time()
+        if written is None:
+            written = self._log.append([self._resume(), *entries])
         self._last_s = began_s  # where it hung behind the stamping of its time, that is silence, too
         return written
-
-    def _append(self, entries: Sequence[Entry], now_s: float) -> list[Appended]:
-        due_s = self._last_s + self._gap_s
-        if now_s <= due_s:
-            # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
-            with suppress(LateError):
-                return self._log.append(entries, int(due_s * 1000))
-        return self._log.append([self._resume(), *entries])
 
     def _resume(self) -> Entry:
         event = Resume(actor=self._actor, previous_event_time_ms=self._log.end().last_event_time_ms)

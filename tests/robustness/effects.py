@@ -29,7 +29,7 @@ UNWRITABLE: Final = {
 SILENT: Final = {**AWAY, "separate-second": SECOND, **{kind: UNWRITABLE[kind] for kind in UNWRITABLE if kind != "cut"}}
 """Which gateways may not write down that a connection has ended, or not soon."""
 UNSTARTABLE: Final = {**AWAY, **dict.fromkeys(("disk-full", "failing-disk", "slow-disk"), BOTH)}
-"""Which gateways end while they start, to be started again; they take up to thirty seconds anew."""
+"""Which gateways end while they start, to be started again, or take longer: they have their time anew."""
 CLOCKS: Final = ("clock-forward", "clock-back")
 """What sets the processes' clocks. Kafka's, which stamps its records, is not among them."""
 
