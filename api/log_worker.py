@@ -23,7 +23,6 @@ import asyncio
 import pickle
 import struct
 import subprocess
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -33,7 +32,7 @@ from typing import Final, ParamSpec, TypeVar
 import structlog
 
 from api.group_commit import STOPPING
-from pipelines.log.base import Appended, Entry, EventLog, LateError, LogEnd
+from pipelines.log.base import Appended, Clock, Entry, EventLog, LateError, LogEnd, now_ms
 from pipelines.log.open import open_log
 from runtime.children import SERVED, end_with_parent, spawn
 from runtime.deaths import essential
@@ -64,28 +63,30 @@ class ResumingLog:
         event_log: the log.
         gateway_id: names the gateway in the events written here.
         gap_s: silence after which a RESUME event is due.
+        clock: The log's; it is compared with what that stamps.
     """
 
-    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float) -> None:
+    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float, clock: Clock = now_ms) -> None:
         self._log = event_log
         self._actor = Actor(gateway=gateway_id, via="routelake")
-        self._gap_s = gap_s
-        self._last_s = 0.0
+        self._gap_ms = int(gap_s * 1000)
+        self._clock = clock
+        self._last_ms = 0
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
-        began_s = time.time()
-        due_s = self._last_s + self._gap_s
+        began_ms = self._clock()
+        due_ms = self._last_ms + self._gap_ms
         written = None
-        if began_s <= due_s:
+        if began_ms <= due_ms:
             try:
                 # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
-                written = self._log.append(entries, int(due_s * 1000))
+                written = self._log.append(entries, due_ms)
             except LateError:
-                began_s = time.time()
+                began_ms = self._clock()
         if written is None:
             written = self._log.append([self._resume(), *entries])
-        self._last_s = began_s  # where it hung behind the stamping of its time, that is silence, too
+        self._last_ms = began_ms  # where it hung behind the stamping of its time, that is silence, too
         return written
 
     def _resume(self) -> Entry:

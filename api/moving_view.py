@@ -30,6 +30,7 @@ class MovingView:
         self.view = RouteView.empty()
         self.offset = -1
         self._followers: list[OnMove] = []
+        self._epoch_followers: list[Callable[[], None]] = []
         self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._prune_at = 0
         self._reads: set[asyncio.Future[bool]] = set()
@@ -40,12 +41,19 @@ class MovingView:
         """Call back with the view before and after, whenever more than times of heartbeats may have changed."""
         self._followers.append(moved)
 
+    def follow_epochs(self, moved: Callable[[], None]) -> None:
+        """Call back whenever the view is of a newer epoch, be it of times of heartbeats alone."""
+        self._epoch_followers.append(moved)
+
     def move(self, view: RouteView, offset: int) -> None:
         """There is a newer view, and it shows what came of the log up to an offset."""
         previous, self.view, self.offset = self.view, view, offset
         if view.serial != previous.serial:
             for moved in self._followers:
                 moved(previous, view)
+        if view.epoch != previous.epoch:
+            for epoch_moved in self._epoch_followers:
+                epoch_moved()
         self.reach(offset)
 
     def reach(self, offset: int) -> None:

@@ -222,7 +222,7 @@ def create_app(
     )
     for view in (gateway.at_head, gateway.committed):
         view.follow(context.watch.view_moved)
-    gateway.committed.follow(lambda _, __: context.events.view_moved())
+    gateway.committed.follow_epochs(context.events.view_moved)
     app = HttpApp(
         title="routelake",
         version=release(),

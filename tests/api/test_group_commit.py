@@ -103,7 +103,7 @@ async def test_what_comes_together_goes_down_together(log: Log) -> None:
 @on_a_loop
 async def test_the_first_after_a_resume_that_was_due_gets_its_own_offset(log: Log) -> None:
     writer = await start(log)
-    log._appends._last_s = 0.0
+    log._appends._last_ms = 0
     assert (await submit(writer, 1)).offset == 3
     assert [type(event) for event in log.events()] == [Resume, Resume, PutKvConfig]
     await writer.stop()

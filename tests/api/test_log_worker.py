@@ -241,14 +241,19 @@ async def test_a_lock_that_somebody_holds_delays_nobody_but_appends(tmp_path: Pa
 
 
 def test_a_silence_is_followed_by_a_resume() -> None:
-    log = MemoryLog()
-    appends = ResumingLog(log, "gw", gap_s=3600.0)
+    time_ms = 1_800_000_000_000
+
+    def clock() -> int:
+        return time_ms
+
+    log = MemoryLog(clock)
+    appends = ResumingLog(log, "gw", gap_s=3600.0, clock=clock)
     appends.append([])
     appends.append([entry()])
-    appends._last_s -= 3500.0
+    time_ms += 3_600_000
     assert len(appends.append([entry()])) == 1
-    appends._last_s -= 3601.0
-    before_ms = log.end().last_event_time_ms
+    before_ms = time_ms
+    time_ms += 3_600_001
     resume, appended = appends.append([entry()])
     assert (resume.offset, appended.offset) == (4, 5)
     records = log.read(0)

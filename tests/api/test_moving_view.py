@@ -91,3 +91,14 @@ async def test_followers_are_told_of_what_an_answer_may_show() -> None:
     beaten = moving.view
     moving.move(apply(beaten, ENTRY), 2)
     assert told == [(beaten, moving.view)]
+
+
+@on_a_loop
+async def test_of_epochs_they_are_told_of_each() -> None:
+    moving, told = MovingView(), list[int]()
+    moving.follow_epochs(lambda: told.append(moving.view.epoch))
+    first = apply(moving.view, ENTRY)
+    moving.move(first, 1)
+    moving.move(first, 2)
+    moving.move(apply(first, {}), 3)  # times of heartbeats alone
+    assert told == [1, 2]

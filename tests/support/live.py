@@ -26,8 +26,8 @@ from tests.support.local import LocalLake
 class LiveRoutelake:
     """Gateway, both listeners and the fold over a memory log; all but the log may be stopped and started again."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.lake = LocalLake(folder)
+    def __init__(self, folder: Path, *, liveness_interval_s: float = 10.0, **settings: Any) -> None:
+        self.lake = LocalLake(folder, liveness_interval_s=liveness_interval_s)
         self.lake.start()
         ports = {"http_port": free_port(), "remoting_port": free_port()}
         self.local = self.lake.gateway(**{"gateway_id": "gw", "clock_interval_s": 0.05, **ports, **settings})

@@ -81,6 +81,7 @@ class LocalGateway:
         quotas: How much one peer may do.
         remoting_port: 0 for any; None for no listener.
         http_port: Likewise. Without a listener the HTTP API is there all the same, as `app`.
+        clock: The log's.
         settings: Of the gateway, on top of `UNHURRIED`.
     """
 
@@ -97,9 +98,10 @@ class LocalGateway:
         quotas: Quotas | None = None,
         remoting_port: int | None = 0,
         http_port: int | None = None,
+        clock: Clock = now_ms,
         **settings: Any,
     ) -> None:
-        self.log, self.lake_dir = log, lake_dir
+        self.log, self.lake_dir, self._clock = log, lake_dir, clock
         self.port, self.http_port = remoting_port or 0, http_port or 0
         self._listens, self._serves_http = remoting_port is not None, http_port is not None
         self._remoting, self._http = remoting, http
@@ -164,7 +166,7 @@ class LocalGateway:
         self.loop.call(partial(asyncio.ensure_future, self.parts.close_remoting(0.0), loop=self.loop.loop))
 
     async def _start(self) -> None:
-        client = LocalLogClient(self.log, self._settings)
+        client = LocalLogClient(self.log, self._settings, self._clock)
         self.parts = GatewayParts(
             self._settings,
             client,
@@ -242,7 +244,9 @@ class LocalLake:
         """A gateway over this lake; see `LocalGateway`."""
         if self._log_url is not None:
             self._logs.append(self._open_log())
-        self._gateways.append(LocalGateway(self._logs[-1], self.lake_dir, remoting, http, **settings))
+        self._gateways.append(
+            LocalGateway(self._logs[-1], self.lake_dir, remoting, http, clock=self._clock, **settings)
+        )
         return self._gateways[-1]
 
     def start(self) -> None:

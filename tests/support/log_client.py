@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from api.gateway import GatewaySettings
 from api.log_worker import ResumingLog
-from pipelines.log.base import Appended, Entry, EventLog, LogEnd
+from pipelines.log.base import Appended, Clock, Entry, EventLog, LogEnd, now_ms
 
 
 class LocalLogClient:
-    """An `api.group_commit.LogClient`, which appends at once."""
+    """An `api.group_commit.LogClient`, which appends at once. ``clock`` is the log's."""
 
-    def __init__(self, event_log: EventLog, settings: GatewaySettings) -> None:
+    def __init__(self, event_log: EventLog, settings: GatewaySettings, clock: Clock = now_ms) -> None:
         self._log = event_log
-        self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s)
+        self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s, clock)
 
     async def open(self) -> None:
         """The caller has opened it."""

@@ -107,6 +107,24 @@ def test_an_event_for_each_epoch(live: LiveRoutelake) -> None:
     until(lambda: live.app.context.events.listeners == 0)
 
 
+def test_an_epoch_of_times_of_heartbeats_alone_is_told_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+    """Found by torture: it was told with the next one that changed more, which a full disk may hold back."""
+    monkeypatch.setattr(events, "QUIET_S", 3600.0)
+    live = LiveRoutelake(tmp_path, liveness_interval_s=0.0)
+    try:
+        epoch = register(live, "beaten")
+        with listening(live, last=epoch) as listener:
+            until(lambda: live.app.context.events.listeners > 0)
+            names = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
+            answer = httpx.post(f"{live.http_url}/v1/brokers/heartbeat", json=names, timeout=60)
+            assert answer.status_code == 200
+            _, data = listener.event()
+            assert data["epoch"] > epoch
+            assert (data["topicCount"], data["brokerCount"]) == (0, 0)
+    finally:
+        live.close()
+
+
 def test_it_resumes_from_the_tables(live: LiveRoutelake) -> None:
     before = register(live, "slept-0", counter=10)
     for number in range(1, 4):

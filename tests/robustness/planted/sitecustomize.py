@@ -138,8 +138,8 @@ def _no_resume(module: Any) -> None:
     append = module.ResumingLog.append
 
     def at_once(self: Any, entries: Any) -> Any:
-        if self._last_s:
-            self._last_s = module.time.time()
+        if self._last_ms:
+            self._last_ms = module.now_ms()
         return append(self, entries)
 
     module.ResumingLog.append = at_once
