@@ -259,6 +259,10 @@ def test_completion_installs_nothing(machine: Machine) -> None:
         ),
         ("Resolved 49 packages in 1s\\n   Building pyspark==4.2.0\\n", "building pyspark==4.2.0"),
         ("Resolved 49 packages in 1s\\nPrepared 49 packages in 9s\\n", "unpacking 49 packages"),
+        (  # apt-get's, which is read by the same lines
+            "1 upgraded, 3 newly installed, 0 to remove and 9 not upgraded.\\nSetting up libc6 (2.36) ...\\nSetting up ca-certificates (1) ...\\n",
+            "setting up 2 of 4 (50 %) packages",
+        ),
         ("Resolved 49 packages in 1s\\nInstalled 49 packages in 9s\\n", "compiling byte code of 49 packages"),
     ],
 )
