@@ -202,13 +202,12 @@ class ModelFold:
             # It repeats what is known, or is refused and comes again with its topics: either way it brings none.
             self.lacking = self._lacks(event, key)
             data = self.model.tables.broker_addr_table.get(event.broker_name)
-            if live is None or data is None or event.broker_id not in data.broker_addrs:
-                self.refused = not self.lacking
+            if self.lacking and (live is None or data is None or event.broker_id not in data.broker_addrs):
                 return
             topics = {}
-            kept = live.data_version if self._counts(event) else None
+            kept = live.data_version if live is not None and self._counts(event) else None
         servers = event.filter_server_list
-        self.model.tables.register_broker(
+        result = self.model.tables.register_broker(
             event.cluster_name,
             event.broker_addr,
             event.broker_name,
@@ -227,7 +226,7 @@ class ModelFold:
         self.lacking = self.lacking and key in self.model.tables.broker_live_table
         self.refused = key not in self.model.tables.broker_live_table
         heard = self._heard.setdefault(key, {}) if live is not None else {}
-        if key in self.model.tables.broker_live_table:
+        if result is not None and key in self.model.tables.broker_live_table:
             if event.channel is not None:
                 heard[event.channel.gateway] = (event.channel.connection, self.now_ms)
             self._heard[key] = heard
@@ -239,10 +238,12 @@ class ModelFold:
         )
         if data is not None and self._is_outdated(event, data.broker_addrs.get(event.broker_id)):
             return False  # refused, with topics as without
-        if live is None or data is None or event.broker_id not in data.broker_addrs:
+        if data is None or event.broker_id not in data.broker_addrs:
             return True
         if not self._counts(event):
             return False
+        if live is None:
+            return True
         said = event.data_version
         rows = self.model.tables.topic_queue_table
         topics = self._topics.get(key, {})
@@ -271,8 +272,9 @@ class ModelFold:
     def _counts(self, event: RegisterBroker) -> bool:
         """Whether this broker's topics are its group's: of the master, or of the smallest slave without one."""
         addrs = self.model.tables.broker_addr_table[event.broker_name].broker_addrs
+        others = [number for number, addr in addrs.items() if addr != event.broker_addr]  # it has one id
         return event.broker_id == MASTER_ID or (
-            event.enable_acting_master is not None and event.broker_id == min({*addrs, event.broker_id})
+            event.enable_acting_master is not None and event.broker_id == min([*others, event.broker_id])
         )
 
     def _close(self, event: ChannelClosed) -> None:
