@@ -32,9 +32,9 @@ def main() -> None:
     """Measure; print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--times", type=int, default=5, help="How often a fold is killed, and how often one is stopped."
+        "--rounds", type=int, default=5, help="How often a fold is killed, and how often one is stopped."
     )
-    times = parser.parse_args().times
+    rounds = parser.parse_args().rounds
     taken: dict[signal.Signals, list[float]] = {signal.SIGKILL: [], signal.SIGTERM: []}
     shown: dict[signal.Signals, list[float]] = {signal.SIGKILL: [], signal.SIGTERM: []}
     with ExitStack() as stack:
@@ -51,7 +51,7 @@ def main() -> None:
         holder, standby = folds
         _start(holder, "took the lake")
         follower.start()
-        for number, end in enumerate([signal.SIGKILL, signal.SIGTERM] * times):
+        for number, end in enumerate([signal.SIGKILL, signal.SIGTERM] * rounds):
             _wait_for(follower, _append(log, f"before-{number}"))
             _start(standby, "standing by")
             assert holder.process is not None

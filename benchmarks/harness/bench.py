@@ -25,7 +25,7 @@ MICRO: Final = (
     "view-load",
 )
 """Older ones, of single parts, without targets: they run only when they are named, and print for themselves."""
-IN_ROUNDS: Final = frozenset({"history-pairs"})
+IN_ROUNDS: Final = frozenset({"failover", "history-pairs"})
 """Of those, which are told how many."""
 
 
