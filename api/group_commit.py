@@ -22,7 +22,7 @@ import structlog
 from pipelines.log.base import Appended, Entry, LogEnd, LogRecord
 from runtime.deaths import essential
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
-from schemas.events import DEFERRABLE, Actor, Clock, encode, routing_key
+from schemas.events import DEFERRABLE, Actor, Clock, Resume, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -48,6 +48,11 @@ _TICK_S: Final = 0.001
 
 class LogClient(Protocol):
     """Makes the appends, one at a time. Lives on the caller's event loop."""
+
+    @property
+    def stamps_late(self) -> bool:
+        """Whether the log may take what it was sent long afterwards, and stamp it then: Kafka."""
+        ...
 
     async def open(self) -> None:
         """Open the log.
@@ -97,6 +102,7 @@ class GroupCommit:
         log_client: makes the appends; owned by the caller, who closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
+        gap_s: where the log may stamp late (`LogClient.stamps_late`), later than this is silence.
         on_written: called with what has just become durable, before those who wait are answered.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
@@ -107,12 +113,16 @@ class GroupCommit:
         gateway_id: str,
         *,
         clock_interval_s: float,
+        gap_s: float = 10.0,
         on_written: Callable[[list[LogRecord]], None],
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log_client = log_client
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
+        self._gap_s = gap_s
+        self._last_stamp_ms = 0
+        self._last_stamp_s = 0.0
         self._max_queued_bytes = max_queued_bytes
         self._on_written = on_written
         self._queue: deque[_Waiting] = deque()
@@ -140,6 +150,7 @@ class GroupCommit:
         """
         self._loop = asyncio.get_running_loop()
         (resume,) = await self._log_client.append([])
+        self._last_stamp_ms, self._last_stamp_s = resume.event_time_ms, self._loop.time()
         self._next_clock_s = self._loop.time() + self._clock_interval_s
         self._go_on()
         return resume.offset
@@ -207,6 +218,8 @@ class GroupCommit:
         if clock_due:
             clock = Clock(actor=self._actor)
             group.append(_Waiting(routing_key(clock), encode(clock), None))
+        if self._log_client.stamps_late:
+            group.insert(0, self._resume_if_late())
         try:
             await self._append(group)
         finally:
@@ -216,6 +229,13 @@ class GroupCommit:
         ended_s = self._loop.time()
         self._rest_until_s = ended_s + min(max(4 * (ended_s - began_s), _REST_S[0]), _REST_S[1])
         self._go_on()
+
+    def _resume_if_late(self) -> _Waiting:
+        """For the front of what is sent to a log that may take it when its gateway has long given it up."""
+        passed_s = self._loop.time() - self._last_stamp_s
+        after_ms = self._last_stamp_ms + int((passed_s + self._gap_s) * 1000)
+        resume = Resume(actor=self._actor, previous_event_time_ms=self._last_stamp_ms, after_ms=after_ms)
+        return _Waiting(routing_key(resume), encode(resume), None)
 
     def _take(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -248,6 +268,7 @@ class GroupCommit:
                 log.info("event log can be written again")
             self._failing = False
             written = written[-len(group) :]
+            self._last_stamp_ms, self._last_stamp_s = written[-1].event_time_ms, self._loop.time()
             placed = list(zip(group, written, strict=True))
             self._on_written([LogRecord(*appended, entry.key, entry.payload) for entry, appended in placed])
             for entry, appended in placed:

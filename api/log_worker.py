@@ -34,6 +34,7 @@ import structlog
 from api.group_commit import STOPPING
 from pipelines.log.base import Appended, Clock, Entry, EventLog, LateError, LogEnd, now_ms
 from pipelines.log.open import open_log
+from pipelines.log.urls import is_kafka
 from runtime.children import SERVED, end_with_parent, spawn
 from runtime.deaths import essential
 from runtime.logs import configure
@@ -105,6 +106,7 @@ class LogWorker:
 
     def __init__(self, log_url: str, gateway_id: str, gap_s: float) -> None:
         self._arguments = log_url, gateway_id, gap_s
+        self.stamps_late = is_kafka(log_url)
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: deque[asyncio.Future[Answer]] = deque()
         self._ended = False

@@ -28,7 +28,7 @@ DEFERRABLE: Final = b"\x02"
 """First byte of a payload: a sign of life, of which nobody awaits more. It can be folded with the next immediate one,
 which a CLOCK is at the latest. A reader that meets a higher first byte than this must not guess."""
 
-EVENT_LEVEL: Final = 1
+EVENT_LEVEL: Final = 2
 """What a reader of the log has to know. It rises with a new first byte, a new command, a new meaning of a field; not
 with a field that may be ignored. A lake says which level its log may have (docs/adr/0019)."""
 
@@ -208,9 +208,13 @@ class Resume(Event, frozen=True, tag="RESUME"):
     """First event after a time in which no gateway wrote: that time counts against no broker.
 
     ``previous_event_time_ms`` is the event time of the log's last record before it, None in an empty log.
+
+    With ``after_ms`` it is one only where the log stamped it later than that, and nothing otherwise: Kafka may take
+    what was sent to it long ago, so it goes in front of all that a gateway sends there.
     """
 
     previous_event_time_ms: Long | None = None
+    after_ms: Long | None = None
 
 
 class Preserve(Event, frozen=True, tag="PRESERVE"):
@@ -304,8 +308,10 @@ def _is_sign_of_life(event: AnyEvent) -> bool:
 
     A refusal counts as one: whoever sends what they may not send makes no epoch a second.
     """
-    return isinstance(event, BrokerHeartbeat | AccessRefused) or (
-        isinstance(event, RegisterBroker) and event.topic_config_table is None
+    return (
+        isinstance(event, BrokerHeartbeat | AccessRefused)
+        or (isinstance(event, RegisterBroker) and event.topic_config_table is None)
+        or (isinstance(event, Resume) and event.after_ms is not None)
     )
 
 

@@ -23,9 +23,9 @@ from lake.commits import CommandOutcome, RouteCommit
 from pipelines.fold.changes import kv_changes
 from pipelines.fold.replay import Record, read_event
 from pipelines.fold.state import At, BrokerGroup, TopicRows, TopicTable, replace
-from pipelines.fold.step import GroupChange, KvChange, apply, step
+from pipelines.fold.step import GroupChange, KvChange, Step, apply, step
 from schemas.errors import EventDecodeError
-from schemas.events import AccessRefused, BrokerHeartbeat, Clock
+from schemas.events import AccessRefused, AnyEvent, BrokerHeartbeat, Clock, Resume
 from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
 
 _LOADED_ROWS: Final = 500_000
@@ -93,7 +93,7 @@ class HeadFold:
         apply(self._state, done)
         if isinstance(event, Clock):
             self._check.ticked(record.offset, done.at.now_ms)
-        is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock)
+        is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock) and not _is_no_silence(event, done)
         may_show = is_command and done.outcome.verdict != UNCHANGED
         if may_show or any(_is_expiry(change) for change in done.changes):
             self.is_urgent = True
@@ -178,6 +178,11 @@ class HeadFold:
     def _has(self, broker_name: str, topic: str) -> bool:
         rows = self.view.topics.get(topic)
         return rows is not None and rows.find(broker_name) is not None
+
+
+def _is_no_silence(event: AnyEvent, done: Step) -> bool:
+    """Whether it is a RESUME that came in time: in front of every append, and nobody's command."""
+    return isinstance(event, Resume) and done.outcome.verdict == UNCHANGED
 
 
 def _is_expiry(change: GroupChange | KvChange) -> bool:

@@ -158,18 +158,11 @@ def is_audited(event: AnyEvent, verdict: str) -> bool:
     """
     if verdict == REJECTED:
         return True
-    if isinstance(event, UnregisterBroker | Preserve | PreserveEnd):
+    if isinstance(event, UnregisterBroker | Resume | Preserve | PreserveEnd):
         return verdict == APPLIED
     return isinstance(
         event,
-        DeleteTopic
-        | RegisterTopic
-        | WipeWritePerm
-        | AddWritePerm
-        | PutKvConfig
-        | DeleteKvConfig
-        | AccessRefused
-        | Resume,
+        DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | AccessRefused,
     )
 
 

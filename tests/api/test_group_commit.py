@@ -11,7 +11,7 @@ import pytest
 from api import group_commit
 from api.group_commit import GroupCommit
 from api.log_worker import ResumingLog
-from pipelines.log.base import Appended, Entry, LogEnd, LogRecord
+from pipelines.log.base import Appended, Entry, LogEnd, LogRecord, now_ms
 from pipelines.log.memory import MemoryLog
 from schemas.errors import RoutelakeError, TooLargeError, UnavailableError
 from schemas.events import AnyEvent, Clock, PutKvConfig, Resume, decode, encode, routing_key
@@ -21,6 +21,8 @@ from tests.support.loops import eventually, on_a_loop
 
 class Log:
     """A log client that counts, can be held up, and can fail."""
+
+    stamps_late = False
 
     def __init__(self) -> None:
         self.memory = MemoryLog()
@@ -271,3 +273,27 @@ async def test_a_stop_does_not_wait_for_ever(log: Log) -> None:
     assert not answer.done()
     log.gate.set()
     assert (await answer).offset == 2
+
+
+@on_a_loop
+async def test_what_a_log_takes_late_is_no_silence(log: Log) -> None:
+    """Kafka stands still with what it was sent, goes on, and stamps it then."""
+    ahead_ms = [0]
+    log.stamps_late = True
+    log.memory._clock = lambda: now_ms() + ahead_ms[0]
+    writer = await start(log)
+    assert (await submit(writer, 1)).offset == 3
+    log.gate.clear()
+    late = submit(writer, 2)
+    await asyncio.sleep(0)
+    sent_ms = now_ms()
+    ahead_ms[0] = 60_000
+    log.gate.set()
+    assert (await late).offset == 5
+    await writer.stop()
+    in_time, too_late = (event for event in log.events() if isinstance(event, Resume) and event.after_ms is not None)
+    times = [record.event_time_ms for record in log.memory.read(0)]
+    assert in_time.after_ms is not None and times[1] <= in_time.after_ms
+    assert too_late.previous_event_time_ms == times[2]
+    assert too_late.after_ms is not None and sent_ms < too_late.after_ms < times[3]
+    assert [record.offset for record in log.fed] == [2, 3, 4, 5]

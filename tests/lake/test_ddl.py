@@ -27,6 +27,7 @@ from peers.routelake import ROOT
 from pipelines.fold.version import RULES_VERSION
 from pipelines.tables.writer import rewind
 from schemas.errors import SetupError, UnavailableError
+from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, ROUTE_COMMIT_TABLE, Table
 from tests.support import events as make
 from tests.support import lakes
@@ -56,6 +57,7 @@ def test_a_new_lake_has_every_table_and_then_its_format(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "deep" / "lake" / "lake.json").read_text()) == {
         "format": LAKE_FORMAT_VERSION,
         "plainTypes": True,
+        "events": EVENT_LEVEL,
     }
 
 
@@ -312,11 +314,13 @@ def test_a_lake_whose_log_may_hold_newer_events(tmp_path: Path) -> None:
     opened(tmp_path)
     marker = tmp_path / "lake.json"
     before = marker.read_bytes()
-    assert "events" not in json.loads(before)
+    assert json.loads(before)["events"] == EVENT_LEVEL
     with pytest.MonkeyPatch.context() as newer:
-        newer.setattr(ddl, "EVENT_LEVEL", 2)
+        newer.setattr(ddl, "EVENT_LEVEL", EVENT_LEVEL + 1)
         opened(tmp_path)
-        assert json.loads(marker.read_bytes()) == {**json.loads(before), "events": 2}
+        assert json.loads(marker.read_bytes()) == {**json.loads(before), "events": EVENT_LEVEL + 1}
         opened(tmp_path)
-    refused(tmp_path, "events of level 2, this one reads up to 1", "Upgrade routelake first")
+    refused(
+        tmp_path, f"events of level {EVENT_LEVEL + 1}, this one reads up to {EVENT_LEVEL}", "Upgrade routelake first"
+    )
     check_format(tmp_path)

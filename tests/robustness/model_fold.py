@@ -292,6 +292,8 @@ class ModelFold:
             self.model._unregister(key)
 
     def _resume(self, event: Resume) -> None:
+        if event.after_ms is not None and self.now_ms <= event.after_ms:
+            return
         previous_ms = event.previous_event_time_ms
         if previous_ms is not None:
             self._expire(min(previous_ms, self.now_ms), None)

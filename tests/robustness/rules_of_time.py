@@ -88,7 +88,7 @@ def clocks_and_resumes(case: Case) -> list[Violation]:
     found = []
     before, ticked = None, None
     for logged in case.evidence.log:
-        is_resume = isinstance(logged.event, Resume)
+        is_resume = _says_silence(logged)
         case.judged["clock"] += isinstance(logged.event, Clock)
         case.judged["resume"] += is_resume
         if before is not None and logged.time_ms < before.time_ms:
@@ -102,15 +102,15 @@ def clocks_and_resumes(case: Case) -> list[Violation]:
         if is_resume or isinstance(logged.event, Clock) or ticked is None:
             ticked = logged
         before = logged
-    return [*found, *_slow_clocks(case), *_resumes(case)]
+    return [*found, *_slow_clocks(case), *_resumes(case), *_in_front(case)]
 
 
 def _slow_clocks(case: Case) -> Iterator[Violation]:
     last: dict[str, Logged] = {}
     gaps: dict[str, list[int]] = defaultdict(list)
     for logged in case.evidence.log:
-        if isinstance(logged.event, Clock | Resume):
-            gateway = logged.event.actor.gateway
+        if isinstance(logged.event, Clock) or _says_silence(logged):
+            gateway = _gateway(logged)
             if isinstance(logged.event, Clock) and gateway in last:
                 gaps[gateway].append(logged.time_ms - last[gateway].time_ms)
             last[gateway] = logged
@@ -125,7 +125,7 @@ def _resumes(case: Case) -> Iterator[Violation]:
     log = case.evidence.log
     for place, logged in enumerate(log):
         gateway = _gateway(logged)
-        if isinstance(logged.event, Resume):
+        if isinstance(logged.event, Resume) and logged.event.after_ms is None:
             own = last.get(gateway)
             if logged.event.previous_event_time_ms not in _may_name(log, place):
                 yield _violation(
@@ -135,6 +135,33 @@ def _resumes(case: Case) -> Iterator[Violation]:
                 message = f"{logged.time_ms - own.time_ms} ms after its gateway's last word, in the middle of all"
                 yield _violation(f"a RESUME {message}", own, logged)
         last[gateway] = logged
+
+
+def _in_front(case: Case) -> Iterator[Violation]:
+    """One that counts if it comes late: what it names its gateway had written, and "late" is what silence is."""
+    known: dict[str, int] = {}
+    own: dict[str, set[int]] = defaultdict(set)
+    acknowledged = {offset for _, offset in case.places}
+    for logged in case.evidence.log:
+        event, gateway = logged.event, _gateway(logged)
+        if isinstance(event, Resume) and event.after_ms is not None:
+            case.judged["resume in front"] += 1
+            named_ms = event.previous_event_time_ms
+            if named_ms is None or named_ms not in own[gateway] or named_ms < known[gateway]:
+                yield _violation(f"it names {named_ms}, and its gateway knew better", logged)
+            elif event.after_ms < named_ms + UNHEARD_MS:
+                yield _violation(f"it counts {event.after_ms - named_ms} ms after its gateway's last word", logged)
+            elif event.after_ms > logged.time_ms + UNHEARD_MS + BUSY_MS:
+                yield _violation(f"it counts {event.after_ms - logged.time_ms} ms after it was taken", logged)
+        own[gateway].add(logged.time_ms)
+        if logged.offset in acknowledged or gateway not in known:
+            known[gateway] = logged.time_ms
+
+
+def _says_silence(logged: Logged) -> bool:
+    """Whether it is a RESUME, and not one that was to count if it came late, and came in time."""
+    event = logged.event
+    return isinstance(event, Resume) and (event.after_ms is None or logged.time_ms > event.after_ms)
 
 
 def _may_name(log: Sequence[Logged], place: int) -> set[int | None]:

@@ -150,10 +150,9 @@ def test_a_head_that_is_old(case: Case) -> None:
     assert rules_of_time.stamped(again(case)) == []
 
 
-def resume(offset: int, time_ms: int, previous_ms: int, gateway: str = "g") -> Logged:
-    return Logged(
-        offset, time_ms, Resume(actor=Actor(gateway=gateway, via="routelake"), previous_event_time_ms=previous_ms)
-    )
+def resume(offset: int, time_ms: int, previous_ms: int, gateway: str = "g", *, after_ms: int | None = None) -> Logged:
+    actor = Actor(gateway=gateway, via="routelake")
+    return Logged(offset, time_ms, Resume(actor=actor, previous_event_time_ms=previous_ms, after_ms=after_ms))
 
 
 def clocks(case: Case) -> list[str]:
@@ -178,6 +177,35 @@ def test_a_resume_in_the_middle(case: Case) -> None:
     case.record.entries.append(put_entry(6, 8.0))
     assert clocks(case) == ["a RESUME 3000 ms after its gateway's last word, in the middle of all"]
     case.record.faults = [Injected("stop-log", 5.0, 7.0)]
+    assert clocks(case) == []
+
+
+def test_what_a_log_took_in_time_says_no_silence(case: Case) -> None:
+    """Kafka: such a RESUME is in front of all that a gateway sends, and is one where it comes late."""
+    case.evidence.log.append(resume(5, 21_000, 5_000, after_ms=20_999))
+    assert clocks(case) == []
+    case.evidence.log[-1] = resume(5, 21_000, 5_000, after_ms=21_000)
+    assert clocks(case) == ["nobody wrote for 16000 ms, and no RESUME says so", "no CLOCK for 16000 ms"]
+
+
+def test_a_resume_in_front_that_counts_too_soon_or_late(case: Case) -> None:
+    case.evidence.log.append(resume(5, 6_000, 5_000, after_ms=14_999))
+    assert clocks(case) == ["it counts 9999 ms after its gateway's last word"]
+    case.evidence.log[-1] = resume(5, 6_000, 5_000, after_ms=18_001)
+    assert clocks(case) == ["it counts 12001 ms after it was taken"]
+
+
+def test_a_resume_in_front_that_names_another_time(case: Case) -> None:
+    """Not its gateway's; or one before what was acknowledged. What is in doubt its gateway need not know."""
+    gateway = case.evidence.log[2].event.actor.gateway  # type: ignore[union-attr]
+    case.evidence.log.append(resume(5, 6_000, 2_500, gateway, after_ms=15_500))
+    assert clocks(case) == ["it names 2500, and its gateway knew better"]
+    case.evidence.log[-1] = resume(5, 6_000, case.evidence.log[0].time_ms, gateway, after_ms=15_500)
+    assert clocks(case) == [f"it names {case.evidence.log[0].time_ms}, and its gateway knew better"]
+    case.evidence.log[-1:] = [
+        Logged(5, 5_500, Clock(actor=Actor(gateway=gateway, via="routelake"))),
+        resume(6, 6_000, 3_000, gateway, after_ms=15_500),
+    ]
     assert clocks(case) == []
 
 

@@ -29,10 +29,12 @@ START_MS = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Gap:
-    """No gateway ran for a while; ``gateways`` start together."""
+    """No gateway ran for a while, or the log took nothing; ``gateways`` go on together."""
 
     ms: int
     gateways: int = 1
+    after_ms: int | None = None
+    """So long after the record before it, a RESUME counts if it comes later still."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _assortment(rng: random.Random) -> Iterator[Entry]:
     for _ in range(5):
         yield from (make.preserve(), make.preserve_end(), make.preserve_end(rng.choice((400, 2_000, 30_000))))
     for ms in (2_000, 70_000):
-        yield from (Gap(ms), Gap(ms, gateways=2))
+        yield from (Gap(ms), Gap(ms, gateways=2), Gap(ms, gateways=2, after_ms=10_000))
     yield from (Garbage("b:b", b"garbage"), Garbage("*", b"\x01torn"), Garbage("kv", b""))
     yield Garbage("b:b", encode(make.clock()))
     yield Garbage("*", encode(make.wipe("b")))
@@ -128,7 +130,8 @@ def written(entries: Sequence[tuple[int, Entry]]) -> list[LogRecord]:
             previous = records[-1].event_time_ms if records else None
             now_ms += entry.ms
             for number in range(entry.gateways):
-                event = make.resume(previous, f"g{number + 1}")
+                late_ms = None if entry.after_ms is None or previous is None else previous + entry.after_ms
+                event = make.resume(previous, f"g{number + 1}", after_ms=late_ms)
                 append(routing_key(event), encode(event))
         else:
             other = cast("AnyEvent", entry)  # a list of several kinds is one of their common base

@@ -13,6 +13,8 @@ from pipelines.log.base import Appended, Clock, Entry, EventLog, LogEnd, now_ms
 class LocalLogClient:
     """An `api.group_commit.LogClient`, which appends at once. ``clock`` is the log's."""
 
+    stamps_late = False
+
     def __init__(self, event_log: EventLog, settings: GatewaySettings, clock: Clock = now_ms) -> None:
         self._log = event_log
         self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s, clock)

@@ -91,3 +91,20 @@ def test_a_gap_that_ends_in_the_future_is_none(fold: Fold) -> None:
     expire_ms = fold.group().live[("c", "a0:1")].expire_ms
     fold(resume(fold.now_ms + 5_000))
     assert fold.group().live[("c", "a0:1")].expire_ms == expire_ms
+
+
+def test_what_a_log_took_in_time_is_no_silence(fold: Fold) -> None:
+    """Kafka: in front of every append, in case that it is taken late."""
+    fold(register(heartbeat_timeout_millis=3_000))
+    expire_ms = fold.group().live[("c", "a0:1")].expire_ms
+    outcome = fold(resume(fold.now_ms, after_ms=fold.now_ms + 2_000), after_ms=2_000)
+    assert (outcome.verdict, fold.changes, fold.state.resumed_ms) == ("unchanged", [], 0)
+    assert fold.group().live[("c", "a0:1")].expire_ms == expire_ms
+
+
+def test_what_a_log_took_late_is_one(fold: Fold) -> None:
+    fold(register(heartbeat_timeout_millis=3_000))
+    stopped = fold.now_ms
+    for gateway in ("g1", "g2"):
+        fold(resume(stopped, gateway, after_ms=stopped + 10_000), after_ms=10_001 if gateway == "g1" else 5)
+        assert fold.group().live[("c", "a0:1")].expire_ms == stopped + 10_001 + 3_000

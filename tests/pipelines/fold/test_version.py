@@ -19,9 +19,9 @@ from schemas.events import decode
 from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
 
-VERSION = 3
-LOGS = "cf25cf4eb3ac2ca0"
-RESULTS = "7a9a729cd084252f"
+VERSION = 4
+LOGS = "f6d4872f0d942ee5"
+RESULTS = "5a885d885508eb31"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:
