@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -253,7 +254,7 @@ def _generous_resume(module: Any) -> None:
         now = self._log.end().last_event_time_ms
         if entries and now and due():
             event = module.Resume(actor=self._actor, previous_event_time_ms=last[-1] + 1 if last else now)
-            last.append(int(module.time.time() * 1000))
+            last.append(module.now_ms())
             entries = [(module.routing_key(event), module.encode(event)), *entries]
         return append(self, entries)
 
@@ -335,7 +336,7 @@ def _late_write(module: Any) -> None:
     until_s: list[float] = []
 
     def later(self: Any, entries: Any) -> Any:
-        now_s = module.time.monotonic()
+        now_s = time.monotonic()
         if entries and due() and (not until_s or now_s < until_s[0] - 31.0):
             until_s[:] = until_s or [now_s + 34.0]
             held.extend(entries)
@@ -407,6 +408,38 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "stale-304": ("api.http.routes_topics", _stale_304),
 }
 """Name -> the module that it breaks, and how."""
+
+FOUND_BY: dict[str, str] = {
+    "lost-append": "once",
+    "doubled-append": "once",
+    "stale-view": "never_back",
+    "early-expiry": "tables_are_a_replay",
+    "wipe-ignored": "equals_the_model",
+    "half-an-epoch": "tables_are_a_replay",
+    "another-past": "the_past_stays",
+    "early-ack": "once",
+    "no-clock": "clocks_and_resumes",
+    "no-resume": "clocks_and_resumes",
+    "folded-twice": "once",
+    "lost-rows": "tables_are_a_replay",
+    "impatient": "never_back",
+    "skipped-event": "every_epoch_is_told",
+    "short-diff": "differences",
+    "lost-topic": "as_sent",
+    "late-write": "in_order",
+    "ignores-closing": "connections",
+    "false-close": "connections",
+    "coy": "refusals",
+    "coy-http": "refusals",
+    "generous-resume": "clocks_and_resumes",
+    "sleepy-clock": "clocks_and_resumes",
+    "deaf": "every_epoch_is_told",
+    "hurried-status": "tables_are_a_replay",
+    "shy-past": "the_past_stays",
+    "wrong-receipt": "receipts",
+    "stale-304": "headers",
+}
+"""Name -> the rule that finds it, whatever others do."""
 
 SHOWN_BY: dict[str, tuple[str, ...]] = {"early-ack": ("kill-log",), "no-resume": ("clock-forward",)}
 """The faults that it takes for a defect to show; the others need none."""
