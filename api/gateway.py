@@ -129,11 +129,7 @@ class Gateway:
             gateway_id=settings.gateway_id,
         )
         self._writer = GroupCommit(
-            log_client,
-            settings.gateway_id,
-            clock_interval_s=settings.clock_interval_s,
-            gap_s=settings.gap_s,
-            on_written=self._head.feed,
+            log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._head.feed
         )
         self._follower = Follower(
             settings.lake,

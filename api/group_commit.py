@@ -50,8 +50,11 @@ class LogClient(Protocol):
     """Makes the appends, one at a time. Lives on the caller's event loop."""
 
     @property
-    def stamps_late(self) -> bool:
-        """Whether the log may take what it was sent long afterwards, and stamp it then: Kafka."""
+    def late_after_s(self) -> float | None:
+        """From when on it is silence that the log took what it was sent later, and stamped it then: Kafka may.
+
+        None: it never does.
+        """
         ...
 
     async def open(self) -> None:
@@ -102,7 +105,6 @@ class GroupCommit:
         log_client: makes the appends; owned by the caller, who closes it after `stop`.
         gateway_id: names this gateway in the events it writes itself.
         clock_interval_s: time between CLOCK events.
-        gap_s: where the log may stamp late (`LogClient.stamps_late`), later than this is silence.
         on_written: called with what has just become durable, before those who wait are answered.
         max_queued_bytes: beyond this, `submit` refuses instead of growing.
     """
@@ -113,14 +115,12 @@ class GroupCommit:
         gateway_id: str,
         *,
         clock_interval_s: float,
-        gap_s: float = 10.0,
         on_written: Callable[[list[LogRecord]], None],
         max_queued_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self._log_client = log_client
         self._actor = Actor(gateway=gateway_id, via="routelake")
         self._clock_interval_s = clock_interval_s
-        self._gap_s = gap_s
         self._last_stamp_ms = 0
         self._last_stamp_s = 0.0
         self._max_queued_bytes = max_queued_bytes
@@ -218,8 +218,9 @@ class GroupCommit:
         if clock_due:
             clock = Clock(actor=self._actor)
             group.append(_Waiting(routing_key(clock), encode(clock), None))
-        if self._log_client.stamps_late:
-            group.insert(0, self._resume_if_late())
+        late_after_s = self._log_client.late_after_s
+        if late_after_s is not None:
+            group.insert(0, self._resume_if_late(late_after_s))
         try:
             await self._append(group)
         finally:
@@ -230,10 +231,10 @@ class GroupCommit:
         self._rest_until_s = ended_s + min(max(4 * (ended_s - began_s), _REST_S[0]), _REST_S[1])
         self._go_on()
 
-    def _resume_if_late(self) -> _Waiting:
+    def _resume_if_late(self, late_after_s: float) -> _Waiting:
         """For the front of what is sent to a log that may take it when its gateway has long given it up."""
         passed_s = self._loop.time() - self._last_stamp_s
-        after_ms = self._last_stamp_ms + int((passed_s + self._gap_s) * 1000)
+        after_ms = self._last_stamp_ms + int((passed_s + late_after_s) * 1000)
         resume = Resume(actor=self._actor, previous_event_time_ms=self._last_stamp_ms, after_ms=after_ms)
         return _Waiting(routing_key(resume), encode(resume), None)
 

@@ -106,7 +106,7 @@ class LogWorker:
 
     def __init__(self, log_url: str, gateway_id: str, gap_s: float) -> None:
         self._arguments = log_url, gateway_id, gap_s
-        self.stamps_late = is_kafka(log_url)
+        self.late_after_s = gap_s if is_kafka(log_url) else None
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: deque[asyncio.Future[Answer]] = deque()
         self._ended = False

@@ -22,7 +22,7 @@ from tests.support.loops import eventually, on_a_loop
 class Log:
     """A log client that counts, can be held up, and can fail."""
 
-    stamps_late = False
+    late_after_s: float | None = None
 
     def __init__(self) -> None:
         self.memory = MemoryLog()
@@ -279,7 +279,7 @@ async def test_a_stop_does_not_wait_for_ever(log: Log) -> None:
 async def test_what_a_log_takes_late_is_no_silence(log: Log) -> None:
     """Kafka stands still with what it was sent, goes on, and stamps it then."""
     ahead_ms = [0]
-    log.stamps_late = True
+    log.late_after_s = 10.0
     log.memory._clock = lambda: now_ms() + ahead_ms[0]
     writer = await start(log)
     assert (await submit(writer, 1)).offset == 3

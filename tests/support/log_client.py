@@ -13,7 +13,7 @@ from pipelines.log.base import Appended, Clock, Entry, EventLog, LogEnd, now_ms
 class LocalLogClient:
     """An `api.group_commit.LogClient`, which appends at once. ``clock`` is the log's."""
 
-    stamps_late = False
+    late_after_s = None
 
     def __init__(self, event_log: EventLog, settings: GatewaySettings, clock: Clock = now_ms) -> None:
         self._log = event_log

@@ -36,7 +36,7 @@ async def test_nobody_expires_for_it(kafka: Kafka, new_topic: Callable[[], str])
     worker = LogWorker(url, "g1", GAP_S)
     await worker.open()
     written: list[LogRecord] = []
-    writer = GroupCommit(worker, "g1", clock_interval_s=0.2, gap_s=GAP_S, on_written=written.extend)
+    writer = GroupCommit(worker, "g1", clock_interval_s=0.2, on_written=written.extend)
     registration = make.register(heartbeat_timeout_millis=TIMEOUT_MS)
     try:
         await writer.start()
