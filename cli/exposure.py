@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from api.names import is_loopback
 from cli.preflight import Listen
 from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from api.http.settings import HttpSettings
 
 
 def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_asks: bool, insecure: bool) -> None:
@@ -34,6 +38,24 @@ def check_exposed(http: Listen, remoting: Listen, *, remoting_asks: bool, http_a
                 "give it accounts with --auth FILE (docs/security.md), or take clients with a certificate alone "
                 "(--tls-mode enforcing --tls-client-ca FILE), or say --insecure if the network is trusted."
             )
+
+
+def check_proxied(http: HttpSettings, *, asks: bool) -> None:
+    """Refuse to stand behind a proxy where nobody who writes is asked who they are.
+
+    Args:
+        http: Settings of the HTTP API.
+        asks: Whether changes need an account.
+
+    Raises:
+        SetupError: There are trusted hosts, and neither tokens nor accounts.
+    """
+    if http.trusted_hosts and not (asks or http.tokens or http.anonymous_writes):
+        raise SetupError(
+            "ROUTELAKE_HTTP_TRUSTED_HOSTS means that a proxy stands before the gateway, and behind a proxy no write "
+            "is local: give the gateway tokens with ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE "
+            "(docs/http-api.md#behind-a-proxy)."
+        )
 
 
 def is_beyond(listen: Listen) -> bool:

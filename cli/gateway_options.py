@@ -26,7 +26,7 @@ from cli.auth_options import (
 )
 from cli.data_options import DataOptions
 from cli.encryption import Encryption
-from cli.exposure import check_exposed
+from cli.exposure import check_exposed, check_proxied
 from cli.groups import Options
 from cli.options import (
     AllowConfigUpdate,
@@ -154,7 +154,7 @@ class GatewayOptions(NamedTuple):
 
     def judge(self, data: DataOptions, listen: tuple[Listen, Listen], *, supervised: bool) -> None:
         """Refuse what a gateway cannot start with, before anything is made; say whom it lets in. Raises SetupError."""
-        preflight.check_gateway(self.config, self.frame_limit_mib, os.environ)
+        http = preflight.check_gateway(self.config, self.frame_limit_mib, os.environ)
         self.preservation.percent()
         self.quotas()
         self.who.accounts()
@@ -167,9 +167,10 @@ class GatewayOptions(NamedTuple):
         check_exposed(
             *listen,
             remoting_asks=asks,
-            http_asks=asks or bool(os.environ.get("ROUTELAKE_HTTP_TOKENS", "").split()),
+            http_asks=asks or bool(http.tokens),
             insecure=self.who.insecure,
         )
+        check_proxied(http, asks=self.who.enforces)
         exposure = None if asks else preflight.exposure(*listen)
         if exposure is not None and SUPERVISED not in os.environ:
             print(f"routelake: {exposure}", file=sys.stderr)

@@ -13,13 +13,16 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cli.options import LakePlace
 from clients.addresses import MAX_PORT, is_http
 from pipelines.log.kafka_access.settings import read_access
 from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
 from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from api.http.settings import HttpSettings
 
 LEAST_DRIVER_MEMORY_MIB: Final = 512
 """Spark's own driver refuses less than 450 MiB."""
@@ -252,8 +255,8 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
             lock_lake(lake_dir).close()
 
 
-def check_gateway(config: Path | None, frame_limit_mib: int, environ: Mapping[str, str]) -> None:
-    """Whether the configuration file and the variables of both listeners can be read.
+def check_gateway(config: Path | None, frame_limit_mib: int, environ: Mapping[str, str]) -> HttpSettings:
+    """The settings of the HTTP listener, where the configuration file and the variables of both can be read.
 
     Raises:
         SetupError: They cannot.
@@ -263,7 +266,7 @@ def check_gateway(config: Path | None, frame_limit_mib: int, environ: Mapping[st
     from api.settings.start import remoting_settings
 
     remoting_settings(NamesrvProperties() if config is None else read(config), frame_limit_mib)
-    from_environment(environ)
+    return from_environment(environ)
 
 
 def check_driver_memory(text: str) -> None:

@@ -123,8 +123,7 @@ class HttpApp(FastAPI):
                 await refusal.response()(scope, receive, counted)
                 return
             self.context.sessions.admit(scope)
-            if self.context.guard.has_issuer:
-                await self.context.guard.prepare(scope)
+            await self.context.guard.prepare(scope)
             await super().__call__(scope, receive, counted)
         finally:
             self._count(scope, status, time.perf_counter() - began)

@@ -2,7 +2,8 @@
 """Who may do what over HTTP, and under which name it goes into the history.
 
 Without accounts (`--auth`), tokens decide: with tokens configured, a write needs one of them; without, writes are
-accepted from this machine only. Reads are open unless `HttpSettings.protect_reads` says otherwise.
+accepted from this machine only, from a program that speaks for itself: a write through a proxy is never local
+(`_foreign`, `api.http.local_peers`). Reads are open unless `HttpSettings.protect_reads` says otherwise.
 
 With accounts, the same users as over remoting come with bearer tokens or client certificates, and each operation needs
 its role (`security.roles.OPERATIONS`); whoever has a token of `HttpSettings.tokens` is an admin. While the mode lets
@@ -13,6 +14,7 @@ What other sites' pages send was refused before (`api.http.sites`).
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -22,8 +24,10 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from api.access_control import AccessControl, Refused
+from api.http.local_peers import LocalPeers
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.settings import HttpSettings
+from api.http.sites import SAFE_METHODS
 from api.http.standing import Standing
 from api.http.tokens import Tokens
 from api.names import is_loopback
@@ -33,7 +37,7 @@ from schemas.codes import RequestCode
 from schemas.events import Actor
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
-from security.policy import Claim, Verdict
+from security.policy import AuthMode, Claim, Verdict
 from security.roles import NEEDED, OPERATIONS, Role
 
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="routelake"'}
@@ -44,6 +48,20 @@ _IDENTITY: Final = "routelake.identity"
 _READ: Final = "getTopicRoute"
 _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
 """Where a client's certificate does not count either."""
+
+_FOREIGN: Final = "routelake.foreign"
+"""Key in an ASGI scope: why a write does not come from this machine; None if it does."""
+_SESSION: Final = "/console/session"
+"""Says to the console what it may."""
+_SHOWN: Final = 80
+_FIELDS_OF_PROXIES: Final = re.compile(
+    rb"forwarded(-.*)?|via|cdn-loop|proxy-.*|surrogate-capability|(true-|wl-proxy-)?client-ip|remote-addr"
+    rb"|(cf|do|fly|fastly|akamai|incap)-.*"
+    rb"|x-(forward|original-|originating-|real-|proxy|remote-|true-|source-ip|client-(ip|cert)|cluster-client|ssl-client"
+    rb"|envoy-|amzn-|amz-cf-|azure-|arr-|appengine-|vercel-|nf-|haproxy-|nginx-|cloud-trace|akamai-|sucuri-"
+    rb"|host$|(url-)?scheme$|rewrite-url$|script-name$|http-destinationurl$).*"
+)
+"""Names, with ``-`` for ``_``, of header fields that proxies and load balancers add to what they pass on."""
 
 BrokerCluster = Callable[[str], str | None]
 """brokerName -> the cluster in which it is now."""
@@ -78,6 +96,9 @@ class Guard:
         self._access = access if access is not None and access.is_on else None
         self._cluster_of = cluster_of
         self._quotas = quotas
+        self.local_peers: LocalPeers | None = None
+        """Looks up who is at the other end of a connection. None where there are no connections: an application that
+        is called without a server."""
 
     @property
     def protects_reads(self) -> bool:
@@ -98,17 +119,42 @@ class Guard:
         """Whether there are accounts."""
         return self._access is not None
 
-    @property
-    def has_issuer(self) -> bool:
-        """Whether `prepare` has anything to do."""
-        return self._access is not None and self._access.oidc is not None
-
     async def prepare(self, scope: Scope) -> None:
-        """Before anything else: a token may be signed by a key that its issuer has made since."""
+        """What takes time, before anything else.
+
+        A token may be signed by a key that its issuer has made since. A write without one may be local.
+        """
+        if self._place_decides and (scope["method"] not in SAFE_METHODS or scope["path"] == _SESSION):
+            scope[_FOREIGN] = await self._foreign(scope)
         if self._access is not None and self._access.oidc is not None:
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
             if scheme.lower() == "bearer":
                 await self._access.oidc.prepare(token.strip())
+
+    @property
+    def _place_decides(self) -> bool:
+        """Whether a write may be accepted for the place that it comes from."""
+        if self._tokens or self._settings.anonymous_writes:
+            return False
+        return self._access is None or self._access.policy.mode is AuthMode.LOG
+
+    async def _foreign(self, scope: Scope) -> str | None:
+        """Why a write does not come from this machine, or may not; None if it does."""
+        if not self._settings.local_writes:
+            return "ROUTELAKE_HTTP_LOCAL_WRITES is false"
+        if self._settings.trusted_hosts:
+            return "ROUTELAKE_HTTP_TRUSTED_HOSTS says that a proxy stands before the gateway"
+        client, server = scope["client"], scope.get("server")
+        if client is None or not is_loopback(client[0]):
+            return "this one comes from elsewhere"
+        for name, _ in scope["headers"]:
+            if _FIELDS_OF_PROXIES.fullmatch(name.replace(b"_", b"-")):
+                return f"a proxy has passed this one on: it has the header {name.decode('latin-1')[:_SHOWN]}"
+        if scope.get("http_version") == "1.0":
+            return "this one is HTTP/1.0, as proxies send it"
+        if self.local_peers is None or server is None:
+            return None
+        return await self.local_peers.problem((client[0], client[1]), (server[0], server[1]))
 
     def writer(self, request: Request) -> Actor:
         """The actor of a write.
@@ -126,7 +172,7 @@ class Guard:
             is_decided = False
         if not is_decided:
             user = self._user(request) if self._tokens else user
-            if not self._tokens and not self._settings.anonymous_writes:
+            if not self._tokens:
                 self._check_local(request)
         actor = Actor(gateway=self._gateway_id, via="http", peer=peer_of(request), user=user)
         if self._quotas is not None:
@@ -187,7 +233,7 @@ class Guard:
         user = found.user if isinstance(found, Identity) else self._tokens.user(_bearer(request))
         without_account = {
             Role.READER: not self._tokens_protect_reads or user is not None,
-            Role.ADMIN: user is not None if self._tokens else self._settings.anonymous_writes or _is_from_here(request),
+            Role.ADMIN: user is not None if self._tokens else self._why_foreign(request) is None,
         }
 
         def may(role: Role) -> bool:
@@ -283,12 +329,20 @@ class Guard:
         return found
 
     def _check_local(self, request: Request) -> None:
-        if not _is_from_here(request):
+        why = self._why_foreign(request)
+        if why is not None:
             raise Problem(
                 FORBIDDEN,
-                "without tokens, writes are accepted from this machine only: "
-                "give the gateway tokens, or allow anonymous writes in its settings",
+                f"without tokens, writes are accepted from this machine only, and {why}: give the gateway tokens "
+                "(ROUTELAKE_HTTP_TOKENS) or accounts (--auth), and send one as Authorization: Bearer TOKEN",
             )
+
+    def _why_foreign(self, request: Request) -> str | None:
+        """Why a write without a token is not accepted; None if it is."""
+        if self._settings.anonymous_writes:
+            return None
+        why: str | None = request.scope.get(_FOREIGN, "nobody has looked where it comes from")
+        return why
 
 
 def peer_of(request: Request) -> str | None:
@@ -305,10 +359,6 @@ def _bearer(request: Request) -> str:
     """The token that was sent; empty for none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token if scheme.lower() == "bearer" else ""
-
-
-def _is_from_here(request: Request) -> bool:
-    return request.client is not None and is_loopback(request.client.host)
 
 
 def _operation(request: Request) -> str:

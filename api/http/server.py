@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import uvicorn
 
 from api.http.app import HttpApp, close_app
+from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from remoting.handshakes import Handshakes
 from remoting.tls_channel import Secured, TlsGate, TlsSource
@@ -75,6 +76,7 @@ async def serve_http(
     """
     listener = listen(host, port, reuse_port=reuse_port)
     context = app.context
+    context.guard.local_peers = LocalPeers()
     protocol = guarded_protocol(context.settings, context.metrics, app.fast_routes, context.refusals)
     config = uvicorn.Config(
         app,

@@ -6,12 +6,15 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_TOKENS            alice=s3cret bob=sha256:2bb80d53...   users and their bearer tokens
     ROUTELAKE_HTTP_PROTECT_READS     true: reads need a token as well
     ROUTELAKE_HTTP_ANONYMOUS_WRITES  true: without tokens, accept writes from anywhere
+    ROUTELAKE_HTTP_LOCAL_WRITES      false: without tokens, take no writes from this machine either
     ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
     ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to (`api.console.sites`)
 """
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +24,10 @@ from api.console.sites import Site, read_sites
 from schemas.errors import SetupError
 
 _PREFIX: Final = "ROUTELAKE_HTTP_"
-_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
+_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
+_HOST: Final = re.compile(r"(?!(.*\.)?[0-9]+\Z)({0}\.)*{0}".format(r"(?!-)[a-z0-9_-]{1,63}(?<!-)"))
+"""Labels of letters, digits, `-` and `_`; what ends in a number is meant as an address."""
+_LONGEST_HOST: Final = 253
 _KIB = 1024
 _MIB = 1024 * _KIB
 
@@ -34,6 +40,7 @@ class HttpSettings:
         tokens: User to bearer token, in the clear or as ``sha256:<hex of its digest>``. With any, writes need one.
         protect_reads: Reads and /metrics need a token, too. /healthz and /readyz never do.
         anonymous_writes: Without tokens, accept writes from anywhere instead of this machine only.
+        local_writes: Without tokens, accept writes from this machine.
         trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
             is looked at (`api.http.sites`).
         console_sites: Other routelakes that the console offers to go to.
@@ -62,6 +69,7 @@ class HttpSettings:
     tokens: Mapping[str, str] = field(default_factory=dict)
     protect_reads: bool = False
     anonymous_writes: bool = False
+    local_writes: bool = True
     trusted_hosts: frozenset[str] = frozenset()
     console_sites: tuple[Site, ...] = ()
     sessions_dir: Path | None = None
@@ -103,13 +111,36 @@ def from_environment(environ: Mapping[str, str]) -> HttpSettings:
         tokens=tokens,
         protect_reads=_switch(environ, "PROTECT_READS"),
         anonymous_writes=_switch(environ, "ANONYMOUS_WRITES"),
-        trusted_hosts=frozenset(environ.get(f"{_PREFIX}TRUSTED_HOSTS", "").lower().split()),
+        local_writes=_switch(environ, "LOCAL_WRITES", default=True),
+        trusted_hosts=frozenset(map(_host, environ.get(f"{_PREFIX}TRUSTED_HOSTS", "").split())),
         console_sites=read_sites(Path(sites)) if sites else (),
     )
 
 
-def _switch(environ: Mapping[str, str], name: str) -> bool:
+def _host(entry: str) -> str:
+    """A host as a Host header is compared with it."""
+    host = entry.lower().removesuffix(".")
+    if (_HOST.fullmatch(host) is None or len(host) > _LONGEST_HOST) and not _is_address(host):
+        raise SetupError(
+            f"{_PREFIX}TRUSTED_HOSTS: {entry!r} is no host name. Write names alone with blanks between them, such as "
+            "'mq.example.com routes.example.com': no port, no scheme, no comma, no wildcard, and a name in another "
+            "script in its form xn--."
+        )
+    return host
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _switch(environ: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     text = environ.get(_PREFIX + name, "")
+    if not text:
+        return default
     if text.lower() not in _SWITCH:
         raise SetupError(f"{_PREFIX}{name} is {text!r}: expected true or false.")
     return _SWITCH[text.lower()]

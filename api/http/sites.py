@@ -8,12 +8,13 @@ it Origin decides, which they send with every such request: it must name the hos
 neither header the request comes from no browser. Pattern: Go's net/http CrossOriginProtection.
 
 *Who lacks a certificate*, where one is required (tls.server.need.client.auth=require), sees health alone: probes have
-none.
+none. Health answers whatever the Host header says, too.
 
 *DNS rebinding*. A page whose own name was bent to an address of this machine is same-origin to its browser; only the
 Host header, which still carries the page's name, gives it away. So a request that comes from this machine must name an
 IP address, localhost, this machine or a trusted host there, a read as well; and so must a write from elsewhere that
-comes from a browser. What needs a token is spared: no such page has one.
+comes from a browser. Where trusted hosts are given, so must every read from anywhere: a page may be bent to an address
+of an intranet, too. What needs a token is spared: no such page has one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from api.names import is_loopback
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
-_FOR_PROBES: Final = frozenset({"/healthz", "/healthz/fold", "/readyz"})
+PROBES: Final = frozenset({"/healthz", "/healthz/fold", "/readyz"})
+"""Say how the gateway is, to whoever asks."""
 _PASSING: Final = frozenset({b"same-origin", b"none"})
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _LONGEST_HOST: Final = 300
@@ -53,6 +55,7 @@ class Sites:
         """Look up this machine's names."""
         self._writes_need_token = bool(settings.tokens)
         self._reads_need_token = self._writes_need_token and settings.protect_reads
+        self._judges_all = bool(settings.trusted_hosts)
         self._names = settings.trusted_hosts | {socket.gethostname().lower()}
         self._is_known = lru_cache(256)(self._look_up)
         # A resolver that does not answer takes half a minute: the start does not wait for it.
@@ -65,10 +68,13 @@ class Sites:
 
     def refusal(self, scope: Scope) -> Problem | None:
         """Why a request must not pass; None if it may."""
-        if scope.get("state", {}).get("lacks_certificate") and scope["path"] not in _FOR_PROBES:
+        is_probe = scope.get("path") in PROBES
+        if scope.get("state", {}).get("lacks_certificate") and not is_probe:
             return Problem(FORBIDDEN, "a client certificate is required (tls.server.need.client.auth=require)")
         client = scope["client"]
         if scope["method"] in SAFE_METHODS:
+            if is_probe:
+                return None
             host = next((value for name, value in scope["headers"] if name == b"host"), None)
             return None if host is None or self.allows_read(client, host) else _unknown_host(host)
         fetch_site = _values(scope, b"sec-fetch-site")
@@ -90,7 +96,9 @@ class Sites:
             client: Host and port of the other side.
             host: The Host header; None without one.
         """
-        return host is None or self._reads_need_token or not _is_from_here(client) or self._is_known(host)
+        if host is None or self._reads_need_token or not (self._judges_all or _is_from_here(client)):
+            return True
+        return self._is_known(host)
 
     def _look_up(self, header: bytes) -> bool:
         found = _HOST.fullmatch(header.decode("latin-1")) if len(header) <= _LONGEST_HOST else None

@@ -314,6 +314,9 @@ def test_shares(refused: Refused, ports: tuple[str, ...], command: str, words: s
     [
         ("ROUTELAKE_HTTP_TOKENS", "alice", "ROUTELAKE_HTTP_TOKENS: entry 1 is not USER=TOKEN"),
         ("ROUTELAKE_HTTP_PROTECT_READS", "yes", "expected true or false"),
+        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "a,b", "'a,b' is no host name"),
+        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "ok mq.example.com:8080", "'mq.example.com:8080' is no host name"),
+        ("ROUTELAKE_HTTP_TRUSTED_HOSTS", "mq.example.com", "ROUTELAKE_HTTP_TOKENS, or accounts with --auth FILE"),
         ("ROUTELAKE_REMOTING_CONNECTIONS", "many", "ROUTELAKE_REMOTING_CONNECTIONS"),
     ],
 )
@@ -449,6 +452,23 @@ def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], t
     said = refused(command, *ports, "--auth", str(accounts))
     assert "line 2: there is no key 'adnim'" in said
     assert "secret1" not in said
+
+
+def test_behind_a_proxy_who_writes_is_asked(
+    refused: Refused, ports: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts = tmp_path.parent / f"{tmp_path.name}.yml"
+    accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1}\n")
+    monkeypatch.setenv("ROUTELAKE_HTTP_TRUSTED_HOSTS", "mq.example.com")
+    auth = ("--auth", str(accounts))
+    for more in ((), ("--insecure",), (*auth, "--auth-mode=log")):
+        assert "no write is local" in refused("gateway", *ports, *more)
+    for more in (auth, (*auth, "--auth-mode=enforce-writes")):
+        with pytest.raises(AssertionError, match="it went on"):
+            refused("serve", *ports, *more)
+    monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=0123456789abcdef")
+    with pytest.raises(AssertionError, match="it went on"):
+        refused("serve", *ports)
 
 
 @pytest.mark.parametrize("command", ["serve", "gateway"])

@@ -90,7 +90,7 @@ def test_without_tokens_only_this_machine_may_write(make_api: Any) -> None:
 def test_anonymous_writes_can_be_allowed_and_hosts_trusted(make_api: Any) -> None:
     api: HttpApi = make_api(fold=False, http=HttpSettings(anonymous_writes=True))
     assert api.register(broker(), peer=FAR, headers={"host": "routes.example"}).status_code == 200
-    api = make_api(fold=False, http=HttpSettings(trusted_hosts=frozenset({"routes.example"})))
+    api = make_api(fold=False, http=HttpSettings(trusted_hosts=frozenset({"routes.example"}), anonymous_writes=True))
     assert api.register(broker(), headers={"host": "Routes.Example:8080"}).status_code == 200
     problem(api.register(broker(), headers={"host": "other.example"}), 403, "unknown-host")
 
@@ -108,11 +108,12 @@ def test_settings_from_the_environment() -> None:
             "ROUTELAKE_HTTP_TOKENS": " alice=a=b  bob=sha256:00\n",
             "ROUTELAKE_HTTP_PROTECT_READS": "True",
             "ROUTELAKE_HTTP_ANONYMOUS_WRITES": "0",
-            "ROUTELAKE_HTTP_TRUSTED_HOSTS": "Routes.Example other",
+            "ROUTELAKE_HTTP_TRUSTED_HOSTS": "Routes.Example. other",
+            "ROUTELAKE_HTTP_LOCAL_WRITES": "false",
         }
     )
     assert found.tokens == {"alice": "a=b", "bob": "sha256:00"}
-    assert (found.protect_reads, found.anonymous_writes) == (True, False)
+    assert (found.protect_reads, found.anonymous_writes, found.local_writes) == (True, False, False)
     assert found.trusted_hosts == {"routes.example", "other"}
     for name, value in (
         ("TOKENS", "s3cret"),
@@ -124,6 +125,29 @@ def test_settings_from_the_environment() -> None:
         with pytest.raises(SetupError, match=f"ROUTELAKE_HTTP_{name}") as refused:
             from_environment({f"ROUTELAKE_HTTP_{name}": value})
         assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "entry", ["mq.example.com", "a", "a_b.c-d", "10.0.0.1", "[::1]", "::1", "xn--bcher-kva.example"]
+)
+def test_a_trusted_host(entry: str) -> None:
+    found = from_environment({"ROUTELAKE_HTTP_TRUSTED_HOSTS": f"other {entry}"})
+    assert found.trusted_hosts == {"other", entry}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("a,b", "mq.example.com:8080", "https://mq.example.com", "//mq", "mq.example.com/", "*.example.com", "*"),
+        *("bücher.example", "mq..example", ".example", "-a.example", "a-.example", "[::1]:80", "10.0.0.1:80", "10.0.0"),
+        *("10.0.0.0/8", "a;b", '"mq"', "user@mq", "mq\uff0eexample", "1.2.3.4.5", "a" * 64, ".".join(["a" * 60] * 5)),
+    ],
+)
+def test_a_trusted_host_that_no_host_header_names_is_refused(entry: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        from_environment({"ROUTELAKE_HTTP_TRUSTED_HOSTS": f"other {entry}"})
+    for part in ("ROUTELAKE_HTTP_TRUSTED_HOSTS", repr(entry), "mq.example.com"):
+        assert part in str(refused.value)
 
 
 def test_loopback() -> None:

@@ -168,3 +168,37 @@ def test_trusted_hosts_may_read(make_api: Any) -> None:
     assert api.get("/v1/topics", headers={"host": "Routes.Example.:8080"}).status_code == 200
     problem(api.get("/v1/topics", headers={"host": "other.example"}), 403, "unknown-host")
     problem(api.get("/v1/topics", headers={"host": "routes.example" + "x" * 60_000}), 403, "unknown-host")
+
+
+def test_with_trusted_hosts_reads_from_everywhere_name_one(make_api: Any) -> None:
+    """Or a page whose name was bent to an address of an intranet reads there."""
+    trusted = HttpSettings(trusted_hosts=frozenset({"routes.example"}))
+    api: HttpApi = make_api(fold=False, http=trusted)
+    for path in ("/v1/topics", "/v1/topics/orders/route", "/metrics", "/docs", "/console/", "/rocketmq/nsaddr"):
+        problem(api.get(path, headers={"host": "evil.example"}, peer=FAR), 403, "unknown-host")
+        for host in ("routes.example", "10.0.0.1:8080", "[fd00::1]:8080", "localhost"):
+            assert api.get(path, headers={"host": host}, peer=FAR).status_code in (200, 404), (path, host)
+    api = make_api(fold=False)
+    assert api.get("/v1/topics", headers={"host": "evil.example"}, peer=FAR).status_code == 200
+
+
+def test_the_fast_path_looks_at_the_host_alike(make_api: Any) -> None:
+    for settings, passes in (
+        (HttpSettings(), True),
+        (HttpSettings(trusted_hosts=frozenset({"routes.example"})), False),
+    ):
+        sites = make_api(fold=False, http=settings).app.sites
+        assert sites.allows_read(FAR, b"evil.example") is passes
+        assert sites.allows_read(FAR, b"routes.example:80") and sites.allows_read(FAR, b"10.0.0.1")
+        assert not sites.allows_read(("127.0.0.1", 1), b"evil.example")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/healthz/fold", "/readyz?strict=false"])
+def test_health_answers_whatever_the_host_is(make_api: Any, path: str) -> None:
+    for settings in (HttpSettings(), HttpSettings(trusted_hosts=frozenset({"routes.example"}))):
+        api: HttpApi = make_api(fold=False, http=settings)
+        for host in ("x", "evil.example:80", "gateway.svc.cluster.local", "", "\xff"):
+            for peer in (FAR, ("127.0.0.1", 50000)):
+                answer = api.get(path, headers={"host": host.encode("latin-1")}, peer=peer)
+                assert answer.status_code in (200, 503)
+                assert "unknown-host" not in answer.text

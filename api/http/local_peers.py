@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the program at the other end of a loopback connection speaks for itself, or may pass on what others send.
+
+An address cannot tell: each request that a proxy on this machine passes on comes from 127.0.0.1. The kernel knows more:
+which process has the other end, whose it is, and what else it has open. So a connection counts as local only if its
+other end belongs to a process of the gateway's own user, which the gateway can see, and which takes no connections
+itself. Proxies run as another user, in another container, or have the connection of their client open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import re
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+Address = tuple[str, int]
+
+_PROC: Final = Path("/proc")
+_KEEP_S: Final = 5.0
+"""How long an answer holds for a connection. Its port is given to no other process so soon."""
+_MOST_KEPT: Final = 4096
+_ROW: Final = re.compile(
+    rb"^ *\d+: (?P<local>[0-9A-F]+:[0-9A-F]{4}) (?P<remote>[0-9A-F]+:[0-9A-F]{4}) (?P<state>[0-9A-F]{2})"
+    rb" \S+ \S+ \S+ +(?P<uid>\d+) +\d+ (?P<inode>\d+)",
+    re.MULTILINE,
+)
+_LISTEN: Final = b"0A"
+_SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
+
+
+class LocalPeers:
+    """Looks processes up, on a thread of its own. Lives on the event loop."""
+
+    def __init__(self) -> None:
+        """Nobody has been looked up."""
+        self._thread = ThreadPoolExecutor(1, "local-peers")
+        self._known: OrderedDict[tuple[Address, Address], tuple[float, str | None]] = OrderedDict()
+
+    async def problem(self, client: Address, server: Address) -> str | None:
+        """Why a connection's sender does not count as local; None if it does.
+
+        Args:
+            client: Host and port of the other side, a loopback address.
+            server: Host and port of this side.
+        """
+        now_s = time.monotonic()
+        until_s, found = self._known.get((client, server), (0.0, None))
+        if now_s < until_s:
+            return found
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, sender_problem, client, server)
+        self._known[client, server] = now_s + _KEEP_S, found
+        while len(self._known) > _MOST_KEPT:
+            self._known.popitem(last=False)
+        return found
+
+
+class _Row(NamedTuple):
+    """A socket in the kernel's table; addresses as the table writes them."""
+
+    local: bytes
+    remote: bytes
+    state: bytes
+    uid: int
+    inode: str
+
+
+def sender_problem(client: Address, server: Address) -> str | None:
+    """As `LocalPeers.problem`, now and on this thread."""
+    table = b"".join(_read(_PROC / "self" / "net" / name) for name in ("tcp", "tcp6"))
+    row = _find(table, client, server)
+    if row is None or row.inode == "0":
+        return "the program that sent it cannot be found on this machine"
+    if row.uid != os.geteuid():
+        return f"it was sent by a program of user {row.uid}, and the gateway runs as user {os.geteuid()}"
+    for process in _own_processes():
+        sockets = _sockets(process)
+        if row.inode not in sockets:
+            continue
+        if process.name == str(os.getpid()) or not _takes_connections(table, sockets):
+            return None
+        return f"it was sent by process {process.name}, which takes connections itself and may pass on what others send"
+    return "the program that sent it cannot be seen by the gateway, as in another container"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _find(table: bytes, client: Address, server: Address) -> _Row | None:
+    """The sender's end of a connection."""
+    for own, other in zip(_written(client), _written(server), strict=False):
+        at = table.find(b" %b %b " % (own, other))
+        if at >= 0:
+            return next(_rows(table, table.rfind(b"\n", 0, at) + 1), None)
+    return None
+
+
+def _rows(table: bytes, start: int = 0) -> Iterator[_Row]:
+    for found in _ROW.finditer(table, start):
+        local, remote, state, uid, inode = found.groups()
+        yield _Row(local, remote, state, int(uid), inode.decode())
+
+
+def _written(address: Address) -> list[bytes]:
+    """An address as the kernel's tables may write it: IPv4, or IPv4 within IPv6; else IPv6."""
+    host, port = address
+    parsed = ipaddress.ip_address(host.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else parsed
+    forms = [parsed.packed] if mapped is None else [mapped.packed, bytes(10) + b"\xff\xff" + mapped.packed]
+    return [b"%b:%04X" % (_words(packed), port) for packed in forms]
+
+
+def _words(packed: bytes) -> bytes:
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return b"".join(b"%08X" % int.from_bytes(word, sys.byteorder) for word in words)
+
+
+def _own_processes() -> list[Path]:
+    """Processes of the gateway's user, the newest first: a sender is likely to be one of them."""
+    found: list[Path] = []
+    for process in _PROC.iterdir():
+        try:
+            if process.name.isdigit() and process.stat().st_uid == os.geteuid():
+                found.append(process)
+        except OSError:  # it has ended
+            continue
+    return sorted(found, key=lambda process: int(process.name), reverse=True)
+
+
+def _sockets(process: Path) -> set[str]:
+    """Inodes of a process's sockets; none where it does not let itself be looked into."""
+    found: set[str] = set()
+    with suppress(OSError):
+        for each in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):  # it has just been closed
+                if match := _SOCKET.fullmatch(str(each.readlink())):
+                    found.add(match[1])
+    return found
+
+
+def _takes_connections(table: bytes, sockets: set[str]) -> bool:
+    """Whether one of a process's sockets came in through a port that is listened on, or listens beyond this machine.
+
+    A program may wait on a loopback address for programs of its own, such as a debugger: that alone is no proxy.
+    """
+    if len(sockets) == 1:
+        return False
+    rows = list(_rows(table))
+    ports = {row.local[-4:] for row in rows if row.state == _LISTEN}
+    for row in rows:
+        if row.inode in sockets and row.local[-4:] in ports:
+            is_listener = row.state == _LISTEN
+            if not is_listener or not _is_loopback(row.local[:-5]):
+                return True
+    return False
+
+
+def _is_loopback(written: bytes) -> bool:
+    words = [int(written[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(written), 8)]
+    found = ipaddress.ip_address(b"".join(words))
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
