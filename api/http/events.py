@@ -223,10 +223,11 @@ class EventHub:
             return b"event: reset\nid: %d\ndata: %b\n\n" % (up_to, body)
         return b"".join(each.text for each in ready if wanted.passes(each.event))
 
-    async def _read(self, after: int, up_to: int) -> list[_Ready] | None:
+    async def _read(self, after: int, up_to: int, address: str = "") -> list[_Ready] | None:
         if after == up_to:
             return []
-        found = await self._history.read(lambda history: epoch_events(history, after, up_to), "events")
+        asker = (address, "events")
+        found = await self._history.read(lambda history: epoch_events(history, after, up_to), asker)
         return None if found is None else [_Ready(event, _text(event)) for event in found]
 
     async def _run(self) -> None:

@@ -2,29 +2,59 @@
 """Reads of history, off the event loop.
 
 `api.view.history.History` blocks while it reads Delta tables. Here its reads run in a few threads of their own; a
-bounded number waits for them. Askers (an address and what it asks for) take turns, each in its own order, so that
-nobody waits behind all that somebody else has asked. Where there is no room, the newest read of whoever has most
-waiting is refused as busy.
+bounded number waits for them. Addresses take turns, and so do the kinds of question of one address: nobody waits behind
+all that another address has asked. Where there is no room, the address with most waiting loses a read, the newest of
+its most frequent kind; of several such addresses, the one that was served last.
+
+A read ends when its asker has gone, or when its time is over (`lake.query.Interrupt`). The next one does not wait for
+that: as many reads that are to end may still run as there are threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from itertools import count
+from typing import Any, Final, TypeVar
 
 from api.http.problems import busy
 from api.view.history import History
+from lake.query import Interrupt
 from schemas.errors import UnavailableError
 
 _T = TypeVar("_T")
 
+Asker = tuple[str, str] | str
+"""An address and the kind of its question; or an address alone."""
+
+DEADLINE_S: Final = 30.0
+"""How long a read may run."""
+_REMEMBERED: Final = 1024
+"""Addresses of which it is known when they were served last."""
 _STOPPING = "this gateway is stopping"
 
-_Read = tuple[Callable[[], Any], "asyncio.Future[Any]"]
+
+class _Read:
+    """A question and its answer."""
+
+    __slots__ = ("address", "answer", "counts", "in_spare", "interrupt", "kind", "query", "timer")
+
+    def __init__(self, asker: Asker, query: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
+        self.address, self.kind = (asker, "") if isinstance(asker, str) else asker
+        self.query = query
+        self.answer = answer
+        self.interrupt = Interrupt()
+        self.counts = False
+        """Whether it is one of the reads that may run at a time."""
+        self.in_spare = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def refuse(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
 
 class HistoryPool:
@@ -34,7 +64,8 @@ class HistoryPool:
         history: What is read.
         threads: Reads at a time.
         queue: Reads that may wait for a thread.
-        on_refused: Called with the asker whenever a read is refused for want of room.
+        deadline_s: How long a read may run, in seconds.
+        on_refused: Called with the address whenever a read is refused for want of room.
     """
 
     def __init__(
@@ -43,83 +74,160 @@ class HistoryPool:
         *,
         threads: int,
         queue: int,
-        on_refused: Callable[[Hashable], None] = lambda _: None,
+        deadline_s: float = DEADLINE_S,
+        on_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Threads are started when they are needed."""
         self._history = history
         self._pool = ThreadPoolExecutor(threads, "http-history")
-        self._free = threads
+        self._spare = ThreadPoolExecutor(threads, "http-history-spare")
+        """For the next reads while some threads of the pool run what is to end."""
+        self._free = self._may_be_ending = self._free_in_pool = threads
         self._max_waiting = queue
-        self._waiting: OrderedDict[Hashable, deque[_Read]] = OrderedDict()
+        self._deadline_s = deadline_s
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[_Read]]] = OrderedDict()
+        self._serial = count(1)
+        self._served: OrderedDict[str, int] = OrderedDict()
         self._on_refused = on_refused
 
-    async def read(self, query: Callable[[History], _T], asker: Hashable) -> _T:
+    async def read(self, query: Callable[[History], _T], asker: Asker, gone: asyncio.Future[Any] | None = None) -> _T:
         """Run a query in a thread.
+
+        Args:
+            query: It.
+            asker: Whose turn it takes.
+            gone: Done when nobody waits for the answer any more.
 
         Raises:
             RoutelakeError: whatever the query raises.
-            Problem: too many reads at once.
+            Problem: too many reads at once, or the query took too long, or ``gone``.
         """
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        read = _Read(asker, partial(query, self._history), loop.create_future())
         if self._free <= 0 and self.waiting >= self._max_waiting:
-            self._make_room(asker)
-        self._waiting.setdefault(asker, deque()).append((partial(query, self._history), answer))
+            self._make_room(read)
+        self._waiting.setdefault(read.address, OrderedDict()).setdefault(read.kind, deque()).append(read)
         self._run()
-        return await answer
+        try:
+            if gone is not None:
+                await asyncio.wait((read.answer, gone), return_when=asyncio.FIRST_COMPLETED)
+                read.refuse(busy("the connection ended before the answer"))
+            answer: _T = await read.answer
+            return answer
+        finally:
+            read.answer.cancel()  # where this task was cancelled
+            self._end(read)
 
     @property
     def waiting(self) -> int:
         """Reads that wait for a thread."""
-        return sum(map(len, self._waiting.values()))
+        return sum(map(_count, self._waiting.values()))
 
     def close(self) -> None:
-        """Take no more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Take no more, and end what runs."""
+        for pool in (self._pool, self._spare):
+            pool.shutdown(wait=False, cancel_futures=True)
         self._max_waiting = 0
-        for reads in self._waiting.values():
-            for _, answer in reads:
-                if not answer.done():
-                    answer.set_exception(UnavailableError(_STOPPING))
+        for kinds in self._waiting.values():
+            for reads in kinds.values():
+                for read in reads:
+                    read.refuse(UnavailableError(_STOPPING))
         self._waiting.clear()
 
-    def _make_room(self, asker: Hashable) -> None:
-        """Refuse the newest read of whoever has most waiting; that may be the one to come."""
-        most = max(self._waiting, key=lambda other: len(self._waiting[other]), default=asker)
-        refusal = busy("too many questions about the past at once; try again")
-        if len(self._waiting.get(most, ())) <= len(self._waiting.get(asker, ())) + 1:
-            self._on_refused(asker)
-            raise refusal
-        _, answer = self._waiting[most].pop()
+    def _make_room(self, coming: _Read) -> None:
+        """Refuse a read of the address with most; that may be the one to come."""
+        address = coming.address
+        counts = {other: _count(kinds) for other, kinds in self._waiting.items()}
+        counts[address] = counts.get(address, 0) + 1
+        # The last of equals is the one that comes.
+        most = max(reversed(counts), key=lambda other: (counts[other], self._served.get(other, 0), other == address))
         self._on_refused(most)
-        if not answer.done():
-            answer.set_exception(refusal)
+        refusal = busy("too many questions about the past at once; try again")
+        kinds = self._waiting.get(most, OrderedDict())
+        kind = max(kinds, key=lambda each: len(kinds[each]), default=coming.kind)
+        if most == address and len(kinds.get(kind, ())) <= len(kinds.get(coming.kind, ())) + 1:
+            raise refusal
+        read = kinds[kind][-1]
+        self._take_out(read)
+        read.refuse(refusal)
+
+    def _take_out(self, read: _Read) -> None:
+        """Out of the queue, if it is there."""
+        kinds = self._waiting.get(read.address, OrderedDict())
+        reads = kinds.get(read.kind, deque())
+        if read in reads:
+            reads.remove(read)
+        if not reads:
+            kinds.pop(read.kind, None)
+        if not kinds:
+            self._waiting.pop(read.address, None)
+
+    def _next(self) -> _Read:
+        address, kinds = next(iter(self._waiting.items()))
+        kind, reads = next(iter(kinds.items()))
+        self._waiting.move_to_end(address)
+        kinds.move_to_end(kind)
+        read = reads[0]
+        self._take_out(read)
+        self._served[address] = next(self._serial)
+        self._served.move_to_end(address)
+        if len(self._served) > _REMEMBERED:
+            self._served.popitem(last=False)
+        return read
 
     def _run(self) -> None:
-        """Start what may start, one asker after the other."""
+        """Start what may start."""
+        loop = asyncio.get_running_loop()
         while self._free > 0 and self._waiting:
-            asker, reads = self._waiting.popitem(last=False)
-            query, answer = reads.popleft()
-            if reads:
-                self._waiting[asker] = reads
-            if answer.done():  # nobody waits for it any more
-                continue
+            read = self._next()
+            read.in_spare = self._free_in_pool <= 0
+            pool = self._spare if read.in_spare else self._pool
             try:
-                running = asyncio.get_running_loop().run_in_executor(self._pool, query)
+                running = loop.run_in_executor(pool, partial(read.interrupt.run, read.query))
             except RuntimeError:  # the pool was shut down
-                answer.set_exception(UnavailableError(_STOPPING))
+                read.refuse(UnavailableError(_STOPPING))
                 continue
             self._free -= 1
-            running.add_done_callback(lambda done, answer=answer: self._done(done, answer))  # type: ignore[misc]
+            self._free_in_pool -= not read.in_spare
+            read.counts = True
+            read.timer = loop.call_later(self._deadline_s, self._overdue, read)
+            running.add_done_callback(partial(self._done, read))
 
-    def _done(self, running: asyncio.Future[Any], answer: asyncio.Future[Any]) -> None:
-        self._free += 1
-        if running.cancelled():  # by `close`, before a thread had taken it
-            if not answer.done():
-                answer.set_exception(UnavailableError(_STOPPING))
-        elif answer.done():  # whoever asked has gone
-            running.exception()
-        elif (error := running.exception()) is not None:
-            answer.set_exception(error)
+    def _overdue(self, read: _Read) -> None:
+        what = f"the past was read for {self._deadline_s:g} s without an end: ask for less of it, a shorter time say"
+        read.refuse(busy(what))
+        self._end(read)
+
+    def _end(self, read: _Read) -> None:
+        """Nobody waits for it any more."""
+        self._take_out(read)
+        read.interrupt.set()
+        if read.timer is not None:
+            read.timer.cancel()
+        if read.counts and self._may_be_ending > 0:
+            read.counts = False
+            self._may_be_ending -= 1
+            self._free += 1
+            self._run()
+
+    def _done(self, read: _Read, running: asyncio.Future[Any]) -> None:
+        if read.timer is not None:
+            read.timer.cancel()
+        self._free_in_pool += not read.in_spare
+        if read.counts:
+            read.counts = False
+            self._free += 1
         else:
-            answer.set_result(running.result())
+            self._may_be_ending += 1
+        if running.cancelled():  # by `close`, before a thread had taken it
+            read.refuse(UnavailableError(_STOPPING))
+        elif (error := running.exception()) is not None:
+            if not read.answer.done():  # else nobody waits
+                read.answer.set_exception(error)
+        elif not read.answer.done():
+            read.answer.set_result(running.result())
         self._run()
+
+
+def _count(kinds: OrderedDict[str, deque[_Read]]) -> int:
+    return sum(map(len, kinds.values()))

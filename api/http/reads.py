@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -182,7 +183,7 @@ async def ask_history(
     """
     reading = await begin(request, query)
     position = reading.position  # of before: what is read may be newer
-    return await reading.context.history.read(ask, (address(request), kind)), position
+    return await read_history(request, reading.context, kind, ask), position
 
 
 async def ask_past(
@@ -204,7 +205,33 @@ async def ask_past(
         moment = history.resolve(as_of)
         return read(history, moment), ReadPosition.of(moment.commit)
 
-    return await context.history.read(ask, (address(request), "past"))
+    return await read_history(request, context, "past", ask)
+
+
+async def read_history(request: Request, context: HttpContext, kind: str, ask: Callable[[History], T]) -> T:
+    """What the history says; it is asked no longer than the client waits.
+
+    Args:
+        request: Whose address takes turns with others.
+        context: What the application was made with.
+        kind: What is asked for: its name in the queue.
+        ask: Asked in a thread of the history's.
+
+    Raises:
+        RoutelakeError: What ``ask`` raises.
+        Problem: As `HistoryPool.read`.
+    """
+    gone = asyncio.create_task(disconnected(request))
+    try:
+        return await context.history.read(ask, (address(request), kind), gone)
+    finally:
+        gone.cancel()
+
+
+async def disconnected(request: Request) -> None:
+    """Return when the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def seen(

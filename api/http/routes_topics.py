@@ -37,7 +37,9 @@ from api.http.reads import (
     answer,
     ask_past,
     begin,
+    disconnected,
     number,
+    read_history,
     seconds,
 )
 from api.http.shapes import RouteShape, TopicListShape
@@ -221,7 +223,7 @@ async def _past_route(request: Request, context: HttpContext, topic: str, as_of:
         return past.body, ReadPosition.of(past.commit)
 
     try:
-        body, position = await context.history.read(ask, (address(request), "route"))
+        body, position = await read_history(request, context, "route", ask)
     except NotFoundError as error:
         check_name(topic_problem(topic), "topic")
         raise Problem(
@@ -242,7 +244,7 @@ async def _until_changed(request: Request, reading: Reading, topic: str, wait_s:
     request.scope[WAITED] = True
     loop = asyncio.get_running_loop()
     end = loop.time() + wait_s
-    gone = asyncio.create_task(_disconnected(request))
+    gone = asyncio.create_task(disconnected(request))
     try:
         while True:
             found = reading.answers.route(reading.view, topic)
@@ -254,8 +256,3 @@ async def _until_changed(request: Request, reading: Reading, topic: str, wait_s:
                 return woken is Woken.CROWDED
     finally:
         gone.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -31,6 +31,7 @@ from api.view.between import commit_at
 from api.view.epochs import Epochs, Recent
 from api.view.past_tables import PastTables, reading_changes
 from lake.commits import NO_COMMIT, RouteCommit
+from lake.query import check_interrupted
 from schemas.errors import (
     BadRequestError,
     BeforeHistoryError,
@@ -88,12 +89,16 @@ class Moments:
         self._epochs = epochs
         self._tables = tables
         self._known: Recent[tuple[int, datetime], Moment] = Recent(_MOMENTS_BYTES)
+        # An epoch and the monotonic time until which it is known: written whole, so threads need no lock.
         self._readable_from = (0, 0.0)
+        self._unreadable_to = (0, 0.0)
+        self._no_intervals_until = 0.0
 
     def forget(self) -> None:
         """Another lake has taken its place."""
         self._known.clear()
-        self._readable_from = (0, 0.0)
+        self._readable_from = self._unreadable_to = (0, 0.0)
+        self._no_intervals_until = 0.0
 
     def of(self, wanted: int | datetime | None, shown: str, name: str, *, readable: bool) -> Moment:
         """The moment of an epoch or a time; None is the newest epoch.
@@ -134,7 +139,7 @@ class Moments:
         if commit is None:
             raise self._vacuumed(shown)
         kept = not readable or self._is_readable(commit)
-        if not kept and not self._tables.has_intervals():
+        if not kept and not self._has_intervals():
             raise self._vacuumed(shown)
         return msgspec.structs.replace(self._within(wanted, commit), kept=kept)
 
@@ -189,17 +194,35 @@ class Moments:
             raise UnavailableError(f"epoch {commit.epoch} cannot be read at the moment: {one_line(error)}") from error
 
     def _is_readable(self, commit: RouteCommit | None) -> bool:
-        """Whether every state table can be read at a commit. What is newer than a readable commit is readable."""
+        """Whether every state table can be read at a commit.
+
+        What is newer than a readable commit is readable, and what is older than one that is not readable is not.
+        """
         if commit is None:
             return False
+        now = time.monotonic()
         epoch, until = self._readable_from
-        if epoch and commit.epoch >= epoch and time.monotonic() < until:
+        if epoch and commit.epoch >= epoch and now < until:
             return True
+        epoch, until = self._unreadable_to
+        if commit.epoch <= epoch and now < until:
+            return False
+        check_interrupted()
         with ThreadPoolExecutor(_READERS, "history") as readers:
             if not all(readers.map(lambda spec: self._tables.has_files(spec, commit), STATE_TABLES)):
+                self._unreadable_to = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
                 return False
         self._readable_from = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
         return True
+
+    def _has_intervals(self) -> bool:
+        """As `PastTables.has_intervals`; that there are none is remembered for a while."""
+        if time.monotonic() < self._no_intervals_until:
+            return False
+        found = self._tables.has_intervals()
+        if not found:
+            self._no_intervals_until = time.monotonic() + _CHECK_AGAIN_S
+        return found
 
     def _before_history(self, as_of: str) -> BeforeHistoryError:
         first = self._epochs.commit(1)
