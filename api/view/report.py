@@ -17,7 +17,7 @@ from api.view.cursors import cursor_of, place_of
 from api.view.history import History
 from api.view.moments import or_else
 from lake.commits import UNIX_EPOCH, from_us, to_us
-from pipelines.reports.datafusion import MAX_TOPICS, Cut, Row, TooManyTopicsError, rows_by_datafusion
+from pipelines.reports.datafusion import MAX_TOPICS, Cut, Row, TooManyTopicsError, rows_in_process
 from pipelines.reports.reports import BY_NAME, TIMES, query_of, topics_of
 from schemas.errors import BadRequestError
 
@@ -116,7 +116,7 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     query, topics = query_of(report, since, until, asked.times), topics_of(report, since, until)
     with history.reading_changes() as table:
         try:
-            columns, rows = rows_by_datafusion(table, query, topics, Cut(place.epoch, limit + 1, place.skip))
+            columns, rows = rows_in_process(table, query, topics, Cut(place.epoch, limit + 1, place.skip))
         except TooManyTopicsError as error:
             what = (
                 f"{asked.name} would have to tell of {error.topics:,} topics, and a gateway does so of {MAX_TOPICS:,}: "

@@ -4,19 +4,26 @@
 The text is the same; what DataFusion says otherwise is put in its own words here. It knows no JSON: that of
 routeChangeTable is ours, compact, and one level deep as far as reports go, and a quote within a text is escaped there,
 so no text can look like a member.
+
+DataFusion cannot be stopped while it sorts or groups. So a gateway has a report computed in a process of its own, which
+can be killed: `rows_in_process`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from deltalake import DeltaTable
 
-from lake.query import select
+from lake.query import current_interrupt, select
 from pipelines.reports.sql_views import VIEWS
+from runtime.children import SERVED, give_way, spawn
+from schemas.errors import UnavailableError, one_line
 
 Row = tuple[Any, ...]
 
@@ -43,7 +50,7 @@ class TooManyTopicsError(Exception):
     """Of so many topics a report would have to tell."""
 
     def __init__(self, topics: int) -> None:
-        super().__init__(f"{topics} topics")
+        super().__init__(topics)
         self.topics = topics
 
 
@@ -75,7 +82,9 @@ _VIEW: Final = re.compile(rf"\bFROM ({'|'.join(view.name for view in VIEWS)})\b"
 _CHANGES: Final = re.compile(r"\bFROM routeChangeTable\b")
 
 
-def rows_by_datafusion(changes: DeltaTable, query: str, topics: str, cut: Cut) -> tuple[list[str], list[Row]]:
+def rows_by_datafusion(
+    changes: DeltaTable, query: str, topics: str, cut: Cut, *, most_topics: int | None = None
+) -> tuple[list[str], list[Row]]:
     """Some rows of a report.
 
     Args:
@@ -83,19 +92,20 @@ def rows_by_datafusion(changes: DeltaTable, query: str, topics: str, cut: Cut) -
         query: As `pipelines.reports.reports.query_of` gives it; it orders its rows.
         topics: As `pipelines.reports.reports.topics_of` gives it.
         cut: Which rows.
+        most_topics: How many topics it may tell of; None: `MAX_TOPICS`.
 
     Returns:
         Names of columns, and rows, as `pipelines.reports.duck.rows_by_duckdb`.
 
     Raises:
-        TooManyTopicsError: More than `MAX_TOPICS` topics may be told of.
+        TooManyTopicsError: It would have to tell of more topics.
     """
     told = f"SELECT * FROM t WHERE epoch <= {cut.epoch}"  # noqa: S608
     if topics:
         some = f"SELECT topic FROM ({told}) AS c WHERE tableName = 'topicQueueTable' AND ({topics}) GROUP BY topic"  # noqa: S608
         some = _in_own_words(_CHANGES.sub(f"FROM ({told})", some))
         (found,) = select(changes, f"SELECT count(*) AS n FROM ({some})", settings=_SETTINGS).to_pylist()  # noqa: S608
-        if found["n"] > MAX_TOPICS:
+        if found["n"] > (MAX_TOPICS if most_topics is None else most_topics):
             raise TooManyTopicsError(found["n"])
         # The few are held in memory, the many stream by.
         told = f"SELECT c.* FROM ({some}) AS k RIGHT SEMI JOIN ({told}) AS c ON c.topic = k.topic"  # noqa: S608
@@ -108,6 +118,54 @@ def rows_by_datafusion(changes: DeltaTable, query: str, topics: str, cut: Cut) -
         for name, column in zip(found.column_names, found.columns, strict=True)
     ]
     return found.column_names, list(zip(*columns, strict=True))
+
+
+def rows_in_process(changes: DeltaTable, query: str, topics: str, cut: Cut) -> tuple[list[str], list[Row]]:
+    """`rows_by_datafusion` in a process that ends with the work of this thread (`lake.query.Interrupt`).
+
+    Raises:
+        InterruptedQueryError: The work of this thread is to end.
+        UnavailableError: The process has died, or cannot be started.
+    """
+    interrupt = current_interrupt()
+    interrupt.check()
+    try:
+        process, stream = spawn(__name__)
+    except OSError as error:
+        raise UnavailableError(f"the process that computes reports cannot be started: {error}") from error
+    try:
+        with Connection(stream.detach()) as pipe, interrupt.calls(process.kill):
+            pipe.send((changes.table_uri, changes.version(), query, topics, cut, MAX_TOPICS))
+            answer: tuple[list[str], list[Row]] | Exception = pipe.recv()
+    except (OSError, EOFError) as error:
+        interrupt.check()
+        what = f"the process that computes reports ended with exit code {process.wait()}. Is there memory left?"
+        raise UnavailableError(what) from error
+    finally:
+        process.kill()
+        process.wait()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def main() -> None:
+    """Compute one report."""
+    give_way()
+    with contextlib.suppress(EOFError, ConnectionError):
+        _serve(Connection(SERVED))
+
+
+def _serve(pipe: Connection) -> None:
+    uri, version, query, topics, cut, most_topics = pipe.recv()
+    try:
+        changes = DeltaTable(uri, version=version)
+        answer: object = rows_by_datafusion(changes, query, topics, cut, most_topics=most_topics)
+    except TooManyTopicsError as error:
+        answer = error
+    except Exception as error:  # storage's own may not be picklable
+        answer = UnavailableError(f"the report cannot be computed at the moment: {one_line(error)}")
+    pipe.send(answer)
 
 
 def _in_own_words(text: str) -> str:
