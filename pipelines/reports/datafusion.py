@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A report's SQL in DataFusion, which deltalake has in it: a gateway has neither DuckDB nor Spark.
 
-The text is the same; what DataFusion says otherwise is put in its own words here. It knows no JSON: that of
-routeChangeTable is ours, compact, and one level deep as far as reports go, and a quote within a text is escaped there,
-so no text can look like a member.
+The text is the same; what DataFusion says otherwise is put in its own words here. It knows no JSON. That of
+routeChangeTable is ours and compact, and a quote within a text is escaped there, so no text can look like a member.
+Where nothing is nested, a member is found by its name alone; else by an expression that reads all members before it.
 
 DataFusion cannot be stopped while it sorts or groups. So a gateway has a report computed in a process of its own, which
 can be killed: `rows_in_process`.
@@ -54,13 +54,30 @@ class TooManyTopicsError(Exception):
         self.topics = topics
 
 
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+_SCALAR: Final = rf'(?:{_STRING}|[^"\[\]{{}},]+)'
+
+
+def _nested(levels: int) -> str:
+    """The expression of an object or array that is so deep at most."""
+    inner = f"|{_nested(levels - 1)}" if levels > 1 else ""
+    return rf'[\[{{](?:[^"\[\]{{}}]|{_STRING}{inner})*[\]}}]'
+
+
+_VALUE: Final = f"(?:{_SCALAR}|{_nested(8)})"
+
+
 def _member(json: str, path: str) -> str:
     """A member as text: a text as JSON writes it (see `_decoded`), a number; null where it is null or not there."""
     name = path.removeprefix("'$.").removesuffix("'")
+    value = rf"""regexp_match({json}, '^\{{(?:{_STRING}:{_VALUE},)*"{name}":({_VALUE})')[1]"""
+    of_nested = f"CASE WHEN starts_with({value}, '\"') THEN substr({value}, 2, length({value}) - 2) "
+    of_nested += f"ELSE nullif({value}, 'null') END"
     text = f"split_part(split_part({json}, '\"{name}\":\"', 2), '\"', 1)"
     number = f"split_part(split_part(split_part({json}, '\"{name}\":', 2), ',', 1), '}}', 1)"
     return (
-        f'CASE WHEN strpos({json}, \'"{name}":"\') > 0 THEN '
+        f"CASE WHEN strpos({json}, ':{{') > 0 OR strpos({json}, ':[') > 0 THEN {of_nested} "
+        f'WHEN strpos({json}, \'"{name}":"\') > 0 THEN '
         rf"""CASE WHEN strpos({json}, '\') > 0 THEN regexp_match({json}, '"{name}":"((?:[^"\\]|\\.)*)"')[1] """
         f"ELSE {text} END "
         f"WHEN strpos({json}, '\"{name}\":') > 0 THEN nullif({number}, 'null') END"

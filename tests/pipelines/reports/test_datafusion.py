@@ -3,20 +3,36 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from pipelines.reports.datafusion import Cut, TooManyTopicsError, rows_by_datafusion
+from lake.query import Interrupt, InterruptedQueryError, select
+from pipelines.reports.datafusion import (
+    Cut,
+    TooManyTopicsError,
+    _decoded,
+    _in_own_words,
+    rows_by_datafusion,
+    rows_in_process,
+)
 from pipelines.reports.duck import DuckLake, rows_by_duckdb
 from pipelines.reports.reports import BY_NAME, REPORTS, TIME_COLUMNS, query_of, topics_of
+from schemas.errors import UnavailableError
 from tests.pipelines.reports.conftest import Told
 from tests.support import events as make
 from tests.support.drive import drive
 from tests.support.generated_logs import written
+from tests.support.loops import until
 from tests.support.tables_page import START, after
 
 END = after(7_300)
@@ -73,6 +89,60 @@ def test_names_that_would_be_json(tmp_path: Path) -> None:
         if report.name == "flapping":
             assert sorted(row[1] for row in rows) == sorted(odd)
         assert rows or report.name in ("expiry", "uneven", "refused")
+
+
+_TEXT = st.text(alphabet=st.sampled_from('ab"\\\\{}[]:,$\n\u20ac'), max_size=6)
+_NAME = st.sampled_from(("brokerAddr", "perm", "broker", "a")) | _TEXT
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAME, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.dictionaries(_NAME, _JSON, max_size=5), min_size=1, max_size=20))
+@settings(deadline=None)
+@example([{"old": {"brokerAddr": "nested"}, "brokerAddr": "own"}])
+@example([{"brokerAddr": "own", "old": {"brokerAddr": "nested"}}, {"old": [{"perm": 2}], "perm": 6}])
+@example([{"old": {"perm": 2}}, {"old": {"old": {"old": {"perm": 4}}}, "perm": 6}])
+def test_a_member_is_that_of_the_object_itself(members: list[dict[str, Any]]) -> None:
+    """As msgspec reads it, whatever is nested beside it under the same name."""
+    texts = [msgspec.json.encode(each).decode() for each in members]
+    with TemporaryDirectory() as folder:
+        write_deltalake(folder, pa.table({"place": range(len(texts)), "json": texts}))
+        table = DeltaTable(folder)
+        for name in ("brokerAddr", "perm"):
+            sql = _in_own_words(f"SELECT get_json_object(json, '$.{name}') AS found FROM t ORDER BY place")
+            for each, found in zip(members, select(table, sql)["found"].to_pylist(), strict=True):
+                wanted = each.get(name)
+                if isinstance(wanted, str):
+                    assert _decoded(found) == wanted
+                else:
+                    assert found == (None if wanted is None else msgspec.json.encode(wanted).decode())
+
+
+def test_a_report_that_is_to_end_ends_within_its_computation(told: Told) -> None:
+    """DataFusion would group 10^12 rows and more, and says nothing before it has."""
+    changes = DeltaTable(str(told.folder / "lake" / "routeChangeTable"))
+    others = " ".join(f"CROSS JOIN (SELECT * FROM routeChangeTable) AS c{number}" for number in range(2, 6))
+    keys = "concat(c1.key, c2.key, c3.key, c4.key, c5.key)"
+    query = f"SELECT count(DISTINCT {keys}) AS n FROM routeChangeTable AS c1 {others}"
+    interrupt = Interrupt()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(interrupt.run, lambda: rows_in_process(changes, query, "", ALL))
+        until(lambda: interrupt._action is not None)
+        assert not wait([running], timeout=1.0).done
+        interrupt.set()
+        assert isinstance(running.exception(30), InterruptedQueryError)
+
+
+def test_a_report_computed_in_a_process_says_what_it_says_here(told: Told) -> None:
+    changes = DeltaTable(str(told.folder / "lake" / "routeChangeTable"))
+    report = BY_NAME["churn"]
+    asked = (changes, query_of(report, *WINDOWS["all"], 0), topics_of(report, *WINDOWS["all"]), ALL)
+    assert rows_in_process(*asked) == rows_by_datafusion(*asked)
+    with pytest.raises(UnavailableError, match="cannot be computed"):
+        rows_in_process(changes, "SELECT nonsense FROM routeChangeTable", "", ALL)
 
 
 def test_refusals(tmp_path: Path) -> None:
