@@ -39,9 +39,22 @@ AdminPlaintext = Annotated[
         help="Take an admin's signature without TLS, too: whoever hears one can delete every route with it.",
     ),
 ]
-RequireTls = Annotated[
+AdminSignature = Annotated[
     bool,
-    option("--auth-require-tls", help="Take no key and no token without TLS, those of readers and brokers included."),
+    option(
+        "--auth-admin-signature",
+        help="Take an admin's signature over TLS without the account's certificate or address, too: a broker that "
+        "the same admin has asked something can delete every route with it.",
+    ),
+]
+RequireTls = Annotated[
+    bool | None,
+    option(
+        "--auth-require-tls/--no-auth-require-tls",
+        help="Take no key and no token without TLS, those of readers and brokers included. "
+        "Default: with --auth-mode enforce and a certificate, unless --auth-admin-plaintext is given.",
+        show_default=False,
+    ),
 ]
 OidcIssuer = Annotated[
     str,
@@ -66,11 +79,12 @@ class AuthOptions(NamedTuple):
     file: Path | None
     mode: AuthMode | None
     admin_plaintext: bool
-    require_tls: bool
+    require_tls: bool | None
     insecure: bool
     oidc_issuer: str = ""
     oidc_audience: str = ""
     oidc_role_claim: str = ROLE_CLAIM
+    admin_signature: bool = False
 
     @property
     def chosen(self) -> AuthMode:
@@ -82,12 +96,16 @@ class AuthOptions(NamedTuple):
         """Whether nobody changes anything without an account."""
         return self.chosen in (AuthMode.ENFORCE, AuthMode.ENFORCE_WRITES)
 
-    def policy(self) -> Policy:
-        """For the gateway."""
+    def policy(self, *, has_tls: bool = False) -> Policy:
+        """For the gateway; `has_tls`: whether it has a certificate."""
         from security.policy import Policy
 
+        require_tls = self.require_tls
+        if require_tls is None:
+            require_tls = has_tls and self.chosen is AuthMode.ENFORCE and not self.admin_plaintext
+
         oidc = OidcSettings(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim) if self.oidc_issuer else None
-        return Policy(self.chosen, self.admin_plaintext, self.require_tls, oidc)
+        return Policy(self.chosen, self.admin_plaintext, require_tls, oidc, self.admin_signature)
 
     def accounts(self) -> AccountsFile | None:
         """Read the file.
@@ -122,7 +140,8 @@ class AuthOptions(NamedTuple):
             *(["--auth", str(self.file)] if self.file else []),
             *(["--auth-mode", self.mode] if self.mode else []),
             *(["--auth-admin-plaintext"] if self.admin_plaintext else []),
-            *(["--auth-require-tls"] if self.require_tls else []),
+            *(["--auth-admin-signature"] if self.admin_signature else []),
+            *([] if self.require_tls is None else [f"--{'' if self.require_tls else 'no-'}auth-require-tls"]),
             *(["--insecure"] if self.insecure else []),
             *(["--oidc-issuer", self.oidc_issuer] if self.oidc_issuer else []),
             *(["--oidc-audience", self.oidc_audience] if self.oidc_audience else []),

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from cli.client_tls import with_tls
-from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, resolve
+from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
 from cli.options import NamesrvOrHttp
 from cli.preflight import check_folder, check_free, listen_address
 from clients.addresses import namesrv_addresses
@@ -117,7 +117,7 @@ def broker(
     check_folder(Path(config.store_path_root_dir), "--store")
     namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
     raise typer.Exit(
-        run_broker(config, namesrvs, ignored=ignored, http_token=resolve("--token", http_token), keys=keys, tls=tls)
+        run_broker(config, namesrvs, ignored=ignored, http_token=secret("--http-token", http_token), keys=keys, tls=tls)
     )
 
 
@@ -168,7 +168,7 @@ def fleet(
         force_register=force_register,
         unregister=unregister,
         seed=seed,
-        http_token=resolve("--token", http_token),
+        http_token=secret("--http-token", http_token),
         credentials=credentials(access_key, secret_key),
         tls=tls,
     )

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
-from cli.options import option
+from cli.options import option, variable_of
 from runtime.secrets import EMPTY, NO_TEXT, SecretError, read, reference_of
 from schemas.errors import SetupError
 
@@ -23,55 +21,88 @@ AccessKey = Annotated[
         "--access-key", help="Sign requests as this account. Default: $ROCKETMQ_HOME/conf/tools.yml, if there is one."
     ),
 ]
-_KEY_VARIABLE: Final = "ROUTELAKE_SECRET_KEY"
 SecretKey = Annotated[
     str,
-    typer.Option(
+    option(
         "--secret-key",
-        envvar=_KEY_VARIABLE,
         metavar="REFERENCE",
         help="With the key in file:PATH or env:NAME; in the variable, it may be the key itself.",
     ),
+]
+BrokerAccessKey = Annotated[
+    str,
+    option(
+        "--broker-access-key",
+        help="Sign what brokers are asked as this account of theirs. Default: requests to brokers are not signed.",
+    ),
+]
+BrokerSecretKey = Annotated[
+    str,
+    option("--broker-secret-key", metavar="REFERENCE", help="With the key in file:PATH or env:NAME, as --secret-key."),
 ]
 
 HttpToken = Annotated[
     str,
     option(
-        "--http-token", "--token", metavar="TOKEN", help="Bearer token for routelake's HTTP; or file:PATH, env:NAME."
+        "--http-token",
+        "--token",
+        metavar="REFERENCE",
+        help="Bearer token for routelake's HTTP: file:PATH or env:NAME; in the variable, it may be the token itself.",
     ),
 ]
 
 _TOOLS: Final = Path("conf", "tools.yml")
 
 
-def credentials(access_key: str, secret_key: str, environ: Mapping[str, str] | None = None) -> Credentials | None:
+def credentials(
+    access_key: str, secret_key: str, environ: Mapping[str, str] | None = None, *, of: str = ""
+) -> Credentials | None:
     """The keys to sign with; None: requests are not signed.
 
     Args:
         access_key: Of --access-key.
-        secret_key: Of --secret-key: ``file:`` or ``env:`` and a name; or the key itself, from its variable alone, since
-            `ps` shows everybody what stands on a command line.
+        secret_key: Of --secret-key, as `secret` takes it.
         environ: Where ROCKETMQ_HOME and ``env:`` are looked up.
+        of: What the options' names begin with: "broker-" for keys that brokers know, which tools.yml has not.
 
     Raises:
         SetupError: One without the other, or what a reference or tools.yml says cannot be read.
     """
     found = os.environ if environ is None else environ
     if bool(access_key) != bool(secret_key):
-        raise SetupError("--access-key and --secret-key belong together: give both, or neither.")
+        raise SetupError(f"--{of}access-key and --{of}secret-key belong together: give both, or neither.")
     token = ""
     if access_key:
-        given = secret_key
-        secret_key = resolve("--secret-key", given, found)
-        if secret_key == given != found.get(_KEY_VARIABLE):
-            raise SetupError("--secret-key: name it as file:PATH or env:NAME; `ps` shows a command line to everybody.")
-    elif found.get("ROCKETMQ_HOME"):
+        secret_key = secret(f"--{of}secret-key", secret_key, found)
+    elif found.get("ROCKETMQ_HOME") and not of:
         access_key, secret_key, token = _tools(Path(found["ROCKETMQ_HOME"]) / _TOOLS)
     if not access_key or not secret_key:
         return None
     from clients.credentials import Credentials
 
     return Credentials(access_key, secret_key, token)
+
+
+def secret(option: str, given: str, environ: Mapping[str, str] | None = None) -> str:
+    """A secret as ``file:PATH`` or ``env:NAME`` has it; or the secret itself, from the option's variable alone.
+
+    `ps` shows everybody what stands on a command line.
+
+    Args:
+        option: That it was given to, or its variable.
+        given: What was said; empty for nothing.
+        environ: Where ``env:`` and the variable are looked up.
+
+    Raises:
+        SetupError: It stands on the command line itself, there is nothing, or it cannot be read.
+    """
+    found = os.environ if environ is None else environ
+    if reference_of(given) is None and given and given != found.get(variable_of(option)):
+        raise SetupError(
+            f"{option}: name it as file:PATH or env:NAME, or set {variable_of(option)}; `ps` shows a command line to "
+            "everybody."
+        )
+    return resolve(option, given, found)
 
 
 def resolve(option: str, given: str, environ: Mapping[str, str] | None = None) -> str:

@@ -62,6 +62,7 @@ def gateway(
         self_preservation_limit_s=options.preservation.limit_s,
         reads=options.reads,
     )
+    tls = options.tls.settings()
     raise typer.Exit(
         run_gateway(
             gateway_settings(settings, properties, bounds, listen[1]),
@@ -70,9 +71,9 @@ def gateway(
             remoting=listen[1],
             remoting_settings=bounds,
             http_settings=replace(from_environment(os.environ), sessions_dir=sessions_dir),
-            policy=options.who.policy(),
+            policy=options.who.policy(has_tls=tls is not None),
             accounts=options.who.accounts(),
-            tls_settings=options.tls.settings(),
+            tls_settings=tls,
             quotas=options.quotas(),
             worker_socket=worker_socket,
         )

@@ -15,6 +15,7 @@ from api.settings.gateway import Reads
 from cli import preflight
 from cli.auth_options import (
     AdminPlaintext,
+    AdminSignature,
     AuthFile,
     AuthOptions,
     Insecure,
@@ -72,11 +73,12 @@ _WHO: Final[Options] = (
     ("auth", AuthFile, None),
     ("auth_mode", Mode, None),
     ("auth_admin_plaintext", AdminPlaintext, False),
-    ("auth_require_tls", RequireTls, False),
+    ("auth_require_tls", RequireTls, None),
     ("insecure", Insecure, False),
     ("oidc_issuer", OidcIssuer, ""),
     ("oidc_audience", OidcAudience, ""),
     ("oidc_role_claim", OidcRoleClaim, ROLE_CLAIM),
+    ("auth_admin_signature", AdminSignature, False),
 )
 _TLS: Final[Options] = (
     ("tls_config", TlsConfig, None),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cli.credentials import HttpToken, resolve
+from cli.credentials import HttpToken, secret
 from cli.groups import Options, with_options
 from cli.options import lake_place, option
 from schemas.errors import SetupError
@@ -106,7 +106,7 @@ class Asking(NamedTuple):
 
             keep_pandas_out()
             return LakeSource(lake_place(data_dir, self.lake))
-        return HttpSource(self.http or _DEFAULT_GATEWAY, resolve("--token", self.token))
+        return HttpSource(self.http or _DEFAULT_GATEWAY, secret("--http-token", self.token))
 
 
 def _asking(values: dict[str, Any]) -> Asking:

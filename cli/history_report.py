@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.credentials import HttpToken, resolve
+from cli.credentials import HttpToken, secret
 from cli.history_options import From, Shown, To, is_on_command_line, with_shown
 from cli.lake import lake_folder
 from cli.options import DataDir, DriverMemory, LakeUrl, check_there
@@ -86,7 +86,7 @@ def report(
                 "--http is said beside --engine spark, --data-dir or --lake: ask a gateway, or read the tables"
             )
         (since, until), columns, rows = _from_gateway(
-            http, resolve("--token", http_token), name, {**moments, **_times(name, times)}, shown.limit
+            http, secret("--http-token", http_token), name, {**moments, **_times(name, times)}, shown.limit
         )
     else:
         if engine is Engine.DUCKDB:

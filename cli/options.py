@@ -20,9 +20,13 @@ def option(*names: str, **more: Any) -> OptionInfo:  # noqa: ANN401
         names: The first one names the variable.
         more: As `typer.Option` takes it.
     """
-    variable = f"ROUTELAKE_{names[0].removeprefix('--').replace('-', '_').upper()}"
-    found: OptionInfo = typer.Option(*names, envvar=variable, **more)
+    found: OptionInfo = typer.Option(*names, envvar=variable_of(names[0]), **more)
     return found
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of an option: ROUTELAKE_DATA_DIR of ``--data-dir``."""
+    return f"ROUTELAKE_{name.partition('/')[0].removeprefix('--').replace('-', '_').upper()}"
 
 
 def _namesrv(text: str) -> OptionInfo:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.client_tls import with_tls
-from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, resolve
+from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
 from cli.options import NamesrvOrHttp
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def route(
             namesrv_addr,
             RouteSettings(
                 namespace=namespace,
-                http_token=resolve("--token", http_token) or None,
+                http_token=secret("--http-token", http_token) or None,
                 credentials=credentials(access_key, secret_key),
                 tls=tls,
             ),

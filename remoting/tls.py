@@ -11,30 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from remoting.errors import why_not_tls
 from schemas.errors import ProtocolError
+from schemas.tls import certificate_names
 
 HANDSHAKE: Final = 0x16
 """The first byte of a TLS connection. As the first byte of a frame's length it would announce 352 MiB or more."""
 
 RECORD_BYTES: Final = 16 * 1024
 """The most plain bytes of one record."""
-
-_SHORT: Final = {
-    "commonName": "CN",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-    "streetAddress": "STREET",
-    "userId": "UID",
-}
-_NAMED_KINDS: Final = frozenset({"DNS", "URI", "email"})
 
 
 class TlsSession:
@@ -75,7 +62,7 @@ class TlsSession:
                 self._object.do_handshake()
                 self.is_open = True
                 # Now: what comes next may break the session, and then OpenSSL knows of no peer.
-                self.certificate_names = certificate_names(self._object.getpeercert() or {})
+                self.certificate_names = certificate_names(self._object.getpeercert(binary_form=True) or b"")
             read = self._object.read
             while True:
                 piece = read(RECORD_BYTES)
@@ -123,28 +110,3 @@ class TlsSession:
         """Version and cipher, for a person."""
         cipher = self._object.cipher()
         return f"{self._object.version()} {cipher[0] if cipher else ''}"
-
-
-def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names in a certificate: its subject as RFC 4514 writes it, its common names, then DNS, URI and e-mail names.
-
-    Args:
-        certificate: As `ssl.SSLObject.getpeercert` gives it.
-    """
-    subject = certificate.get("subject", ())
-    # RFC 4514 writes the last name first.
-    text = ",".join(
-        "+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in rdn) for rdn in subject[::-1]
-    )
-    names = [text] if text else []
-    names += [value for rdn in subject for kind, value in rdn if kind == "commonName"]
-    names += [value for kind, value in certificate.get("subjectAltName", ()) if kind in _NAMED_KINDS]
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _escaped(value: str) -> str:
-    """A value as RFC 4514 section 2.4 has it."""
-    text = "".join(f"\\{char}" if char in '"+,;<>\\' else "\\00" if char == "\0" else char for char in value)
-    if text.startswith(("#", " ")):
-        text = f"\\{text}"
-    return f"{text[:-1]}\\ " if text.endswith(" ") and not text.endswith("\\ ") else text

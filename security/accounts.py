@@ -24,7 +24,7 @@ class Account(NamedTuple):
         secret_key: It signs with this; None: it cannot sign.
         token_digest: SHA-256 of its bearer token; None: it has none.
         token_expires_s: Seconds since the epoch from which on the token counts no more; None: never.
-        certificates: Names of client certificates that are its own.
+        certificates: Names of client certificates that are its own, as `schemas.tls.certificate_names` gives them.
         white: Where it needs no signature.
     """
 
@@ -89,21 +89,24 @@ class Accounts:
         account = self.accounts.get(user)
         if account is None or account.secret_key is None:
             return Unproven("unknown-key", f"AccessKey {user[:64]!r} is not known here")
+        address = None if account.white is None else address_of(host)
+        is_white = address is not None and account.white is not None and account.white(address)
+        if is_white and account.role is Role.ADMIN:  # whose signature shows less: others may have heard it
+            return account.identity("address")
         if is_signed_by(account.secret_key, fields, body):
             return account.identity("signature")
-        address = None if account.white is None else address_of(host)
-        if address is not None and account.white is not None and account.white(address):
+        if is_white:
             return account.identity("address")
         why = "does not match: another secretKey, or changed on its way" if fields.get(SIGNATURE) else "is missing"
         return Unproven("bad-signature", f"Signature of AccessKey {user[:64]!r} {why}", user)
 
-    def by_certificate(self, names: Iterable[str]) -> Identity | None:
-        """Whose verified client certificate has one of these names."""
-        for name in names:
-            account = self._by_certificate.get(name)
-            if account is not None:
-                return account.identity("certificate")
-        return None
+    def by_certificate(self, names: Iterable[str]) -> Identity | Unproven | None:
+        """Whose verified client certificate has these names; None where no account has any of them."""
+        found = {account.user: account for name in names if (account := self._by_certificate.get(name)) is not None}
+        if len(found) > 1:
+            users = " and ".join(sorted(found))
+            return Unproven("two-accounts", f"the client certificate has names of {users}: use one for each account")
+        return next((account.identity("certificate") for account in found.values()), None)
 
     def by_address(self, host: str) -> Identity | None:
         """Who is at an address: the first account there that has no secretKey, or whoever needs no account."""
@@ -133,12 +136,13 @@ class Accounts:
 
 
 def identify(
-    accounts: Accounts, fields: Mapping[str, str] | None, body: bytes, host: str, otherwise: Identity | None
+    accounts: Accounts, fields: Mapping[str, str] | None, body: bytes, host: str, otherwise: Identity | Unproven | None
 ) -> Identity | Unproven:
     """Who sends a request over remoting: by its signature, else by what its connection shows.
 
     A signature that is wrong is not made good by anything; an AccessKey that is not known here, which may be meant for
-    brokers, is as good as none.
+    brokers, is as good as none. If the connection shows the admin who has signed, too, that is the proof that counts:
+    nobody else can send over that connection what they have heard.
 
     Args:
         accounts: Of the moment.
@@ -148,7 +152,11 @@ def identify(
         otherwise: Who the connection is: `by_certificate`, else `by_address`.
     """
     by_signature = accounts.by_signature(fields, body, host) if fields else None
-    if isinstance(by_signature, Identity) or (by_signature is not None and by_signature.reason == "bad-signature"):
+    if isinstance(by_signature, Identity):
+        if by_signature.role is Role.ADMIN and isinstance(otherwise, Identity) and otherwise.user == by_signature.user:
+            return otherwise
+        return by_signature
+    if by_signature is not None and by_signature.reason == "bad-signature":
         return by_signature
     return otherwise or by_signature or ANONYMOUS
 

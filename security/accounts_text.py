@@ -11,7 +11,7 @@
         role: broker                      # reader (the default), broker, admin; `admin: true` is the last
         clusters: [DefaultCluster]        # a broker speaks for these alone
         brokerNames: [broker-a, broker-b]
-        certificate: CN=orders-broker     # a name of its client certificate, or a list of such
+        certificate: subject:CN=orders-broker # of its client certificate; or dns:, uri:, email:; or a list of such
         whiteRemoteAddress: 10.0.3.*      # where it needs no signature; without a secretKey: the address is the proof
         token: sha256:2bb80d53...         # for HTTP; or the token itself, file:, env:
         tokenExpires: 2027-06-30T00:00:00Z
@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
+from schemas.tls import certificate_name
 from security.accounts import Account, Accounts, digest_of
 from security.addresses import Matches, rule
 from security.roles import Role, role_of
@@ -109,6 +110,12 @@ def _account(entry: Value, resolve: Resolve) -> Account:
         listed = () if value is None else value.items if value.items is not None else (value,)
         return tuple(found for item in listed if (found := _text(item, name).strip()))
 
+    def certificate(name: str) -> str:
+        try:
+            return certificate_name(name)
+        except ValueError as error:
+            raise FileError(f"{where}: certificate: {error}") from None
+
     role = _account_role(text("role"), text("admin"), where)
     secret_key = secret("secretKey")
     if secret_key and len(secret_key) < LEAST_SECRET:
@@ -122,7 +129,7 @@ def _account(entry: Value, resolve: Resolve) -> Account:
         secret_key=secret_key or None,
         token_digest=_token_digest(secret("token"), where),
         token_expires_s=_time_s(text("tokenExpires"), where),
-        certificates=names("certificate"),
+        certificates=tuple(certificate(name) for name in names("certificate")),
         white=_rule(white, where) if white else None,
     )
     if role is not Role.BROKER and (account.clusters or account.broker_names):

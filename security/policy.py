@@ -33,12 +33,15 @@ class Policy(NamedTuple):
         admin_plaintext: Take an admin's signature over plain TCP, too: whoever hears it can delete every route.
         require_tls: All signatures and tokens count over TLS only.
         oidc: Whose JWTs count over HTTP, too; None: nobody's.
+        admin_signature: Take an admin's signature over TLS though the connection shows no more of that account: a
+            broker that is told the same by the admin can delete every route. `admin_plaintext` implies it.
     """
 
     mode: AuthMode = AuthMode.OFF
     admin_plaintext: bool = False
     require_tls: bool = False
     oidc: OidcSettings | None = None
+    admin_signature: bool = False
 
 
 class Claim(NamedTuple):
@@ -72,8 +75,8 @@ class Verdict(NamedTuple):
 PASSES: Final = Verdict(False)
 
 REASONS: Final = (
-    "unknown-request", "anonymous", "unknown-key", "bad-signature", "unknown-token", "bad-token", "expired-token",
-    "no-role", "plaintext", "role", "bound",
+    "unknown-request", "anonymous", "unknown-key", "bad-signature", "other-fields", "two-accounts", "unknown-token",
+    "bad-token", "expired-token", "no-role", "plaintext", "signature-alone", "role", "bound",
 )  # fmt: skip
 
 
@@ -124,6 +127,12 @@ def _objection(
     plaintext = None if is_tls else _plaintext(policy, identity, role)
     if plaintext is not None:
         return "plaintext", plaintext
+    if role is Role.ADMIN and identity.by == "signature" and not (policy.admin_signature or policy.admin_plaintext):
+        return "signature-alone", (
+            f"{identity.user} is an admin: its signature alone does not count, since a broker may have heard it. "
+            "Connect with the account's certificate or from its whiteRemoteAddress (--auth-admin-signature takes it "
+            "nevertheless)"
+        )
     if role < needed:
         return "role", f"{identity.user} is a {role.word}: this needs the role {needed.word}"
     if role is Role.BROKER and identity.is_bound:
@@ -138,11 +147,13 @@ def _plaintext(policy: Policy, identity: Identity, role: Role) -> str | None:
     """Why a proof is worth nothing where others may hear it."""
     if identity.by == "signature" and role is Role.ADMIN and not policy.admin_plaintext:
         return (
-            f"{identity.user} is an admin: sign over TLS only, and change this key, since whoever heard it can send "
-            "the request again as another (--auth-admin-plaintext takes it nevertheless)"
+            f"{identity.user} is an admin: sign over TLS only, with the account's certificate or from its "
+            "whiteRemoteAddress, and change this key, since whoever heard it can send the request again as another "
+            "(--auth-admin-plaintext takes it nevertheless)"
         )
     if policy.require_tls and identity.by in ("signature", "token"):
-        return f"{identity.user}: keys and tokens are taken over TLS only (--auth-require-tls)"
+        why = "--auth-require-tls, the default with a certificate"
+        return f"{identity.user}: keys and tokens are taken over TLS only ({why})"
     return None
 
 

@@ -2,8 +2,9 @@
 """ACL 1.0: how RocketMQ's peers sign a request, and how that is checked.
 
 The content is the *values* of all extFields but Signature, in the order of their keys, without anything between them,
-then the raw body. The request code, the opaque, the flag and the names of the fields are not in it, nor is a nonce: who
-hears a signed request can send it again, and as another request with the same values.
+then the raw body. The request code, the opaque, the flag, the names of the fields and where one value ends and the next
+begins are not in it, nor is a nonce: who hears a signed request can send it again, also as another request whose values
+and body are the same text. `stray_field` leaves fewer ways to cut that text.
 
 Sources (5.5.0): org.apache.rocketmq.acl.common.AclUtils.combineRequestContent, AclSigner, AclClientRPCHook.
 """
@@ -15,12 +16,68 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from schemas.codes import RequestCode
+from security.roles import NEEDED, Role
+
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 (the name of a field)
 
+SIGNING_FIELDS: Final = frozenset({ACCESS_KEY, SIGNATURE, SECURITY_TOKEN})
+
 ZONE_FIELDS: Final = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
 """Clients sign before these are added, brokers after it (MQClientAPIImpl, BrokerOuterAPI)."""
+
+
+_C = RequestCode
+_BROKER: Final = frozenset({"brokerName", "brokerAddr", "clusterName", "brokerId"})
+
+_MAY_HAVE: Final[Mapping[int, frozenset[str]]] = {
+    _C.REGISTER_BROKER: _BROKER
+    | {"haServerAddr", "heartbeatTimeoutMillis", "enableActingMaster", "compressed", "bodyCrc32"},
+    _C.UNREGISTER_BROKER: _BROKER,
+    _C.QUERY_DATA_VERSION: _BROKER,
+    _C.BROKER_HEARTBEAT: _BROKER | {"epoch", "maxOffset", "confirmOffset", "heartbeatTimeoutMills", "electionPriority"},
+    _C.REGISTER_TOPIC_IN_NAMESRV: frozenset({"topic"}),
+    _C.DELETE_TOPIC_IN_NAMESRV: frozenset({"topic", "clusterName"}),
+    _C.PUT_KV_CONFIG: frozenset({"namespace", "key", "value"}),
+    _C.DELETE_KV_CONFIG: frozenset({"namespace", "key"}),
+    _C.WIPE_WRITE_PERM_OF_BROKER: frozenset({"brokerName"}),
+    _C.ADD_WRITE_PERM_OF_BROKER: frozenset({"brokerName"}),
+    _C.UPDATE_NAMESRV_CONFIG: frozenset(),
+    _C.GET_NAMESRV_CONFIG: frozenset(),
+}
+"""RequestCode -> the fields of its header class, of every release from 4.9 on. Only requests that change something, or
+that an admin alone may send."""
+
+_HAS_BODY: Final = frozenset(
+    {_C.REGISTER_BROKER, _C.QUERY_DATA_VERSION, _C.REGISTER_TOPIC_IN_NAMESRV, _C.UPDATE_NAMESRV_CONFIG}
+)
+_MAY_LACK: Final = frozenset({"clusterName"})
+"""DeleteTopicFromNamesrvRequestHeader has it from 5.0 on."""
+_OF_ADMINS: Final = frozenset(code for code, role in NEEDED.items() if role is Role.ADMIN)
+
+
+def stray_field(code: int, fields: Mapping[str, str], body: bytes) -> str | None:
+    """What a signed request has that no peer sends with it, or lacks; None where it is as peers send it.
+
+    A value or a body that the request has no use for is a place to put what is left of another signed text.
+
+    Args:
+        code: RequestCode.
+        fields: Its extFields.
+        body: Raw.
+    """
+    known = _MAY_HAVE.get(code)
+    if known is None:
+        return None
+    for name in fields:
+        if name not in known and name not in SIGNING_FIELDS and name not in ZONE_FIELDS:
+            return f"it has a field {name[:64]!r}"
+    if body and code not in _HAS_BODY:
+        return "it has a body"
+    missing = sorted(known - fields.keys() - _MAY_LACK) if code in _OF_ADMINS else []
+    return f"it lacks the field {missing[0]!r}" if missing else None
 
 
 def sign(fields: Mapping[str, str], body: bytes, secret: str) -> str:

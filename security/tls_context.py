@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cryptography import x509
+
 from runtime.secrets import resolve
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth
-from security.tls_certificate import not_after_s
 from security.tls_config import TlsSettings
 
 _VERIFY: Final = {
@@ -51,6 +52,18 @@ def build(settings: TlsSettings) -> Contexts:
         http=_context(settings, password, for_http),
         not_after_s=not_after_s(_read(settings.cert, "certificate")),
     )
+
+
+def not_after_s(pem: bytes) -> float:
+    """When the first certificate of a PEM file expires, seconds since the epoch.
+
+    Raises:
+        SetupError: There is none, or it cannot be read.
+    """
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    except ValueError as error:
+        raise SetupError(f"TLS: a certificate cannot be read: {error}.") from None
 
 
 def _context(settings: TlsSettings, password: str, client_auth: ClientAuth) -> ssl.SSLContext:

@@ -24,7 +24,7 @@ from security.accounts import Accounts, identify
 from security.identity import NOBODY, Identity, Unproven
 from security.policy import Claim, Verdict
 from security.roles import BOUND, NEEDED, Role
-from security.signature import ACCESS_KEY
+from security.signature import ACCESS_KEY, SIGNATURE, stray_field
 
 _LARGE_BYTES: Final = 256 * 1024
 """From here on a body is hashed in a thread: 64 MiB take a tenth of a second."""
@@ -40,7 +40,8 @@ class _Peer:
     def __init__(self, generation: object, accounts: Accounts, connection: Connection) -> None:
         self.generation = generation
         self.host = connection.peer.rpartition(":")[0].strip("[]")
-        self.identity = accounts.by_certificate(connection.certificate_names) or accounts.by_address(self.host)
+        by_certificate = accounts.by_certificate(connection.certificate_names)
+        self.identity = by_certificate or accounts.by_address(self.host)
         self.may_read = False
         """Whether its unsigned route requests pass, whoever else they are compared with."""
 
@@ -71,6 +72,11 @@ class RemotingAccess:
         if isinstance(found, Identity) and found.role is Role.BROKER and found.is_bound and command.code in BOUND:
             claims = self._claims(command)
         verdict = self._control.judge(needed, found, claims, is_tls=connection.is_tls)
+        if fields and SIGNATURE in fields and not verdict.reason and isinstance(found, Identity):
+            stray = stray_field(command.code, fields, command.body) if fields.get(ACCESS_KEY) == found.user else None
+            if stray is not None:
+                found = Unproven("other-fields", f"no peer of RocketMQ signs such a request: {stray}", found.user)
+                verdict = self._control.judge(needed, found, is_tls=connection.is_tls)
         refused = self._told(verdict, needed, found, command.code, connection, fields)
         if refused is not None:
             return refused

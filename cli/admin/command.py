@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from cli.admin.report import Output, Report, Status, show_dry_run, show_report
-from cli.admin.session import Admin
+from cli.admin.report import Output, Report, Status, show_dry_run, show_report, warn
+from cli.admin.session import Admin, Signs
 from cli.client_tls import OPTIONS as TLS_OPTIONS
 from cli.client_tls import client_tls
-from cli.credentials import AccessKey, SecretKey, credentials
+from cli.credentials import AccessKey, BrokerAccessKey, BrokerSecretKey, SecretKey, credentials
 from cli.groups import Options, show_options
 from cli.options import Namesrv
 from clients.tls import ClientTls
@@ -53,6 +53,8 @@ _COMMON: Final[Options] = (
     ("timeout_s", TimeoutS, ANSWER_TIMEOUT_S),
     ("access_key", AccessKey, ""),
     ("secret_key", SecretKey, ""),
+    ("broker_access_key", BrokerAccessKey, ""),
+    ("broker_secret_key", BrokerSecretKey, ""),
     *TLS_OPTIONS,
 )
 
@@ -96,14 +98,18 @@ async def _run(
     timeout_s: float,
     access_key: str,
     secret_key: str,
+    broker_access_key: str,
+    broker_secret_key: str,
     tls: ClientTls | None,
 ) -> int:
     """Run a command and show its result; the exit code. Raises RoutelakeError after showing what had happened."""
     keys = credentials(access_key, secret_key)
-    async with RemotingClient(
-        sign=None if keys is None else keys.sign, tls=None if tls is None else tls.context()
-    ) as client:
-        admin = Admin(client, namesrv_addr, output=output, dry_run=dry_run, timeout_s=timeout_s)
+    broker_keys = credentials(broker_access_key, broker_secret_key, of="broker-")
+    if keys is not None and broker_keys is not None and keys.secret_key == broker_keys.secret_key:
+        warn("--broker-secret-key is the key of --secret-key: brokers hear what counts at a NameServer, too")
+    async with RemotingClient(tls=None if tls is None else tls.context()) as client:
+        signs = Signs(None if keys is None else keys.sign, None if broker_keys is None else broker_keys.sign)
+        admin = Admin(client, namesrv_addr, signs, output=output, dry_run=dry_run, timeout_s=timeout_s)
         try:
             report = await work(admin, **values)
         except RoutelakeError as error:

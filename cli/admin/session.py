@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -20,7 +21,7 @@ from cli.admin import answers, requests
 from cli.admin.clusters import Server
 from cli.admin.report import Outcome, Output, Sent, Status, warn
 from cli.admin.values import name_servers
-from remoting.client import RemotingClient
+from remoting.client import RemotingClient, Sign
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectionLostError, NothingDoneError
 from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode, ResponseCode
@@ -30,6 +31,16 @@ from schemas.route import ClusterInfo, TopicRouteData
 NAME_SERVER = "NameServer"
 MANY_SERVERS = 5
 """From here on a command that visits servers shows a progress bar, on a terminal."""
+
+
+class Signs(NamedTuple):
+    """Who signs a request; None: nobody does.
+
+    A broker hears no signature of the NameServers' accounts: it could send it to a NameServer as another request.
+    """
+
+    for_name_servers: Sign | None = None
+    for_brokers: Sign | None = None
 
 
 class Admin:
@@ -43,13 +54,21 @@ class Admin:
     """
 
     def __init__(
-        self, client: RemotingClient, namesrv_addr: str, *, output: Output, dry_run: bool, timeout_s: float
+        self,
+        client: RemotingClient,
+        namesrv_addr: str,
+        signs: Signs,
+        *,
+        output: Output,
+        dry_run: bool,
+        timeout_s: float,
     ) -> None:
         """For one run.
 
         Args:
-            client: Open.
+            client: Open; it signs nothing itself.
             namesrv_addr: The text of ``-n``.
+            signs: Who signs.
             output: How the result is shown.
             dry_run: See the attributes.
             timeout_s: Of one request.
@@ -62,6 +81,7 @@ class Admin:
         self.outcomes: list[Outcome] = []
         self.sent: list[Sent] = []
         self._client = client
+        self._signs = signs
         self._timeout_s = timeout_s
         self._name_servers = name_servers(namesrv_addr)
         self._chosen: str | None = None
@@ -144,7 +164,7 @@ class Admin:
             ClientError: No answer, or another code than SUCCESS.
         """
         self._list(server, request, sent=True)
-        return await self._client.call(server.address, request, self._timeout_s)
+        return await self._call(server, request)
 
     async def read_each(
         self, servers: Sequence[Server], request: RemotingCommand
@@ -208,7 +228,7 @@ class Admin:
                 self._note(server, request, Status.WOULD_SEND)
             else:
                 try:
-                    told = detail(await self._client.call(server.address, request, self._timeout_s))
+                    told = detail(await self._call(server, request))
                 except ClientError as error:
                     self.note_failure(server, request, error)
                 except NothingDoneError as error:
@@ -252,6 +272,12 @@ class Admin:
                 yield server
                 progress.advance(task)
         sys.stderr.flush()
+
+    async def _call(self, server: Server, request: RemotingCommand) -> RemotingCommand:
+        """Send a request; what the address is, -n says, and not a name that a broker has chosen."""
+        is_name_server = server.address in self._name_servers
+        sign = self._signs.for_name_servers if is_name_server else self._signs.for_brokers
+        return await self._client.call(server.address, request if sign is None else sign(request), self._timeout_s)
 
     def _note(self, server: Server, request: RemotingCommand, status: Status, detail: str = "") -> None:
         self.outcomes.append(Outcome(server.name, server.address, _name(request), status, detail))

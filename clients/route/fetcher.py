@@ -54,7 +54,7 @@ class RouteFetcher:
         """
         keys = settings.credentials
         tls = None if settings.tls is None else settings.tls.context()
-        self.remoting = RemotingTransport(RemotingClient(sign=None if keys is None else keys.sign, tls=tls))
+        self.remoting = RemotingTransport(RemotingClient(tls=tls), None if keys is None else keys.sign)
         self._http = HttpTransport(settings.http_token, tls)
         self._servers = NameServers(addresses, choice, settings.back_off, preferred=is_http)
         self._timeout_s = settings.mq_client_api_timeout_s

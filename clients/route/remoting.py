@@ -10,7 +10,7 @@ from typing import Final
 
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
-from remoting.client import RemotingClient
+from remoting.client import RemotingClient, Sign
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError
 from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode, ResponseCode
@@ -23,9 +23,15 @@ class RemotingTransport:
 
     can_wait = False
 
-    def __init__(self, client: RemotingClient | None = None) -> None:
-        """With a client of its own unless one is given."""
+    def __init__(self, client: RemotingClient | None = None, sign: Sign | None = None) -> None:
+        """With a client of its own unless one is given.
+
+        Args:
+            client: Signs nothing itself.
+            sign: Signs what NameServers are asked. Brokers hear no signature of the NameServers' accounts.
+        """
         self._client = client or RemotingClient()
+        self._sign = sign
 
     async def fetch(
         self, address: str, topic: str, *, timeout_s: float, tag: str | None = None, wait_s: float = 0.0
@@ -33,7 +39,8 @@ class RemotingTransport:
         """See `RouteTransport`."""
         request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         try:
-            answer = await self._client.ask(address, request, timeout_s)
+            signed = request if self._sign is None else self._sign(request)
+            answer = await self._client.ask(address, signed, timeout_s)
         except AnswerTimeoutError:
             await self._client.drop(address)  # as RocketMQ does: a connection on which nothing comes is no good
             raise
@@ -54,10 +61,13 @@ class RemotingTransport:
         await self._client.close()
 
     async def detect(self, broker_addr: str, topic: str, timeout_s: float) -> bool:
-        """Whether a broker answers a request for a queue's greatest offset (ServiceDetector.detect)."""
+        """Whether a broker answers a request for a queue's greatest offset (ServiceDetector.detect).
+
+        A broker that asks for a signature answers, too: it refuses.
+        """
         request = RemotingCommand(_GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
         try:
             await self._client.call(broker_addr, request, timeout_s)
-        except ClientError:
-            return False
+        except ClientError as error:
+            return isinstance(error, AnswerError) and error.code == ResponseCode.NO_PERMISSION
         return True

@@ -17,7 +17,7 @@ from tests.support.accounts import ACCOUNTS
 
 def options(file: Path | None = None, **more: Any) -> AuthOptions:
     return AuthOptions(
-        **{"file": file, "mode": None, "admin_plaintext": False, "require_tls": False, "insecure": False, **more}
+        **{"file": file, "mode": None, "admin_plaintext": False, "require_tls": None, "insecure": False, **more}
     )
 
 
@@ -32,6 +32,30 @@ def test_the_mode_that_is_meant(file: Path) -> None:
     assert options().policy() == Policy(AuthMode.OFF)
     assert options(file).policy() == Policy(AuthMode.ENFORCE)
     assert options(file, mode=AuthMode.LOG).policy() == Policy(AuthMode.LOG)
+
+
+@pytest.mark.parametrize(
+    ("more", "has_tls", "requires"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"require_tls": True}, False, True),
+        ({"require_tls": False}, True, False),
+        ({"admin_plaintext": True}, True, False),
+        ({"admin_signature": True}, True, True),
+        ({"mode": AuthMode.ENFORCE_WRITES}, True, False),
+        ({"mode": AuthMode.LOG}, True, False),
+    ],
+)
+def test_keys_need_tls_where_there_is_a_certificate(
+    file: Path, more: dict[str, Any], has_tls: bool, requires: bool
+) -> None:
+    found = options(file, **more)
+    assert found.policy(has_tls=has_tls).require_tls is requires
+    said = found.require_tls
+    assert [word for word in found.arguments() if "require-tls" in word] == (
+        [] if said is None else ["--auth-require-tls" if said else "--no-auth-require-tls"]
+    )
     assert [options(file, mode=mode).enforces for mode in AuthMode] == [False, False, True, True]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from remoting.channel import Connection
 from remoting.frame import RemotingCommand, encode_frame
 from remoting.settings import RemotingSettings
-from remoting.tls import TlsSession, certificate_names
+from remoting.tls import TlsSession
 from schemas.tls import TlsMode
 from tests.remoting.shell import ECHO, LOOPS, Handler, connected, run, serving
 from tests.support.certificates import Authority
@@ -142,11 +142,10 @@ def test_names_of_a_verified_certificate(loop: str, authority: Authority) -> Non
         async with serving(handler, tls=source) as server, connected(server, tls=authority.client(pair)) as peer:
             assert (await peer.ask(echo("hello"))).body == b"hello"
             assert handler.connected[0].certificate_names == (
-                "CN=broker-a,OU=mq,O=Acme\\, Inc.,C=DE",
-                "broker-a",
-                "localhost",
-                "spiffe://acme/broker-a",
-                "ops@acme.example",
+                "subject:CN=broker-a,OU=mq,O=Acme\\, Inc.,C=DE",
+                "dns:localhost",
+                "uri:spiffe://acme/broker-a",
+                "email:ops@acme.example",
             )
 
     run(main, loop)
@@ -332,25 +331,6 @@ def test_noise_that_begins_like_tls(source: Source, junk: bytes) -> None:
     session = TlsSession(source.context)
     assert session.receive(b"\x16" + junk) == b""
     assert not session.is_open
-
-
-def test_names_as_rfc_4514_writes_them() -> None:
-    certificate = {
-        "subject": (
-            (("countryName", "DE"),),
-            (("organizationName", ' #"a+b'), ("organizationalUnitName", "x;y")),
-            (("commonName", "c=d "),),
-        ),
-        "subjectAltName": (("DNS", "h"), ("IP Address", "10.0.0.1"), ("URI", "u:v"), ("email", "e@f"), ("DNS", "h")),
-    }
-    assert certificate_names(certificate) == (
-        'CN=c=d\\ ,O=\\ #\\"a\\+b+OU=x\\;y,C=DE',
-        "c=d ",
-        "h",
-        "u:v",
-        "e@f",
-    )
-    assert certificate_names({}) == ()
 
 
 class InMemory:

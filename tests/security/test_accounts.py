@@ -53,7 +53,7 @@ accounts:
     role: broker
     clusters: [c1, c2]
     brokerNames: broker-a
-    certificate: [CN=b, b.example]
+    certificate: ["subject:CN=b,O=x", "dns:B.example"]
   - accessKey: r
     token: of-reader
     tokenExpires: 2027-01-01T00:00:00Z
@@ -90,10 +90,10 @@ def test_the_file_of_a_stock_broker() -> None:
 
 def test_what_a_nameserver_needs() -> None:
     accounts = parse(OURS)
-    broker = accounts.by_certificate(("CN=x", "b.example"))
+    broker = accounts.by_certificate(("subject:CN=x", "dns:b.example"))
     assert broker == Identity("b", Role.BROKER, frozenset({"c1", "c2"}), frozenset({"broker-a"}), "certificate")
     assert accounts.accounts["b"].secret_key == "007123"
-    assert accounts.by_certificate(("CN=r",)) is None
+    assert accounts.by_certificate(("subject:CN=r",)) is None
     old = accounts.by_address("10.0.3.200")
     assert old is not None
     assert old.user == "old"
@@ -145,7 +145,10 @@ def test_who_it_is_that_asks() -> None:
         ("accounts:\n  - {accessKey: a, token: t, tokenExpires: soon}", "no time"),
         ("accounts:\n  - {accessKey: a, secretKey: secret1, tokenExpires: 2027-01-01}", "without a token"),
         ("accounts:\n  - {accessKey: a, token: t}\n  - {accessKey: b, token: t}", "that of 'a', too"),
-        ("accounts:\n  - {accessKey: a, certificate: n}\n  - {accessKey: b, certificate: n}", "that of 'a', too"),
+        (
+            "accounts:\n  - {accessKey: a, certificate: 'dns:n'}\n  - {accessKey: b, certificate: 'dns:N'}",
+            "that of 'a', too",
+        ),
         ("accounts:\n  - {accessKey: a, token: t}\n  - {accessKey: a, token: u}", "line 3: there are two"),
         ("globalWhiteRemoteAddresses: [nowhere]", "line 1: 'nowhere' is no address rule"),
         ("globalWhiteRole: king", "no role 'king'"),

@@ -12,9 +12,8 @@ import pytest
 
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
-from security.tls_certificate import not_after_s
 from security.tls_config import TlsSettings
-from security.tls_context import build
+from security.tls_context import build, not_after_s
 from tests.support.certificates import Authority, Pair
 
 

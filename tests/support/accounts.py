@@ -15,7 +15,7 @@ SECRETS = {"reader": "of-reader", "broker": "of-broker", "bound": "of-bound", "a
 TOKENS = {user: f"token-{user}" for user in SECRETS}
 ACCOUNTS = """
 accounts:
-  - {accessKey: reader, secretKey: of-reader, token: token-reader, certificate: CN=reader}
+  - {accessKey: reader, secretKey: of-reader, token: token-reader, certificate: 'subject:CN=reader'}
   - {accessKey: broker, secretKey: of-broker, token: token-broker, role: broker}
   - {accessKey: bound, secretKey: of-bound, token: token-bound, role: broker,
      clusters: [cluster-a], brokerNames: [broker-a, broker-c]}
@@ -31,9 +31,9 @@ def accounts_file(folder: Path, text: str = ACCOUNTS) -> AccountsFile:
     return AccountsFile(path)
 
 
-def policy(mode: AuthMode = AuthMode.ENFORCE, *, admin_plaintext: bool = True, require_tls: bool = False) -> Policy:
+def policy(mode: AuthMode = AuthMode.ENFORCE, *, admin_plaintext: bool = True, **more: bool) -> Policy:
     """A policy; admins may sign over plain TCP, since tests do."""
-    return Policy(mode, admin_plaintext, require_tls)
+    return Policy(mode, admin_plaintext, **more)
 
 
 def sign(request: Request, user: str, secret: str | None = None) -> Request:

@@ -31,8 +31,8 @@ from tests.support.loops import until
 
 ACCOUNTS = """
 accounts:
-  - {accessKey: reader, certificate: CN=reader}
-  - {accessKey: bound, certificate: CN=bound, role: broker, clusters: [cluster-a], brokerNames: [broker-a]}
+  - {accessKey: reader, certificate: 'subject:CN=reader'}
+  - {accessKey: bound, certificate: 'subject:CN=bound', role: broker, clusters: [cluster-a], brokerNames: [broker-a]}
 """
 
 
