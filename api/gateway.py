@@ -8,6 +8,7 @@ the view at the head, or from the latest epoch's.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -149,6 +150,8 @@ class Gateway:
         self._offload = ThreadPoolExecutor(1, thread_name_prefix="offload")
         self._encoder = EventEncoder()
         """For the event loop's thread."""
+        self.lineage = ""
+        """Eight digits of what the log's offsets are of (`EventLog.lineage`): tokens of another log have others."""
         self.started_offset = -1
         self.started_s = time.monotonic()
 
@@ -168,6 +171,8 @@ class Gateway:
         try:
             if isinstance(opened, BaseException):
                 raise opened
+            if opened:
+                self.lineage = hashlib.sha256(opened.encode()).hexdigest()[:8]
             if isinstance(base, BaseException):
                 raise base
             # In this order: another gateway may append, and the fold commit it, at any moment.

@@ -57,8 +57,8 @@ class LogClient(Protocol):
         """
         ...
 
-    async def open(self) -> None:
-        """Open the log.
+    async def open(self) -> str:
+        """Open the log; returns its `EventLog.lineage`.
 
         Raises:
             SetupError: It cannot be used as it is.

@@ -7,7 +7,7 @@ the gateway's event loop sends what is to be written to a process, and has the o
 
     gateway                                       process
     ── (URL, ...) ──────────────────────────────► opens the log
-    ◄── its end, or an error ────────────────────
+    ◄── its lineage, or an error ────────────────
     ── entries ─────────────────────────────────► `ResumingLog`
     ◄── their offsets and times, or an error ────
     ...                                           pickles, framed as by multiprocessing's Connection
@@ -51,7 +51,7 @@ _length = struct.Struct("!i")
 _CLOSE_S: Final = 1.0
 """How long an append under way may hold up the end. `GroupCommit.stop` has waited for it before."""
 
-Answer = LogEnd | list[Appended] | RoutelakeError | None
+Answer = LogEnd | list[Appended] | RoutelakeError | str
 
 
 class ResumingLog:
@@ -114,7 +114,7 @@ class LogWorker:
         self.died = asyncio.Event()
         """Set when the process has ended although nobody closed it: nothing will be written any more."""
 
-    async def open(self) -> None:
+    async def open(self) -> str:
         """See `LogClient`. Once."""
         try:
             process, stream = spawn(__name__)
@@ -124,9 +124,11 @@ class LogWorker:
         self._process = process
         self._reading = essential(asyncio.create_task(self._read(reader, process)), "who hears what was appended")
         try:
-            await self._ask(self._arguments)
+            lineage = await self._ask(self._arguments)
         except InDoubtError as error:
             raise UnavailableError("the process that writes the event log has died while it opened the log") from error
+        assert isinstance(lineage, str)
+        return lineage
 
     async def end(self) -> LogEnd:
         """See `LogClient`."""
@@ -212,7 +214,7 @@ def _serve(gateway: Connection) -> None:
         return
     with closing(event_log):
         resuming_log = ResumingLog(event_log, gateway_id, gap_s)
-        gateway.send(None)
+        gateway.send(event_log.lineage)
         while True:
             asked = gateway.recv()
             gateway.send(_tried(event_log.end) if asked is None else _tried(resuming_log.append, asked))

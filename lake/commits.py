@@ -6,6 +6,8 @@ A row is written last in every epoch, so it is the only thing that moves a view,
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +38,43 @@ class CommandOutcome(msgspec.Struct, frozen=True):
     result: dict[str, Any] | None = None
 
 
+class EpochMark(NamedTuple):
+    """An epoch of one lake, as clients keep it: after a restore the same number is another epoch.
+
+    Attributes:
+        epoch: Its number.
+        digest: Of its commit; empty where only the number is known.
+    """
+
+    epoch: int
+    digest: str = ""
+
+    def __str__(self) -> str:
+        """As text, for `parse`."""
+        return f"{self.epoch}-{self.digest}" if self.digest else str(self.epoch)
+
+    @classmethod
+    def parse(cls, text: str) -> EpochMark:
+        """Inverse of ``str``.
+
+        Raises:
+            ValueError: It is none.
+        """
+        if not _MARK.fullmatch(text):
+            raise ValueError(f"{text!r} is no epoch, as an answer gave it")
+        epoch, _, digest = text.partition("-")
+        return cls(int(epoch), digest)
+
+    def may_be(self, other: EpochMark) -> bool:
+        """Whether both name the same epoch, as far as they say."""
+        return self.epoch == other.epoch and (not self.digest or not other.digest or self.digest == other.digest)
+
+
+_MARK: Final = re.compile(r"[0-9]{1,18}(?:-[0-9a-f]{8})?")
+NO_MARK: Final = EpochMark(0)
+"""Before the first epoch, which is the same in all lakes."""
+
+
 class RouteCommit(msgspec.Struct, frozen=True):
     """A row of routeCommitTable.
 
@@ -59,6 +98,14 @@ class RouteCommit(msgspec.Struct, frozen=True):
     rules_version: int | None = None
     preserve_time: datetime | None = None
     chain: str | None = None
+
+    @property
+    def mark(self) -> EpochMark:
+        """Its epoch, and eight digits that no other lake's epoch of that number has."""
+        if not self.epoch:
+            return NO_MARK
+        said = f"{self.chain}|{self.epoch}|{self.log_offset}|{to_us(self.event_time)}|{to_us(self.commit_time)}"
+        return EpochMark(self.epoch, hashlib.sha256(said.encode()).hexdigest()[:8])
 
     def without_outcomes(self) -> RouteCommit:
         """This commit without its outcomes, of which an epoch may have 20,000: for who keeps many commits."""

@@ -70,6 +70,10 @@ class BeforeHistoryError(HistoryError):
     """Before there was anything to record; ``first_epoch`` and ``first_time`` name the first commit."""
 
 
+class OtherLakeError(HistoryError):
+    """A cursor or token of another lake, or of this one as it was before a restore."""
+
+
 class FutureEpochError(HistoryError):
     """An epoch that has not been committed yet."""
 

@@ -205,7 +205,7 @@ def create_app(
         history=pool,
         events=EventHub(
             pool,
-            lambda: gateway.committed.view.epoch,
+            lambda: gateway.committed.view.commit.mark,
             settings.max_listeners,
             on_crowded=partial(gave_way, "evicted-listener"),
         ),

@@ -20,6 +20,7 @@ from api.http.problems import (
     FUTURE_TIME,
     GONE,
     MEDIA_TYPE,
+    OTHER_LAKE,
     TIMEOUT,
     TOO_LARGE,
     TOO_MANY,
@@ -31,7 +32,7 @@ from api.http.problems import (
 
 Responses = dict[int | str, dict[str, Any]]
 
-READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, TOO_MANY, BUSY)
+READ_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, UNKNOWN_HOST, OTHER_LAKE, TOO_MANY, BUSY)
 PAST_PROBLEMS: Final = (FUTURE_EPOCH, FUTURE_TIME, BEFORE_HISTORY, GONE)
 """Of whatever takes a moment of the past."""
 WRITE_PROBLEMS: Final = (BAD_PARAMETER, UNAUTHORIZED, FORBIDDEN, CROSS_SITE, UNKNOWN_HOST, TOO_MANY, BUSY)

@@ -28,11 +28,19 @@ _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 
 
 class ReadPosition(NamedTuple):
-    """The commit an answer shows. ``event_time`` is told for commits of the past only."""
+    """The commit an answer shows.
+
+    Attributes:
+        epoch: Its number.
+        offset: Of the log.
+        event_time: Told for commits of the past only.
+        lineage: Of the log (`api.gateway.Gateway.lineage`); of the present only.
+    """
 
     epoch: int
     offset: int
     event_time: datetime | None = None
+    lineage: str = ""
 
     @classmethod
     def of(cls, commit: RouteCommit) -> ReadPosition:
@@ -42,9 +50,16 @@ class ReadPosition(NamedTuple):
     def headers(self) -> dict[str, str]:
         """As headers."""
         found = {"x-routelake-epoch": str(self.epoch), "x-routelake-offset": str(self.offset)}
+        if self.lineage:
+            found["x-routelake-token"] = offset_token(self.offset, self.lineage)
         if self.event_time is not None:
             found["x-routelake-event-time"] = rfc3339(self.event_time)
         return found
+
+
+def offset_token(offset: int, lineage: str) -> str:
+    """An offset that a read can wait for, with the log it is of."""
+    return f"{offset}-{lineage}" if lineage else str(offset)
 
 
 def read_headers(position: ReadPosition, digest: str) -> dict[str, str]:

@@ -5,7 +5,9 @@ While anybody listens, one task reads what each new epoch changed, encodes it, a
 it has not sent yet and its filter lets pass. Whoever comes back with an older epoch is told what the tables have of the
 epochs since; whoever slept through more than `MAX_EPOCHS` of them, or comes from another lake, gets ``reset``.
 
-A listener without news is sent the number of the newest epoch alone every `QUIET_S`, which EventSource keeps without
+An `id` is an epoch with a digest of its commit (`lake.commits.EpochMark`), so that one of another lake is known.
+
+A listener without news is sent the `id` of the newest epoch alone every `QUIET_S`, which EventSource keeps without
 an event: so it resumes from there, and proxies see that the connection lives.
 
 Where too many listen, one of the address that has most of them is ended; EventSource comes again by itself.
@@ -16,6 +18,7 @@ Source: WHATWG HTML, 9.2 "Server-sent events".
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -31,6 +34,7 @@ from api.http.history_pool import HistoryPool
 from api.http.problems import busy
 from api.view.epoch_events import EpochEvent, epoch_events
 from api.view.shown import time_text
+from lake.commits import NO_MARK, EpochMark
 from schemas.errors import RoutelakeError
 
 QUIET_S: Final = 15.0
@@ -102,7 +106,7 @@ class EventHub:
     def __init__(
         self,
         history: HistoryPool,
-        newest: Callable[[], int],
+        newest: Callable[[], EpochMark],
         max_listeners: int,
         on_crowded: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -114,7 +118,7 @@ class EventHub:
         self._listeners: dict[_Listener, None] = {}
         self._per_address: Counter[str] = Counter()
         self._ring: deque[_Ready] = deque(maxlen=_KEPT)
-        self._at = 0
+        self._at = NO_MARK
         """Everything up to this epoch can be sent."""
         self._moved = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
@@ -140,7 +144,11 @@ class EventHub:
             self._pump.cancel()
 
     def stream(
-        self, address: str, after: int | None, wanted: EventFilter, may_go_on: Callable[[], bool] = lambda: True
+        self,
+        address: str,
+        after: EpochMark | None,
+        wanted: EventFilter,
+        may_go_on: Callable[[], bool] = lambda: True,
     ) -> Response:
         """An answer that goes on until the client goes.
 
@@ -155,30 +163,42 @@ class EventHub:
         """
         if self._closed or (len(self._listeners) >= self._max_listeners and not self._make_room(address)):
             raise busy("too many listen to events; try again")
-        return _Stream(self, _Listener(address, may_go_on), after, wanted)
+        listener = _Listener(address, may_go_on)
+        self._begin(listener)  # at once: of many that come together each counts before the next is let in
+        stream = _Stream(self, listener, after, wanted)
+        weakref.finalize(stream, self._forget, listener)  # where it is never served
+        return stream
 
-    async def serve(self, listener: _Listener, after: int | None, wanted: EventFilter, send: Send) -> None:
+    async def serve(self, listener: _Listener, after: EpochMark | None, wanted: EventFilter, send: Send) -> None:
         """Send events until the listener is ended."""
         self._begin(listener)
         last = self._newest() if after is None else after
-        await _write(send, f"retry: {_RETRY_MS}\nid: {last}\n\n".encode())
+        is_proven = after is None or not after.digest
         try:
+            await _write(send, f"retry: {_RETRY_MS}\nid: {last}\n\n".encode())
             while listener.goes_on():
                 up_to = self._at
-                # The latter in a lake that has taken another's place; until that is noticed, `up_to` is of the other.
-                if last < up_to or last > max(up_to, self._newest()):
-                    text = await self._between(last, up_to, wanted)
-                    last = up_to
+                # The last in a lake that has taken another's place; until that is noticed, `up_to` is of the other.
+                if (
+                    last.epoch < up_to.epoch
+                    or (last.epoch == up_to.epoch and not last.may_be(up_to))
+                    or last.epoch > max(up_to.epoch, self._newest().epoch)
+                ):
+                    text = await self._between(last, up_to, wanted, listener.address, is_proven=is_proven)
+                    last, is_proven = up_to, True
                     if text:
                         await _write(send, text)
                     continue
                 await listener.wait()
-                if last == self._at and listener.goes_on():
-                    await _write(send, b"id: %d\n\n" % last)
+                if last.may_be(self._at) and listener.goes_on():
+                    last, is_proven = self._at, True
+                    await _write(send, f"id: {last}\n\n".encode())
         finally:
             self._forget(listener)
 
     def _begin(self, listener: _Listener) -> None:
+        if listener in self._listeners or listener.ended:
+            return
         self._listeners[listener] = None
         self._per_address[listener.address] += 1
         if self._pump is None or self._pump.done():
@@ -187,10 +207,12 @@ class EventHub:
             self._pump = asyncio.create_task(self._run())
 
     def _forget(self, listener: _Listener) -> None:
-        if self._listeners.pop(listener, listener) is None:
-            self._per_address[listener.address] -= 1
-            if not self._per_address[listener.address]:
-                del self._per_address[listener.address]
+        if listener not in self._listeners:
+            return  # somebody else had its place
+        del self._listeners[listener]
+        self._per_address[listener.address] -= 1
+        if not self._per_address[listener.address]:
+            del self._per_address[listener.address]
         if not self._listeners and self._pump is not None:
             self._pump.cancel()
             self._pump = None
@@ -208,26 +230,28 @@ class EventHub:
         self._on_crowded(most)
         return True
 
-    async def _between(self, last: int, up_to: int, wanted: EventFilter) -> bytes:
+    async def _between(
+        self, last: EpochMark, up_to: EpochMark, wanted: EventFilter, address: str, *, is_proven: bool
+    ) -> bytes:
         """What is sent to a listener that knows everything up to an epoch; empty where its filter lets nothing pass."""
         ready: list[_Ready] | None
-        if last > up_to:
+        if last.epoch >= up_to.epoch:
             ready = None  # of a lake that was here before
-        elif self._ring and self._ring[0].event.epoch <= last + 1:
-            newest = takewhile(lambda each: each.event.epoch > last, reversed(self._ring))
-            ready = [each for each in newest if each.event.epoch <= up_to][::-1]
+        elif is_proven and self._ring and self._ring[0].event.epoch <= last.epoch + 1:
+            newest = takewhile(lambda each: each.event.epoch > last.epoch, reversed(self._ring))
+            ready = [each for each in newest if each.event.epoch <= up_to.epoch][::-1]
         else:
-            ready = await self._read(last, up_to)
+            ready = await self._read(last, up_to, address)
         if ready is None:
-            body = _encode({"epoch": up_to, "after": last})
-            return b"event: reset\nid: %d\ndata: %b\n\n" % (up_to, body)
+            body = _encode({"epoch": up_to.epoch, "after": last.epoch})
+            return b"event: reset\nid: %b\ndata: %b\n\n" % (str(up_to).encode(), body)
         return b"".join(each.text for each in ready if wanted.passes(each.event))
 
-    async def _read(self, after: int, up_to: int, address: str = "") -> list[_Ready] | None:
-        if after == up_to:
-            return []
+    async def _read(self, last: EpochMark, up_to: EpochMark, address: str = "") -> list[_Ready] | None:
+        if last.epoch == up_to.epoch:
+            return [] if last.may_be(up_to) else None
         asker = (address, "events")
-        found = await self._history.read(lambda history: epoch_events(history, after, up_to), asker)
+        found = await self._history.read(lambda history: epoch_events(history, last, up_to.epoch), asker)
         return None if found is None else [_Ready(event, _text(event)) for event in found]
 
     async def _run(self) -> None:
@@ -243,7 +267,7 @@ class EventHub:
             newest = self._newest()
             if newest != self._at:
                 try:
-                    found = None if newest < self._at else await self._read(self._at, newest)
+                    found = None if newest.epoch < self._at.epoch else await self._read(self._at, newest)
                 except asyncio.CancelledError:
                     raise
                 except BaseException as error:  # deltalake's panics are no Exception
@@ -305,4 +329,4 @@ def _text(event: EpochEvent) -> bytes:
         "brokerCount": len(event.brokers),
         "brokers": sorted(event.brokers)[:_NAMES],
     }
-    return b"event: epoch\nid: %d\ndata: %b\n\n" % (event.epoch, _encode(data))
+    return b"event: epoch\nid: %b\ndata: %b\n\n" % (str(event.mark).encode(), _encode(data))

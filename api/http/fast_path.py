@@ -46,6 +46,7 @@ class FastRoutes:
             guard: Says who may read; whom it does not let pass at once is left to the application.
         """
         self._shown = gateway.shown
+        self._lineage = gateway.lineage
         self._answers = answers
         self._sites = sites
         self._passes = guard.passes_fast if guard.protects_reads else None
@@ -99,7 +100,7 @@ class FastRoutes:
         shown_view, shown_offset, shown_defaults = self._formatted_for
         if view is not shown_view or offset != shown_offset or defaults is not shown_defaults:
             self._formatted_for = (view, offset, defaults)
-            self._format(ReadPosition(view.epoch, offset), defaults)
+            self._format(ReadPosition(view.epoch, offset, lineage=self._lineage), defaults)
         if is_conditional and matches(if_none_match(headers), answer.digest):
             return (self._not_modified % answer.digest.encode(),)
         return self._found % (len(answer.body), answer.digest.encode()), answer.body

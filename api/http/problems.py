@@ -26,6 +26,7 @@ from schemas.errors import (
     FutureTimeError,
     InDoubtError,
     NotFoundError,
+    OtherLakeError,
     QuotaError,
     RoutelakeError,
     TooLargeError,
@@ -168,6 +169,13 @@ GONE: Final = Kind(
     "epoch 3 is older than what is kept",
     {"oldestEpoch": 12, "oldestTime": "2026-01-01T00:00:00.000Z"},
 )
+OTHER_LAKE: Final = Kind(
+    "other-lake",
+    410,
+    "The token is of another lake",
+    _CODES.QUERY_NOT_FOUND,
+    "cursor is of another lake, of this one before a restore, or too old: begin without it",
+)
 TOO_LARGE: Final = Kind(
     "too-large", 413, "The request is too large", _CODES.SYSTEM_ERROR, "the body is larger than 67108864 bytes"
 )
@@ -209,6 +217,7 @@ KINDS: Final = (
     TIMEOUT,
     REFUSED,
     GONE,
+    OTHER_LAKE,
     TOO_LARGE,
     UNSUPPORTED_MEDIA,
     TOO_MANY,
@@ -284,6 +293,8 @@ def problem_of(error: RoutelakeError) -> Problem:
         case VacuumedError():
             oldest = {"oldestEpoch": error.fields.get("oldest_epoch"), "oldestTime": error.fields.get("oldest_time")}
             return Problem(GONE, text, members=oldest)
+        case OtherLakeError():
+            return Problem(OTHER_LAKE, text)
         case FutureEpochError():
             return Problem(FUTURE_EPOCH, text, members={"newestEpoch": error.fields.get("newest_epoch")})
         case FutureTimeError():

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
 from api.gateway import Reads
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
-from api.http.problems import BAD_PARAMETER, FieldError, busy, fields_problem
+from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
 from api.moving_view import MovingView
 from api.view.answers import RouteAnswers, body_digest
@@ -55,7 +56,16 @@ def seconds(most: float) -> tuple[BeforeValidator, WithJsonSchema]:
     return BeforeValidator(parse), WithJsonSchema({"type": "number", "minimum": 0, "maximum": most})
 
 
-Offset = Annotated[int, *number()]
+def _token(text: str) -> str:
+    offset, dash, lineage = text.partition("-")
+    if dash and not re.fullmatch(r"[0-9a-f]{8}", lineage):
+        raise ValueError("must be an offset, or a token as X-Routelake-Token gave it")
+    parse_number(offset)
+    return text
+
+
+OffsetToken = Annotated[str, AfterValidator(_token)]
+"""An offset, and where a client has it of an answer, the log it is of (`api.gateway.Gateway.lineage`)."""
 WaitMs = Annotated[int, *number(most=MAX_WAIT_MS)]
 
 
@@ -67,8 +77,11 @@ class ReadQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    wait_for: Offset | None = Field(
-        None, description="Answer only when everything up to this log offset (the token of a write) is in the answer."
+    wait_for: OffsetToken | None = Field(
+        None,
+        description="Answer only when everything up to this log offset is in the answer: X-Routelake-Token of an "
+        "earlier answer, which is 410 where the log is another one; or the number alone, which is not compared.",
+        examples=["17-5be0c4d2", "17"],
     )
     wait_timeout: WaitMs = Field(DEFAULT_WAIT_MS, description="How long `wait_for` may wait, in milliseconds.")
 
@@ -143,7 +156,7 @@ class Reading:
     @property
     def position(self) -> ReadPosition:
         """The cut that it shows."""
-        return ReadPosition(self.source.view.epoch, self.source.offset)
+        return ReadPosition(self.source.view.epoch, self.source.offset, lineage=self.context.gateway.lineage)
 
 
 async def begin(request: Request, query: ReadQuery) -> Reading:
@@ -157,8 +170,13 @@ async def begin(request: Request, query: ReadQuery) -> Reading:
     check_once(request)
     reads = query.view() or context.gateway.settings.reads
     source = context.gateway.reads(reads)
-    offset = query.wait_for
-    if offset is not None:
+    offset = None
+    if query.wait_for is not None:
+        text, _, lineage = query.wait_for.partition("-")
+        offset = int(text)
+        if lineage and lineage != context.gateway.lineage:
+            what = "wait_for is a token of another log, or of this one before a restore: read without it"
+            raise Problem(OTHER_LAKE, what)
         request.scope[WAITED] = True
     if offset is not None and not await source.wait_for(offset, query.wait_timeout / 1000, is_read=True):
         raise busy(f"offset {offset} is not visible here yet; try again", offset=offset)

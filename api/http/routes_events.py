@@ -3,24 +3,24 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from api.http.describe import READ_PROBLEMS, errors
 from api.http.events import EventFilter
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
-from api.http.reads import ReadQuery, address, begin, number
-from schemas.codes import MAX_LONG
+from api.http.reads import ReadQuery, address, begin
+from lake.commits import EpochMark
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
 _EXAMPLE: Final = (
-    'retry: 2000\nid: 5\n\nevent: epoch\nid: 6\ndata: {"epoch":6,"eventTime":"2026-01-01T00:00:00.000Z","offset":18,'
+    'retry: 2000\nid: 5-1f0c2a9e\n\nevent: epoch\nid: 6-83d1f00b\ndata: {"epoch":6,'
+    '"eventTime":"2026-01-01T00:00:00.000Z","offset":18,'
     '"topicCount":1,"topics":["orders"],"brokerCount":1,"brokers":["broker-a"]}\n\n'
 )
 _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
@@ -32,13 +32,24 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
+def _mark(text: str) -> str:
+    try:
+        return str(EpochMark.parse(text))
+    except ValueError:
+        raise ValueError("must be an `id` of these events, or an epoch") from None
+
+
 class EventsQuery(ReadQuery):
     """Parameters of the events."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
-    from_: Annotated[int, *number(most=MAX_LONG)] | None = Field(
-        None, alias="from", description="Only epochs after this one; absent: from now on. Last-Event-ID wins over it."
+    from_: Annotated[str, AfterValidator(_mark)] | None = Field(
+        None,
+        alias="from",
+        description="Only epochs after this one: an `id` of these events, or an epoch number, which is not compared "
+        "with the lake. Absent: from now on. Last-Event-ID wins over it.",
+        examples=["5-1f0c2a9e", "5"],
     )
     topic: str | None = Field(None, description="Only epochs that changed this topic.")
     broker_name: str | None = Field(None, alias="brokerName", description="Only epochs that changed this broker group.")
@@ -55,20 +66,22 @@ async def listen_events(
     request: Request,
     query: Annotated[EventsQuery, Query()],
     last_event_id: Annotated[
-        str | None, Header(description="The last epoch that the client knows; EventSource sends it by itself.")
+        str | None, Header(description="The last `id` that the client was sent; EventSource sends it by itself.")
     ] = None,
 ) -> Response:
-    """One `epoch` event for each epoch that changed something: `id` is the epoch, `data` names topics and brokers.
+    """One `epoch` event for each epoch that changed something: `data` names it, its topics and brokers.
 
     At most 1,000 names of each are listed; `topicCount` and `brokerCount` say how many there are. Resumes after
     `Last-Event-ID`, from the tables; a client that slept through more than 1,000 epochs, or comes from another lake,
-    gets `reset` and has to read anew what it shows.
+    or from this one before a restore, gets `reset` and has to read anew what it shows. Take an `id` as it is.
     """
-    after = query.from_
+    after = None if query.from_ is None else EpochMark.parse(query.from_)
     if last_event_id:
-        if not re.fullmatch(r"[0-9]{1,18}", last_event_id):
-            raise fields_problem(BAD_PARAMETER, [FieldError("Last-Event-ID", "must be an epoch, as `id` gave it")])
-        after = int(last_event_id)
+        try:
+            after = EpochMark.parse(last_event_id)
+        except ValueError:
+            refusal = FieldError("Last-Event-ID", "must be an `id` of these events")
+            raise fields_problem(BAD_PARAMETER, [refusal]) from None
     reading = await begin(request, query)
     may_go_on = partial(reading.context.guard.still_reads, request)
     wanted = EventFilter(query.topic, query.broker_name)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from api.gateway import KV_FULL, Receipt
 from api.http.body import Body
 from api.http.context import HttpContext
-from api.http.etag import JSON
+from api.http.etag import JSON, offset_token
 from api.http.problems import INTERNAL, REFUSED, TOO_LARGE, Problem, rfc3339_ms
 from api.http.validation import decode
 from schemas.outcomes import KV_TABLE_FULL, REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
@@ -86,5 +86,6 @@ def receipt_answer(context: HttpContext, receipt: Receipt, **more: object) -> Re
         "cache-control": "no-store",
         "x-routelake-epoch": str(head["epoch"]),
         "x-routelake-offset": str(receipt.offset),
+        "x-routelake-token": offset_token(receipt.offset, context.gateway.lineage),
     }
     return Response(_encode(members), 200 if receipt.visible else 202, headers, JSON)

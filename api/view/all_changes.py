@@ -62,7 +62,7 @@ def all_changes(history: History, asked: ChangesAsked, *, limit: int = 100, curs
     """
     asked.filters.check()
     check_limit(limit)
-    place = None if cursor is None else place_of(cursor, asked, ChangePosition)
+    place = None if cursor is None else place_of(history, cursor, asked, ChangePosition)
     if history.is_empty():
         return Found([], None)
     before, after = cuts(history, asked.from_, asked.to)
@@ -80,7 +80,7 @@ def all_changes(history: History, asked: ChangesAsked, *, limit: int = 100, curs
         )
     if page.before is None:
         return Found(page.changes, None)
-    return Found(page.changes, cursor_of(asked, ChangePosition.parse(page.before, "cursor")))
+    return Found(page.changes, cursor_of(history, asked, ChangePosition.parse(page.before, "cursor")))
 
 
 def _place(cut: Moment) -> tuple[int, float]:

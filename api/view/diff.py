@@ -89,7 +89,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
     """
     asked.filters.check()
     check_limit(limit)
-    place = None if cursor is None else place_of(cursor, asked, _Place)
+    place = None if cursor is None else place_of(history, cursor, asked, _Place)
     to = asked.to if asked.to not in (None, NOW) or place is None else str(place.now)
     before, after = cuts(history, asked.from_ or "", to, needs_from=True)
     assert before is not None
@@ -110,7 +110,7 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
         return Diff(before, after, found, None)
     last = looked_at[-1]
     here = _Place(after.commit.epoch, last.table_name, last.group, last.key)
-    return Diff(before, after, found, cursor_of(asked, here))
+    return Diff(before, after, found, cursor_of(history, asked, here))
 
 
 class _Row(NamedTuple):

@@ -10,6 +10,7 @@ import msgspec
 
 from api.view.history import History
 from lake import query
+from lake.commits import EpochMark
 from schemas.errors import UnavailableError
 
 MAX_EPOCHS: Final = 1000
@@ -22,6 +23,7 @@ class EpochEvent(msgspec.Struct, frozen=True):
     Attributes:
         topics: With a changed row, or named by a command.
         brokers: Broker groups, likewise.
+        digest: Of its commit (`lake.commits.EpochMark`).
     """
 
     epoch: int
@@ -29,19 +31,31 @@ class EpochEvent(msgspec.Struct, frozen=True):
     offset: int
     topics: frozenset[str]
     brokers: frozenset[str]
+    digest: str = ""
+
+    @property
+    def mark(self) -> EpochMark:
+        """What a client keeps of it."""
+        return EpochMark(self.epoch, self.digest)
 
 
-def epoch_events(history: History, after: int, up_to: int) -> list[EpochEvent] | None:
-    """The events of the epochs after one, in order; None if that is more than `MAX_EPOCHS`, or not recorded any more.
+def epoch_events(history: History, last: EpochMark, up_to: int) -> list[EpochEvent] | None:
+    """The events of the epochs after one, in order.
+
+    None if that is more than `MAX_EPOCHS`, or not recorded any more, or if the one is of another lake.
 
     Raises:
         UnavailableError: The tables cannot be read now, or do not have these epochs yet.
     """
     if history.is_empty():
         raise UnavailableError("nothing has been committed yet")
+    after = last.epoch
     if up_to - after > MAX_EPOCHS:
         return None
-    commits = history.commits(list(range(after + 1, up_to + 1)))
+    commits = history.commits(list(range(max(after, 1), up_to + 1)))
+    before = commits.pop(after, None)
+    if last.digest and (before is None or not before.mark.may_be(last)):
+        return None
     if len(commits) != up_to - after:
         if history.event_time(up_to) is None:
             raise UnavailableError(f"epoch {up_to} cannot be read yet")
@@ -65,6 +79,7 @@ def epoch_events(history: History, after: int, up_to: int) -> list[EpochEvent] |
             commits[epoch].log_offset,
             frozenset(names[epoch][0] - {None}),
             frozenset(names[epoch][1] - {None}),
+            commits[epoch].mark.digest,
         )
         for epoch in sorted(commits)
     ]

@@ -49,12 +49,13 @@ from api.view.past_rows import Condition, PastRows
 from api.view.past_tables import PastTables, reading_changes
 from api.view.pickup import pick_up_topic_route
 from api.view.snapshot import RouteView
-from lake.commits import RouteCommit
+from lake.commits import NO_MARK, EpochMark, RouteCommit
 from lake.query import text, texts
 from schemas.codes import ResponseCode
 from schemas.errors import (
     BadRequestError,
     NotFoundError,
+    OtherLakeError,
     UnavailableError,
 )
 from schemas.kv import ORDER_TOPIC_CONFIG
@@ -156,6 +157,29 @@ class History:
     def event_time(self, epoch: int) -> datetime | None:
         """When an epoch was; None where it is not recorded. From memory, as of the last question."""
         return self._epochs.time_of(epoch)
+
+    def mark(self) -> EpochMark:
+        """The newest epoch as of the last question, for `check_mark` later."""
+        commit = self._epochs.commit(self._epochs.newest)
+        return NO_MARK if commit is None else commit.mark
+
+    def check_mark(self, mark: EpochMark, name: str) -> None:
+        """Refuse what was given out by another lake at this place.
+
+        Args:
+            mark: As `mark` was then.
+            name: Of the parameter, for errors.
+
+        Raises:
+            OtherLakeError: It is not an epoch of this lake.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        self._refresh()
+        commit = self._epochs.commit(mark.epoch) if 0 < mark.epoch <= self._epochs.newest else None
+        if mark.epoch and (commit is None or not commit.mark.may_be(mark)):
+            raise OtherLakeError(
+                f"{name} is of another lake, of this one before a restore, or too old: begin without it", field=name
+            )
 
     def oldest_readable(self) -> RouteCommit | None:
         """The oldest commit that can be read; None without any. Looks at about log2(epochs) commits."""
@@ -291,18 +315,22 @@ class History:
             UnavailableError: There is no lake, or it cannot be read now.
         """
         check_limit(limit)
+        cursors = {"before": before, "after": after}
+        given = {name: _parse_cursor(text, name) for name, text in cursors.items() if text is not None}
         wanted = ChangeQuery(
             topic=topic,
             newest_epoch=0,
             limit=limit,
-            before=None if before is None else ChangePosition.parse(before, "before"),
-            after=None if after is None else ChangePosition.parse(after, "after"),
+            before=given["before"][1] if "before" in given else None,
+            after=given["after"][1] if "after" in given else None,
             since=None if since is None else parse_time(since, "since"),
             until=None if until is None else parse_time(until, "until"),
         )
         if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
             raise BadRequestError(f"since must be before until, {until}, not {since}", field="since", value=since)
         self._refresh()
+        for name, (mark, _) in given.items():
+            self.check_mark(mark, name)
         if wanted.since is not None:
             self._moments.check_has_come(wanted.since, f"since={since}")
         newest = self._epochs.commit(self._epochs.newest)
@@ -312,7 +340,8 @@ class History:
             table = self._tables.at(ROUTE_CHANGE_TABLE, newest)
             context = read_context(table, topic, newest.epoch, self._contexts.get(topic) or NO_CONTEXT)
             self._contexts.put(topic, context, getsizeof(topic) + context.size_bytes())
-            return read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
+            page = read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
+        return _with_mark(page, newest.mark)
 
     def is_empty(self) -> bool:
         """Whether nothing has been committed yet.
@@ -335,6 +364,24 @@ class History:
             raise UnavailableError("nothing has been committed yet")
         with reading_changes():
             yield self._tables.at(ROUTE_CHANGE_TABLE, newest)
+
+
+def _with_mark(page: ChangePage, mark: EpochMark) -> ChangePage:
+    """A page whose cursors say of which lake they are."""
+
+    def marked(cursor: str | None) -> str | None:
+        return None if cursor is None else f"{mark}.{cursor}"
+
+    changes = [msgspec.structs.replace(change, cursor=f"{mark}.{change.cursor}") for change in page.changes]
+    return ChangePage(changes, marked(page.before), marked(page.after))
+
+
+def _parse_cursor(cursor: str, name: str) -> tuple[EpochMark, ChangePosition]:
+    mark, _, position = cursor.partition(".")
+    try:
+        return EpochMark.parse(mark), ChangePosition.parse(position, name)
+    except ValueError as error:
+        raise BadRequestError(f"{name} is no cursor of this list: {cursor!r}", field=name, value=cursor) from error
 
 
 def check_limit(limit: int) -> None:

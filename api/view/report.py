@@ -105,7 +105,7 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     """
     if not 1 <= limit <= MAX_ROWS:
         raise BadRequestError(f"limit must be from 1 to {MAX_ROWS}, not {limit}", field="limit", value=limit)
-    place = None if cursor is None else place_of(cursor, asked, _Place)
+    place = None if cursor is None else place_of(history, cursor, asked, _Place)
     if history.is_empty():
         return ReportPage(UNIX_EPOCH, None, [], [], None)
     if place is None:
@@ -125,5 +125,5 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
             raise BadRequestError(what, field="from", value=asked.from_) from error
     following = None
     if len(rows) > limit:
-        following = cursor_of(asked, msgspec.structs.replace(place, skip=place.skip + limit))
+        following = cursor_of(history, asked, msgspec.structs.replace(place, skip=place.skip + limit))
     return ReportPage(since, until, columns, rows[:limit], following)

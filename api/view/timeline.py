@@ -209,7 +209,7 @@ def _page(
     shown: _Shown,
 ) -> Timeline:
     check_limit(asked.limit)
-    place = None if cursor is None else place_of(cursor, asked.query(), _Place)
+    place = None if cursor is None else place_of(reading.history, cursor, asked.query(), _Place)
     from_, to = window
     terms = [f"({reading.where})"]
     if to is not None:
@@ -234,7 +234,10 @@ def _page(
         return Timeline(intervals[::-1], None)
     earlier = [*ground[-1:], *steps[: wanted[0].first if wanted else 0]][-1]
     end = _End.of(wanted[0]) if wanted else last
-    return Timeline(intervals[::-1], cursor_of(asked.query(), _Place(earlier.epoch, to_us(earlier.event_time), end)))
+    return Timeline(
+        intervals[::-1],
+        cursor_of(reading.history, asked.query(), _Place(earlier.epoch, to_us(earlier.event_time), end)),
+    )
 
 
 def _fits(intervals: list[Interval]) -> int:

@@ -121,6 +121,11 @@ class EventLog(Protocol):
         """Given to the log when it was made: a log made anew at the same place has another one."""
         ...
 
+    @property
+    def lineage(self) -> str:
+        """What its offsets are of: a copy that goes its own way, such as a restored log, has another one."""
+        ...
+
     def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """Append records in the given order; return when they are durable.
 

@@ -90,6 +90,7 @@ class KafkaLog:
         self._admin: KafkaAdminClient | None = None
         with self._admin_lock, self._admin_errors("open"):
             self.log_id, self._max_message_bytes = ensure_topic(self._open_admin(), self._bootstrap, topic)
+        self.lineage = self.log_id  # no copy of a topic has its id
 
     def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """See `EventLog.append`."""

@@ -30,7 +30,7 @@ class MemoryLog:
     """An `EventLog` that lives as long as the object. ``clock`` is asked for the time of each append."""
 
     def __init__(self, clock: Clock = now_ms) -> None:
-        self.log_id = uuid.uuid4().hex
+        self.log_id = self.lineage = uuid.uuid4().hex
         self._clock = clock
         self._lock = threading.Lock()
         self._records: list[LogRecord] = []

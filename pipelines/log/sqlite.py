@@ -52,7 +52,7 @@ from pipelines.log.sqlite_file import (
     refuse_moved,
     sqlite_errors,
 )
-from pipelines.log.sqlite_start import HeldLog, prove
+from pipelines.log.sqlite_start import HeldLog, prove, read_generation
 from schemas.errors import UnavailableError
 
 _TRIM_RECORDS: Final = 1_000
@@ -103,6 +103,7 @@ class SqliteLog:
                     self._writer.create_function("stamp", 2, self._stamp)
                     self._reader = connect_reader(path, busy_timeout_s)
                     self.log_id = read_log_id(self._reader)
+                    self.lineage = read_generation(self._reader) or self.log_id
                 except BaseException:
                     self._writer.close()
                     raise

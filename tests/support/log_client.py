@@ -19,8 +19,9 @@ class LocalLogClient:
         self._log = event_log
         self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s, clock)
 
-    async def open(self) -> None:
+    async def open(self) -> str:
         """The caller has opened it."""
+        return self._log.lineage
 
     async def end(self) -> LogEnd:
         return self._log.end()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
@@ -16,15 +18,21 @@ import pytest
 
 from api.http import events
 from api.http.history_pool import HistoryPool
+from api.http.problems import Problem
 from api.http.settings import HttpSettings
 from api.view import epoch_events
 from api.view.epoch_events import EpochEvent
+from lake.commits import EpochMark
 from schemas.errors import UnavailableError
 from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, policy
 from tests.support.http_api import broker
 from tests.support.live import LiveRoutelake
 from tests.support.local import LocalLake
 from tests.support.loops import eventually, until
+
+
+def mark(epoch: int) -> EpochMark:
+    return EpochMark(epoch, f"{epoch:08x}")
 
 
 class Listener:
@@ -53,11 +61,15 @@ class Listener:
             if "data" in found:
                 return found["event"], json.loads(found["data"])
 
+    @property
+    def epoch(self) -> int:
+        return EpochMark.parse(self.last).epoch
+
     def until_topic(self, topic: str) -> dict[str, Any]:
         while True:
             kind, data = self.event()
             assert kind == "epoch"
-            assert str(data["epoch"]) == self.last
+            assert data["epoch"] == self.epoch
             if topic in data["topics"]:
                 return data
 
@@ -96,7 +108,7 @@ def register(live: LiveRoutelake, topic: str, name: str = "broker-a", counter: i
 
 def test_an_event_for_each_epoch(live: LiveRoutelake) -> None:
     with listening(live) as all_of_them, listening(live, "?topic=seen&brokerName=broker-a") as one:
-        before = int(all_of_them.last)
+        before = all_of_them.epoch
         register(live, "unseen", counter=2)
         register(live, "seen", counter=3)
         assert all_of_them.until_topic("unseen")["epoch"] > before
@@ -142,7 +154,7 @@ def test_whoever_cannot_resume_is_told(live: LiveRoutelake, monkeypatch: pytest.
     with listening(live, last=0 if why == "slept" else 10_000) as listener:
         kind, data = listener.event()
         assert kind == "reset"
-        assert newest <= data["epoch"] == int(listener.last)
+        assert newest <= data["epoch"] == listener.epoch
         monkeypatch.undo()
         register(live, f"after-{why[:5]}", counter=40 + len(why))
         assert listener.until_topic(f"after-{why[:5]}")
@@ -152,7 +164,7 @@ def test_a_quiet_listener_is_told_where_it_stands(live: LiveRoutelake, monkeypat
     monkeypatch.setattr(events, "QUIET_S", 0.05)
     with listening(live, "?topic=never") as listener:
         newest = register(live, "quiet", counter=60)
-        while int(listener.last) < newest:
+        while listener.epoch < newest:
             assert "data" not in listener.block()
 
 
@@ -166,7 +178,16 @@ def test_one_too_many(live: LiveRoutelake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "last"), [("?from=x", None), ("?x=1", None), ("", "x"), ("", "-1"), ("?topic=a&topic=b", None)]
+    ("query", "last"),
+    [
+        ("?from=x", None),
+        ("?from=1-x", None),
+        ("?x=1", None),
+        ("", "x"),
+        ("", "-1"),
+        ("", "1-xyz"),
+        ("?topic=a&topic=b", None),
+    ],
 )
 def test_what_is_refused(live: LiveRoutelake, query: str, last: str | None) -> None:
     headers = {} if last is None else {"last-event-id": last}
@@ -180,7 +201,7 @@ def test_a_lake_that_takes_anothers_place_keeps_nobody_busy() -> None:
     """Whoever comes with the newest epoch of the old one, before anybody has noticed, waits and is told."""
 
     async def play() -> None:
-        newest = 7
+        newest = mark(7)
         sent: list[bytes] = []
 
         async def send(message: MutableMapping[str, Any]) -> None:
@@ -189,11 +210,11 @@ def test_a_lake_that_takes_anothers_place_keeps_nobody_busy() -> None:
         hub = events.EventHub(cast("HistoryPool", None), lambda: newest, 9)
         listening = [asyncio.create_task(hub.serve(events._Listener("a"), None, events.EventFilter(), send))]
         await asyncio.sleep(0)
-        newest = 3
-        listening.append(asyncio.create_task(hub.serve(events._Listener("b"), 7, events.EventFilter(), send)))
+        newest = mark(3)
+        listening.append(asyncio.create_task(hub.serve(events._Listener("b"), mark(7), events.EventFilter(), send)))
         await asyncio.sleep(0)  # with the defect this one never comes to an end
         hub.view_moved()
-        while sum(b"event: reset\nid: 3\n" in text for text in sent) < 2:
+        while sum(b"event: reset\nid: 3-00000003\n" in text for text in sent) < 2:
             await asyncio.sleep(0)
         hub.close()
         await asyncio.gather(*listening)
@@ -262,10 +283,10 @@ def test_whatever_reading_an_epoch_fails_by_it_is_read_again(
             self.failures -= 1
             if self.failures >= 0:
                 raise error
-            return [EpochEvent(8, datetime.now(UTC), 8, frozenset({"orders"}), frozenset())]
+            return [EpochEvent(8, datetime.now(UTC), 8, frozenset({"orders"}), frozenset(), mark(8).digest)]
 
     async def play() -> None:
-        newest, sent = 7, b""
+        newest, sent = mark(7), b""
 
         async def send(message: MutableMapping[str, Any]) -> None:
             nonlocal sent
@@ -274,10 +295,54 @@ def test_whatever_reading_an_epoch_fails_by_it_is_read_again(
         hub = events.EventHub(cast("HistoryPool", Pool()), lambda: newest, 9)
         listening = asyncio.create_task(hub.serve(events._Listener("a"), None, events.EventFilter(), send))
         await asyncio.sleep(0)
-        newest = 8
+        newest = mark(8)
         hub.view_moved()
         await eventually(lambda: b"orders" in sent)
         hub.close()
         await listening
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("last", "is_known"), [("own", True), ("other", False), ("plain", True)])
+@pytest.mark.parametrize("away", [0, 2])
+def test_an_id_of_another_lake_is_reset_though_this_one_has_an_epoch_of_that_number(
+    live: LiveRoutelake, last: str, is_known: bool, away: int
+) -> None:
+    with listening(live) as listener:
+        register(live, f"own-{last}-{away}", counter=100)
+        listener.until_topic(f"own-{last}-{away}")
+        known = EpochMark.parse(listener.last)
+    for number in range(away):
+        register(live, f"away-{last}-{away}-{number}", counter=101 + number)
+    sent = {"own": str(known), "other": f"{known.epoch}-00000000", "plain": str(known.epoch)}[last]
+    # Whether others listen meanwhile, and so the newest epochs are at hand, changes nothing.
+    for count in range(2):
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):
+                stack.enter_context(listening(live))
+            again = stack.enter_context(listening(live, last=sent))
+            if is_known and not away:
+                register(live, f"next-{last}-{count}", counter=200 + count)
+            kind, data = again.event()
+            assert kind == ("epoch" if is_known else "reset")
+            assert data["epoch"] == known.epoch + 1 if is_known else data["after"] == known.epoch
+            assert EpochMark.parse(again.last).digest != "00000000"
+    until(lambda: live.app.context.events.listeners == 0)
+
+
+def test_many_that_come_at_once_count_before_they_are_served() -> None:
+    async def play() -> None:
+        hub = events.EventHub(cast("HistoryPool", None), lambda: mark(7), 3)
+        streams = [hub.stream("a", None, events.EventFilter()) for _ in range(3)]
+        assert hub.listeners == 3
+        with pytest.raises(Problem, match="too many"):
+            hub.stream("a", None, events.EventFilter())
+        another = hub.stream("b", None, events.EventFilter())  # one of the address with most gives way
+        assert (hub.listeners, hub._per_address) == (3, {"a": 2, "b": 1})
+        del streams, another  # never served: the clients have gone
+        gc.collect()
+        assert (hub.listeners, hub._per_address) == (0, {})
+        hub.close()
 
     asyncio.run(play())
