@@ -19,6 +19,8 @@ import httpx
 import pytest
 
 from api.gateway import Reads
+from pipelines.backup.restore import restore
+from pipelines.backup.take import take_backup
 from tests.support.http_api import broker
 from tests.support.local import LocalGateway, LocalLake
 
@@ -117,3 +119,96 @@ def test_a_gateway_that_lags_says_so_instead_of_going_back(tmp_path: Path, reads
         late = lagging.get("/v1/topics/orders/route", params={"wait_for": second["offset"], "wait_timeout": 200})
         assert late.status_code == 503, late.text
         assert lagging.get("/v1/topics/orders/route", params=at_first).json()["queueDatas"][0]["readQueueNums"] == 1
+
+
+QUESTIONS = (
+    "/v1/changes?from=1&limit=1",
+    "/v1/diff?from=1&limit=1",
+    "/v1/reports/uneven?limit=1",
+    "/v1/topics/orders/timeline?limit=1",
+)
+
+
+def kept_by(client: httpx.Client, writes: int, begin: int = 0) -> dict[str, str]:
+    """What a client may keep: each token beside the question that it goes into. After so many writes."""
+    client.post("/v1/brokers/register", json=broker("broker-i", host=8, topics={"orders": 99, "other": 7}))
+    for counter in range(begin + 1, begin + 1 + writes):
+        written = client.post("/v1/brokers/register", json=over_http(counter)).raise_for_status()
+        named = {"wait_for": written.headers["x-routelake-token"], **PATIENT}
+        assert client.get("/v1/epochs", params=named).raise_for_status()
+    kept = {"/v1/topics?wait_for=": written.headers["x-routelake-token"]}
+    kept["/v1/clusters?wait_for="] = client.get("/v1/topics/orders/route").headers["x-routelake-token"]
+    page = client.get("/v1/topics/orders/changes?limit=1").raise_for_status().json()
+    kept["/v1/topics/orders/changes?limit=1&before="] = page["before"]
+    kept["/v1/topics/orders/changes?limit=1&after="] = page["after"]
+    for question in QUESTIONS:
+        kept[f"{question}&cursor="] = client.get(question).raise_for_status().json()["nextCursor"]
+    with client.stream("GET", "/v1/events") as events:
+        lines = events.iter_lines()
+        kept["/v1/events?from="] = next(line for line in lines if line.startswith("id: ")).removeprefix("id: ")
+    return kept
+
+
+def what_comes(client: httpx.Client, asked: str) -> str:
+    """A status; of events, the first one that is sent, or ``quiet``."""
+    if not asked.startswith("/v1/events"):
+        answer = client.get(asked)
+        return f"{answer.status_code} {answer.json().get('type', '')}".rstrip()
+    with client.stream("GET", asked) as events:
+        blocks = [line for _, line in zip(range(8), events.iter_lines(), strict=False)]
+    return next((line for line in blocks if line.startswith("event: ")), "quiet")
+
+
+OTHER = "410 urn:routelake:problem:other-lake"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.http.events.QUIET_S", 0.05)
+
+
+def test_what_a_client_keeps_is_good_after_a_restart_and_not_after_a_restore(tmp_path: Path) -> None:
+    """The restored lake goes on as far as the one before, so every number is there again, and means something else."""
+    data, log_url = tmp_path / "data", f"sqlite://{tmp_path}/data/events.db"
+
+    @contextmanager
+    def client_of(folder: Path) -> Iterator[httpx.Client]:
+        with (
+            LocalLake(folder, log_url=log_url) as lake,
+            lake.gateway(http_port=0, gateway_id="one") as gateway,
+            over_tcp(gateway) as client,
+        ):
+            yield client
+
+    data.mkdir()
+    with client_of(data) as client:
+        kept_by(client, 3)
+    take_backup(data, log_url, tmp_path / "backup")
+    with client_of(data) as client:
+        kept = kept_by(client, 3, begin=3)
+    with client_of(data) as client:
+        assert {asked: what_comes(client, asked + token) for asked, token in kept.items()} == {
+            asked: "event: epoch" if "events" in asked else "200" for asked in kept
+        }
+    restore(tmp_path / "backup", data, log_url, keep_log=False)
+    with client_of(data) as client:
+        kept_by(client, 9, begin=10)
+        assert {asked: what_comes(client, asked + token) for asked, token in kept.items()} == {
+            asked: "event: reset" if "events" in asked else OTHER for asked in kept
+        }
+
+
+def test_what_a_client_keeps_is_not_good_at_another_lake(tmp_path: Path) -> None:
+    with (
+        LocalLake(tmp_path / "a") as one,
+        one.gateway(http_port=0) as gateway,
+        LocalLake(tmp_path / "b") as two,
+        two.gateway(http_port=0) as other,
+        over_tcp(gateway) as client,
+        over_tcp(other) as elsewhere,
+    ):
+        kept = kept_by(client, 4)
+        kept_by(elsewhere, 8)
+        for asked, token in kept.items():
+            assert what_comes(elsewhere, asked + token) == ("event: reset" if "events" in asked else OTHER)
+            assert what_comes(client, asked + token) in ("200", "event: epoch", "quiet")
