@@ -16,10 +16,11 @@ from api.settings.gateway import GatewaySettings
 from api.settings.keys import SELF_PRESERVATION
 from api.view.snapshot import RouteView
 from lake.commits import to_ms
-from pipelines.fold.preservation import Census, Switch, census, to_begin, to_end
+from pipelines.fold.preservation import Census, Heard, Switch, census, superseded, to_begin, to_end
 from runtime.deaths import essential
+from schemas.broker import MASTER_ID
 from schemas.errors import RoutelakeError, one_line
-from schemas.events import Actor, Preserve, PreserveEnd
+from schemas.events import Actor, Preserve, PreserveEnd, UnregisterBroker
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -40,7 +41,7 @@ class SelfPreservation:
         self,
         settings: Callable[[], GatewaySettings],
         view: Callable[[], RouteView | None],
-        command: Callable[[Preserve | PreserveEnd], Awaitable[object]],
+        command: Callable[[Preserve | PreserveEnd | UnregisterBroker], Awaitable[object]],
     ) -> None:
         self._settings, self._view, self._command = settings, view, command
         self._task: asyncio.Task[None] | None = None
@@ -80,11 +81,31 @@ class SelfPreservation:
         now_ms = self._log_time_ms(view, settings.gap_s)
         if now_ms is None or not (switch.percent or preserved_ms):
             return
-        counted = self.counted = census_of(view, now_ms)
-        event = self._event(switch, counted, preserved_ms, now_ms, Actor(gateway=settings.gateway_id, via="routelake"))
+        rows = _heard_in(view)
+        gone = superseded(rows, now_ms)
+        counted = self.counted = _census(rows, gone, now_ms)
+        actor = Actor(gateway=settings.gateway_id, via="routelake")
+        event = self._event(switch, counted, preserved_ms, now_ms, actor)
         if event is not None:
             _say(event, counted)
             await self._command(event)
+        elif preserved_ms:
+            await self._expire([row for row in gone if row.expire_ms < now_ms], actor)
+
+    async def _expire(self, gone: list[Heard], actor: Actor) -> None:
+        """Nobody expires but these: other brokers have their addresses."""
+        for row in gone:
+            log.warning("a broker expires: another one has its address", broker=row.broker_name, addr=row.broker_addr)
+            await self._command(
+                UnregisterBroker(
+                    actor=actor,
+                    cluster_name=row.cluster_name,
+                    broker_name=row.broker_name,
+                    broker_addr=row.broker_addr,
+                    broker_id=MASTER_ID,  # says nothing here
+                    if_overdue=True,
+                )
+            )
 
     def _event(
         self, switch: Switch, counted: Census, preserved_ms: int, now_ms: int, actor: Actor
@@ -124,8 +145,21 @@ def preserved_ms_of(view: RouteView) -> int:
 
 
 def census_of(view: RouteView, now_ms: int) -> Census:
-    """Who is silent in a view."""
-    return census(((row.expire_timestamp, row.heartbeat_timeout_millis) for row in view.all_live_rows()), now_ms)
+    """Who is silent in a view, but for those whose addresses other brokers have."""
+    rows = _heard_in(view)
+    return _census(rows, superseded(rows, now_ms), now_ms)
+
+
+def _census(rows: list[Heard], gone: list[Heard], now_ms: int) -> Census:
+    counts = set(rows).difference(gone) if gone else rows
+    return census(((row.expire_ms, row.timeout_ms) for row in counts), now_ms)
+
+
+def _heard_in(view: RouteView) -> list[Heard]:
+    return [
+        Heard(row.broker_name, row.cluster_name, row.broker_addr, row.expire_timestamp, row.heartbeat_timeout_millis)
+        for row in view.all_live_rows()
+    ]
 
 
 def _say(event: Preserve | PreserveEnd, counted: Census) -> None:

@@ -96,12 +96,17 @@ class RegisterBroker(Event, frozen=True, tag="REGISTER_BROKER"):
 
 
 class UnregisterBroker(Event, frozen=True, tag="UNREGISTER_BROKER"):
-    """104. A request without a usable brokerId has an effect too, if half of one."""
+    """104. A request without a usable brokerId has an effect too, if half of one.
+
+    With ``if_overdue`` a gateway says that another broker has the address: this one expires while nobody else does,
+    unless it was heard meanwhile.
+    """
 
     cluster_name: str
     broker_name: str
     broker_addr: str
     broker_id: Long | None
+    if_overdue: bool = False
 
 
 class BrokerHeartbeat(Event, frozen=True, tag="BROKER_HEARTBEAT"):

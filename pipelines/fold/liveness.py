@@ -15,6 +15,8 @@ still hears it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from pipelines.fold.state import (
@@ -41,10 +43,10 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
     live = group.live.get(key)
     if live is None:
         return group, OUTCOME_UNCHANGED
-    channels = live.channels
-    heard = channels.get(event.actor.gateway)
+    channels = still_heard(live.channels, live.heartbeat_timeout_ms, at.now_ms)
+    heard = live.channels.get(event.actor.gateway)
     if heard is not None:
-        channels = {**channels, event.actor.gateway: HeardChannel(heard.connection, at.now_ms)}
+        channels[event.actor.gateway] = HeardChannel(heard.connection, at.now_ms)
     refreshed = msgspec.structs.replace(
         live,
         last_update_ms=at.now_ms,
@@ -63,6 +65,11 @@ def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[Bro
     return after, OUTCOME_UNCHANGED if after is group else OUTCOME_APPLIED
 
 
+def still_heard(channels: Mapping[str, HeardChannel], timeout_ms: int, now_ms: int) -> dict[str, HeardChannel]:
+    """The connections over which a broker was heard within its own timeout; the others count for nothing any more."""
+    return {gateway: heard for gateway, heard in channels.items() if heard.heard_ms + timeout_ms >= now_ms}
+
+
 def channel_closed(
     group: BrokerGroup, event: ChannelClosed, at: At, *, is_preserved: bool = False
 ) -> tuple[BrokerGroup, Outcome]:
@@ -79,11 +86,8 @@ def channel_closed(
     bound = live.channels.get(event.channel.gateway)
     if bound is None or bound.connection != event.channel.connection:
         return group, OUTCOME_UNCHANGED
-    others = {
-        gateway: heard
-        for gateway, heard in live.channels.items()
-        if gateway != event.channel.gateway and heard.heard_ms + live.heartbeat_timeout_ms >= at.now_ms
-    }
+    others = still_heard(live.channels, live.heartbeat_timeout_ms, at.now_ms)
+    others.pop(event.channel.gateway, None)
     if others or not _holds_address(group, key):
         kept = msgspec.structs.replace(live, channels=others)
         return replace(group, live={**group.live, key: kept}), OUTCOME_UNCHANGED
@@ -117,6 +121,15 @@ def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
         group = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
         steps.append((group, at))
     return steps
+
+
+def expire_one(group: BrokerGroup, key: BrokerKey, now_ms: int) -> list[tuple[BrokerGroup, At]]:
+    """Expire one member if its deadline lies before ``now_ms``, as of just now; returned as `expire` does."""
+    live = group.live.get(key)
+    if live is None or live.expire_ms >= now_ms:
+        return []
+    after = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
+    return [(after, At(live.last_update_offset, now_ms - 1))]
 
 
 def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:

@@ -11,7 +11,7 @@ nobody listened makes nobody silent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -56,6 +56,35 @@ def census(deadlines: Iterable[tuple[int, int]], now_ms: int) -> Census:
         live += 1
         silent += 2 * (expire_ms - now_ms) < timeout_ms
     return Census(live, silent)
+
+
+class Heard(NamedTuple):
+    """A live address: its key, when it expires, its timeout, milliseconds."""
+
+    broker_name: str
+    cluster_name: str
+    broker_addr: str
+    expire_ms: int
+    timeout_ms: int
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether more than half of its timeout has passed."""
+        return 2 * (self.expire_ms - now_ms) < self.timeout_ms
+
+
+def superseded(rows: Sequence[Heard], now_ms: int) -> list[Heard]:
+    """Who is silent at an address at which a broker of another name is heard: it was restarted under that name.
+
+    It is no sign of a cut network, and its address is no place for its topics any more.
+    """
+    silent = [row for row in rows if row.is_silent(now_ms)]
+    if not silent:
+        return []
+    names: dict[str, set[str]] = {row.broker_addr: set() for row in silent}
+    for row in rows:
+        if row.broker_addr in names and not row.is_silent(now_ms):
+            names[row.broker_addr].add(row.broker_name)
+    return [row for row in silent if names[row.broker_addr] - {row.broker_name}]
 
 
 class Switch(NamedTuple):

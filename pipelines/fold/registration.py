@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipelines.fold.liveness import without_digests
+from pipelines.fold.liveness import still_heard, without_digests
 from pipelines.fold.state import (
     OUTCOME_APPLIED,
     OUTCOME_UNCHANGED,
@@ -123,7 +123,7 @@ def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerG
         data_version=data_version,
         ha_server_addr=event.ha_server_addr,
         topic_config_digest=digest,
-        channels=_bound_channels(previous, event, at),
+        channels=_bound_channels(previous, event, timeout_ms, at),
     )
     registered = replace(
         registered, live={**registered.live, key: live}, filter_servers=_filter_servers(group, event, key)
@@ -168,9 +168,11 @@ def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerG
     return replace(group, mappings=merged)
 
 
-def _bound_channels(previous: LiveInfo | None, event: RegisterBroker, at: At) -> dict[str, HeardChannel]:
-    """A registration binds the broker to this connection of this gateway; other gateways keep theirs."""
-    channels = dict(previous.channels) if previous is not None else {}
+def _bound_channels(
+    previous: LiveInfo | None, event: RegisterBroker, timeout_ms: int, at: At
+) -> dict[str, HeardChannel]:
+    """A registration binds the broker to this connection of this gateway; others that still hear it keep theirs."""
+    channels = still_heard(previous.channels, timeout_ms, at.now_ms) if previous is not None else {}
     if event.channel is not None:
         channels[event.channel.gateway] = HeardChannel(event.channel.connection, at.now_ms)
     return channels

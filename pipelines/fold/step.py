@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from pipelines.fold import kvconfig, liveness, registration, topics
-from pipelines.fold.state import OUTCOME_UNCHANGED, At, BrokerGroup, KvTable, Outcome, RouteState, deadline_ms
+from pipelines.fold.state import (
+    OUTCOME_APPLIED,
+    OUTCOME_UNCHANGED,
+    At,
+    BrokerGroup,
+    KvTable,
+    Outcome,
+    RouteState,
+    deadline_ms,
+)
 from schemas.events import (
     AccessRefused,
     AddWritePerm,
@@ -169,6 +178,11 @@ def _on_group(
         for expired, when in liveness.expire(group, at.now_ms):
             changes.append(GroupChange(group, expired, when, None))
             group = expired
+    if isinstance(event, UnregisterBroker) and event.if_overdue:
+        key = (event.cluster_name, event.broker_addr)
+        gone = [GroupChange(group, after, when, None) for after, when in liveness.expire_one(group, key, at.now_ms)]
+        changes += gone
+        return OUTCOME_APPLIED if gone else OUTCOME_UNCHANGED
     if isinstance(event, ChannelClosed):
         after, outcome = liveness.channel_closed(group, event, at, is_preserved=state.preserved_ms > 0)
     else:

@@ -15,4 +15,4 @@ from __future__ import annotations
 
 from typing import Final
 
-RULES_VERSION: Final = 4
+RULES_VERSION: Final = 5

@@ -139,3 +139,39 @@ def test_over_the_wire_the_switch_takes_a_share(tmp_path: Path) -> None:
         assert client.call(Request(codes.UPDATE_NAMESRV_CONFIG, {}, body)).code == codes.SUCCESS
         assert config_of(client)["selfPreservationPercent"] == "15"
         assert gateway.gateway.settings.self_preservation_percent == 15
+
+
+def test_a_broker_whose_address_another_one_has_expires_in_a_pause(tmp_path: Path) -> None:
+    now_ms = [1_800_000_000_000]
+    with brokers(tmp_path, now_ms, self_preservation_percent=15) as (gateway, clients), ExitStack() as stack:
+        for client in clients[1:]:
+            client.close()
+        until(lambda: is_on(gateway))
+        until(lambda: len(closed(gateway)) == BROKERS - 1)
+        now_ms[0] += 600_000
+        reborn = stack.enter_context(gateway.connect())
+        reborn.call(register("reborn", addr(3)).request())
+        kept = {f"broker-{number}" for number in range(BROKERS) if number != 3} | {"reborn"}
+        until(lambda: routed(gateway) == kept)
+        assert is_on(gateway)
+
+
+def test_brokers_that_come_back_under_other_names_are_no_cut(tmp_path: Path) -> None:
+    now_ms = [1_800_000_000_000]
+    with (
+        LocalLake(tmp_path, clock=lambda: now_ms[0]) as lake,
+        lake.gateway(clock_interval_s=0.02, preservation_interval_s=0.01, self_preservation_percent=15) as gateway,
+        ExitStack() as stack,
+    ):
+        clients = connected(gateway, stack)
+        now_ms[0] += 59_000
+        others = [stack.enter_context(gateway.connect()) for _ in range(BROKERS)]
+        for passed_ms in (0, 2_000, 30_000, 29_000, 1):
+            now_ms[0] += passed_ms
+            for number, other in enumerate(others):
+                other.call(register(f"renamed-{number}", addr(number)).request())
+            until(lambda: gateway_time_ms(gateway) >= now_ms[0])
+            gateway.loop.run(gateway.gateway.preservation.judge())
+            assert not is_on(gateway)
+        until(lambda: routed(gateway) == {f"renamed-{number}" for number in range(BROKERS)})
+        assert len(clients) == BROKERS

@@ -14,6 +14,8 @@ from tests.support.events import (
     clock,
     closed,
     heartbeat,
+    preserve,
+    preserve_end,
     register,
     topics,
     unregister,
@@ -233,3 +235,35 @@ def test_a_closed_connection_after_unregistration(fold: Fold) -> None:
     fold(register(connection="1"))
     fold(unregister())
     assert fold(closed(connection="1")).verdict == "unchanged"
+
+
+@pytest.mark.parametrize("again", ["registers", "registers without topics", "is heard"])
+def test_gateways_that_heard_a_broker_long_ago_are_forgotten(fold: Fold, again: str) -> None:
+    """A gateway id for each pod: a thousand starts, and the row held a thousand."""
+    for number in range(1_000):
+        own = f"pod-{number}"
+        fold(register(connection="1", gateway=own, heartbeat_timeout_millis=3_000, slim=number > 0), after_ms=500)
+        if again == "is heard":
+            fold(heartbeat(gateway=own), after_ms=400)
+        elif again == "registers without topics":
+            fold(register(connection=None, heartbeat_timeout_millis=3_000, slim=True), after_ms=400)
+    channels = fold.group().live[("c", "a0:1")].channels
+    assert f"pod-{999}" in channels and len(channels) <= 7
+
+
+def test_a_gateway_counts_for_as_long_as_it_heard_the_broker_within_its_timeout(fold: Fold) -> None:
+    fold(register(connection="1", gateway="g1", heartbeat_timeout_millis=3_000))
+    fold(register(connection="2", gateway="g2", heartbeat_timeout_millis=3_000), after_ms=3_000)
+    assert set(fold.group().live[("c", "a0:1")].channels) == {"g1", "g2"}
+    fold(heartbeat(gateway="g2"), after_ms=1)
+    assert set(fold.group().live[("c", "a0:1")].channels) == {"g2"}
+
+
+def test_a_broker_that_is_heard_again_by_the_gateway_of_before_is_still_bound_to_its_connection(fold: Fold) -> None:
+    """Nobody expires meanwhile, so it may be heard after its timeout."""
+    fold(register(connection="1", heartbeat_timeout_millis=3_000))
+    fold(preserve())
+    fold(heartbeat(), after_ms=60_000)
+    fold(preserve_end())
+    fold(closed(connection="1"))
+    assert not fold.live()

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.fold.preservation import BACK_GRACE_MS, Census, EndReason, Switch, census, to_begin, to_end
+from pipelines.fold.preservation import (
+    BACK_GRACE_MS,
+    Census,
+    EndReason,
+    Heard,
+    Switch,
+    census,
+    superseded,
+    to_begin,
+    to_end,
+)
 from schemas.events import Actor
 
 ACTOR = Actor(gateway="g", via="routelake")
@@ -71,3 +81,27 @@ def test_what_begins_it_does_not_end_it(percent: int, live: int, data: st.DataOb
     counted = Census(live, data.draw(st.integers(0, live)))
     switch = Switch(percent, HOUR_MS)
     assert (to_begin(switch, counted, ACTOR) is None) == (to_end(switch, counted, 1, 2, ACTOR) is not None)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_superseded"),
+    [
+        ([("x", "a:1", 60_000)], True),
+        ([("x", "a:1", 59_999)], False),  # silent itself: nobody knows who is there
+        ([("x", "b:1", 60_000)], False),
+        ([("b", "a:1", 60_000)], False),  # the same broker in another cluster
+        ([("x", "a:1", 59_999), ("y", "a:1", 60_000)], True),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("left_ms", [59_999, -1])
+def test_superseded_is_who_is_silent_where_another_one_is_heard(
+    others: list[tuple[str, str, int]], is_superseded: bool, left_ms: int
+) -> None:
+    silent = Heard("b", "c", "a:1", 1_000_000 + left_ms, 120_000)
+    rows = [silent, *(Heard(name, "d", addr, 1_000_000 + left, 120_000) for name, addr, left in others)]
+    assert (silent in superseded(rows, 1_000_000)) is is_superseded
+
+
+def test_who_is_heard_is_never_superseded() -> None:
+    assert not superseded([Heard(name, "c", "a:1", 1_060_000, 120_000) for name in "xyz"], 1_000_000)

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from pipelines.fold.changes import is_audited
 from pipelines.fold.step import GroupChange
+from schemas.events import AnyEvent, UnregisterBroker
 from schemas.outcomes import APPLIED, UNCHANGED
 from tests.support.events import (
     Fold,
@@ -137,3 +139,34 @@ def test_time_without_gateways_does_not_count_in_a_pause_either(fold: Fold) -> N
     fold(resume(fold.now_ms), after_ms=7_200_000)
     assert fold.state.preserved_ms == began_ms + 7_200_000
     assert fold.group().live[KEY].expire_ms == expire_ms + 7_200_000
+
+
+def taken(addr: str = "a0:1", *, name: str = "b") -> UnregisterBroker:
+    """What a gateway says of an overdue broker whose address another one has."""
+    return replace(unregister(addr, name=name), if_overdue=True)
+
+
+def test_who_is_overdue_at_an_address_that_another_one_has_expires_in_a_pause(fold: Fold) -> None:
+    fold(register("a1:1", 1, heartbeat_timeout_millis=1_000))
+    fold(preserve(), after_ms=500)
+    fold(register("a0:1", name="x"), after_ms=9_000)
+    assert fold(taken(), after_ms=1).verdict == APPLIED
+    assert fold.live() == {("c", "a1:1")}  # overdue, too, and kept
+    assert fold.addrs() == {1: "a1:1"} and fold.live("x")
+    expiry = fold.changes[-1]
+    assert isinstance(expiry, GroupChange) and expiry.event is None
+    assert expiry.at.now_ms == fold.now_ms - 1
+
+
+@pytest.mark.parametrize("heard", [register(heartbeat_timeout_millis=3_000), heartbeat()])
+def test_one_that_was_heard_meanwhile_stays(fold: Fold, heard: AnyEvent) -> None:
+    fold(preserve(), after_ms=1_000)
+    fold(heard, after_ms=9_000)
+    assert fold(taken(), after_ms=3_000).verdict == UNCHANGED
+    assert fold(taken("x:1")).verdict == fold(taken(name="x")).verdict == UNCHANGED
+    assert fold.live() == {KEY}
+
+
+def test_outside_a_pause_it_has_expired_by_itself(fold: Fold) -> None:
+    assert fold(taken(), after_ms=3_001).verdict == UNCHANGED
+    assert not fold.live()

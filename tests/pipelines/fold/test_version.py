@@ -19,9 +19,9 @@ from schemas.events import decode
 from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
 
-VERSION = 4
-LOGS = "f6d4872f0d942ee5"
-RESULTS = "5a885d885508eb31"
+VERSION = 5
+LOGS = "1d7078f92b9638ec"
+RESULTS = "febfde2cae5a0783"
 
 
 def fixed_logs() -> Iterator[list[LogRecord]]:
