@@ -235,7 +235,7 @@ class GroupCommit:
         """For the front of what is sent to a log that may take it when its gateway has long given it up."""
         passed_s = self._loop.time() - self._last_stamp_s
         after_ms = self._last_stamp_ms + int((passed_s + late_after_s) * 1000)
-        resume = Resume(actor=self._actor, previous_event_time_ms=self._last_stamp_ms, after_ms=after_ms)
+        resume = Resume(actor=self._actor, after_ms=after_ms)
         return _Waiting(routing_key(resume), encode(resume), None)
 
     def _take(self) -> list[_Waiting]:

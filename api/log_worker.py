@@ -27,13 +27,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import structlog
 
 from api.group_commit import STOPPING
-from pipelines.log.base import Appended, Clock, Entry, EventLog, LateError, LogEnd, now_ms
+from pipelines.log.base import Appended, Entry, EventLog, LateError, LogEnd
 from pipelines.log.open import open_log
+from pipelines.log.stamps import MAX_LEAP_MS, Stamps, SteadyClock, steady_s
 from pipelines.log.urls import is_kafka
 from runtime.children import SERVED, end_with_parent, spawn
 from runtime.deaths import essential
@@ -54,6 +55,13 @@ _CLOSE_S: Final = 1.0
 Answer = LogEnd | list[Appended] | RoutelakeError | str
 
 
+class Last(NamedTuple):
+    """The last append: when it began (where it hung after that, it is silence, too), and its event time."""
+
+    began_s: float
+    event_time_ms: int
+
+
 class ResumingLog:
     """Appends to a log and tells, by a RESUME event, of the time in which nobody listened.
 
@@ -64,35 +72,29 @@ class ResumingLog:
         event_log: the log.
         gateway_id: names the gateway in the events written here.
         gap_s: silence after which a RESUME event is due.
-        clock: The log's; it is compared with what that stamps.
+        steady: as `Stamps` has it.
     """
 
-    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float, clock: Clock = now_ms) -> None:
+    def __init__(self, event_log: EventLog, gateway_id: str, gap_s: float, steady: SteadyClock = steady_s) -> None:
         self._log = event_log
-        self._actor = Actor(gateway=gateway_id, via="routelake")
-        self._gap_ms = int(gap_s * 1000)
-        self._clock = clock
-        self._last_ms = 0
+        resume = Resume(actor=Actor(gateway=gateway_id, via="routelake"))
+        self._resume: Entry = routing_key(resume), encode(resume)
+        self._gap_s = gap_s
+        self._steady = steady
+        self._last: Last | None = None
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """`EventLog.append`, behind a RESUME event where one is due: then the result has one more, in front."""
-        began_ms = self._clock()
-        due_ms = self._last_ms + self._gap_ms
+        began_s = self._steady()
         written = None
-        if began_ms <= due_ms:
-            try:
-                # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
-                written = self._log.append(entries, due_ms)
-            except LateError:
-                began_ms = self._clock()
+        if self._last is not None and began_s - self._last.began_s <= self._gap_s:
+            # From here to the stamp the clock may be set, or this process stand still: whoever stamps looks again.
+            with suppress(LateError):
+                written = self._log.append(entries, self._last.event_time_ms + int(self._gap_s * 1000))
         if written is None:
-            written = self._log.append([self._resume(), *entries])
-        self._last_ms = began_ms  # where it hung behind the stamping of its time, that is silence, too
+            written = self._log.append([self._resume, *entries])
+        self._last = Last(began_s, written[-1].event_time_ms)
         return written
-
-    def _resume(self) -> Entry:
-        event = Resume(actor=self._actor, previous_event_time_ms=self._log.end().last_event_time_ms)
-        return routing_key(event), encode(event)
 
 
 class LogWorker:
@@ -102,10 +104,11 @@ class LogWorker:
         log_url: as for `open_log`; not ``memory:``.
         gateway_id: names the gateway in the events written there.
         gap_s: as for `ResumingLog`.
+        max_leap_ms: as for `Stamps`.
     """
 
-    def __init__(self, log_url: str, gateway_id: str, gap_s: float) -> None:
-        self._arguments = log_url, gateway_id, gap_s
+    def __init__(self, log_url: str, gateway_id: str, gap_s: float, max_leap_ms: int = MAX_LEAP_MS) -> None:
+        self._arguments = log_url, gateway_id, gap_s, max_leap_ms
         self.late_after_s = gap_s if is_kafka(log_url) else None
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: deque[asyncio.Future[Answer]] = deque()
@@ -206,8 +209,8 @@ def main() -> None:
 
 
 def _serve(gateway: Connection) -> None:
-    log_url, gateway_id, gap_s = gateway.recv()
-    event_log = _tried(open_log, log_url)
+    log_url, gateway_id, gap_s, max_leap_ms = gateway.recv()
+    event_log = _tried(open_log, log_url, Stamps(max_leap_ms=max_leap_ms))
     if isinstance(event_log, RoutelakeError):
         gateway.send(event_log)
         gateway.recv()  # the gateway's end

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from lake.commits import RouteCommit
 
-CHECKPOINT_FORMAT: Final = 3
+CHECKPOINT_FORMAT: Final = 4
 """Of the state, and of the offsets in the log. One written by an older routelake is deleted: the state comes back from
 the tables."""
 EPOCH_FILE: Final = "epoch"

@@ -36,7 +36,6 @@ from pipelines.intervals.beside import BesideEpochs
 from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.open import open_log
 from pipelines.log.source import read_stream
-from pipelines.log.urls import is_kafka
 from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
 from pipelines.shards.batch import Batch
 from pipelines.shards.partition import SHARD_KEYS, seed_rows, shard_keys
@@ -49,6 +48,8 @@ from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
 
 log = structlog.get_logger("routelake.fold")
 
+_WATERMARK_DELAY: Final = "1 millisecond"
+"""Spark drops what is not later than the watermark: so records of equal time, in two batches, are kept."""
 _STEP_AT_MOST_S: Final = 60.0
 """A step of the intervals takes some seconds where millions of topics are new."""
 
@@ -180,13 +181,14 @@ class FoldQuery:
             spark,
             settings.log_url,
             seed.next_offset,
+            seed.state.now_ms,
             settings.max_records_per_batch,
             settings.max_bytes_per_batch,
         )
         initial = spark.createDataFrame(seed_rows(seed.state, settings.shards), SEED_SCHEMA).groupBy("shard")
         parts = (
             by_shard(records, settings.shards)
-            .withWatermark("eventTime", _watermark_delay(settings.log_url))
+            .withWatermark("eventTime", _WATERMARK_DELAY)
             .groupBy("shard")
             .transformWithState(
                 statefulProcessor=RouteProcessor(uuid.uuid4().hex, self._spool_dir),
@@ -241,8 +243,8 @@ class FoldQuery:
     def dropped_as_late(self) -> int:
         """Records of the last batches that Spark dropped because their event time lay before the watermark.
 
-        Anything but 0 means that the log's clock went back, which SQLite's does not: nothing must be folded on top of
-        what is missing.
+        Event times never decrease (`pipelines.log.source`), so anything but 0 is a defect: nothing must be folded on
+        top of what is missing.
         """
         return sum(
             int(operator["numRowsDroppedByWatermark"])
@@ -262,18 +264,6 @@ class FoldQuery:
         self._log.close()
 
 
-def _watermark_delay(log_url: str) -> str:
-    """How far event time may go back without Spark dropping the record as late.
-
-    Spark drops what is not later than the watermark, and a batch's end is in the tables before it says so. SQLite
-    stamps event times that never decrease, so one millisecond keeps equal ones. Kafka's LogAppendTime is the clock of
-    the partition's leader, which may step back at a fail-over, nobody knows how far: the watermark stays where it was,
-    and the rules let time stand until it is caught up. Expiry does not wait for it: CLOCK events expire what is due as
-    they pass.
-    """
-    return "36500 days" if is_kafka(log_url) else "1 millisecond"
-
-
 def by_shard(records: DataFrame, shards: int) -> DataFrame:
     """One row per record and shard it concerns: commands for every group go to all shards.
 
@@ -288,6 +278,7 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
         "offset",
         "eventTime",
         F.unix_millis("eventTime").alias("eventTimeMs"),
+        "beforeMs",
         "key",
         "payload",
     )

@@ -75,6 +75,7 @@ class RouteProcessor(StatefulProcessor):
                     row["eventTimeMs"],
                     row["key"],
                     None if row["payload"] is None else bytes(row["payload"]),
+                    row["beforeMs"],
                 )
                 for row in rows
             ),

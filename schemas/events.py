@@ -210,15 +210,12 @@ class Clock(Event, frozen=True, tag="CLOCK"):
 
 
 class Resume(Event, frozen=True, tag="RESUME"):
-    """First event after a time in which no gateway wrote: that time counts against no broker.
-
-    ``previous_event_time_ms`` is the event time of the log's last record before it, None in an empty log.
+    """First event after a time in which no gateway wrote: the time since the record before counts against no broker.
 
     With ``after_ms`` it is one only where the log stamped it later than that, and nothing otherwise: Kafka may take
     what was sent to it long ago, so it goes in front of all that a gateway sends there.
     """
 
-    previous_event_time_ms: Long | None = None
     after_ms: Long | None = None
 
 

@@ -67,13 +67,11 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState
             mappings=mappings.get(name, {}),
             topics=topics(name),
         )
-    resumed = view.commit.resume_time
     preserved = view.commit.preserve_time
     return RouteState(
         groups,
         view.kv,
         to_ms(view.event_time),
-        resumed_ms=0 if resumed is None else to_ms(resumed),
         preserved_ms=0 if preserved is None else to_ms(preserved),
     )
 

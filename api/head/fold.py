@@ -75,11 +75,13 @@ class HeadFold:
         try:
             event = read_event(record)
         except EventDecodeError:
+            self._state.now_ms = self._event_time_ms
             return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
         self.gateway_id = event.actor.gateway
         try:
             done = step(self._state, event, at)
         except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
+            self._state.now_ms = self._event_time_ms
             self.is_urgent = True
             return CommandOutcome(record.offset, REJECTED, QUARANTINED)
         for change in done.changes:

@@ -30,9 +30,9 @@ from pipelines.fold.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
 from pipelines.fold.state import At, BrokerGroup, RouteState, TopicTable, replace
 from pipelines.fold.step import GroupChange, apply, apply_expiries, expire_due, step
 from pipelines.fold.version import RULES_VERSION
-from pipelines.log.base import LogReader, LogRecord
+from pipelines.log.base import LogReader, LogRecord, in_time
 from pipelines.shards.partition import shard_keys, shard_of
-from pipelines.tables.resumes import preserved_ms, resumed_ms
+from pipelines.tables.resumes import preserved_ms
 from schemas.broker import QueueRow
 from schemas.errors import EventDecodeError, RoutelakeError, one_line
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
@@ -152,7 +152,6 @@ class _Part:
         self._state = RouteState(now_ms=to_ms(base.commit.event_time) if base.tables is not None else 0)
         if base.tables is not None:
             self._state.groups = dict(self._groups(base.tables))
-            self._state.resumed_ms = resumed_ms(lake_dir, base.commit)
             self._state.preserved_ms = preserved_ms(base.commit)
             if self._is_mine(KEY_KV):
                 self._state.kv = kv_from_rows(base.tables[KV_CONFIG_TABLE.name].to_table().to_pylist())
@@ -163,7 +162,9 @@ class _Part:
         """Replay and compare. Raises UnavailableError when the log cannot be read."""
         late = self._last.liveness_offset
         noted = False
-        for count, record in enumerate(_records(log, self._first_offset, self._last.log_offset)):
+        records = in_time(_records(log, self._first_offset, self._last.log_offset), self._state.now_ms)
+        for count, (before_ms, record) in enumerate(records):
+            self._state.now_ms = before_ms
             if record.offset > late and not noted:
                 noted = True
                 self._note_live(self._state.groups.values())

@@ -35,7 +35,6 @@ class Shard(msgspec.Struct, array_like=True):
     groups: list[_Group] = []
     kv: dict[str, dict[str, str | None]] = {}
     now_ms: int = 0
-    resumed_ms: int = 0
     timer_ms: int | None = None
     run_id: str = ""
     preserved_ms: int = 0

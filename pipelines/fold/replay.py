@@ -91,6 +91,7 @@ def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | 
         # Whatever a record or a rule is wrong about: the stream goes on without it, and so must who starts it anew.
         with suppress(Exception):
             apply(state, step(state, read_event(record), At(record.offset, record.event_time_ms)))
+        state.now_ms = max(state.now_ms, record.event_time_ms)
     if watermark_ms is not None:
         apply_expiries(state, expire_due(state, watermark_ms))
     return state

@@ -165,14 +165,13 @@ KvTable = Mapping[str, Mapping[str, str | None]]
 class RouteState(msgspec.Struct):
     """The whole NameServer, or one shard of it: groups by name, and KV configuration.
 
-    ``now_ms`` is the greatest event time seen; ``resumed_ms`` the event time of the last RESUME.
+    ``now_ms`` is the greatest event time on the log so far, records for other shards included; 0 before the first.
     ``preserved_ms`` is the event time of the PRESERVE in force, moved by every RESUME since; 0 while there is none.
     """
 
     groups: dict[str, BrokerGroup] = msgspec.field(default_factory=dict)
     kv: KvTable = msgspec.field(default_factory=dict)
     now_ms: int = 0
-    resumed_ms: int = 0
     preserved_ms: int = 0
 
 

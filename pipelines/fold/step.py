@@ -144,8 +144,6 @@ def apply(state: RouteState, done: Step) -> None:
     for change in done.changes:
         _take(state, change)
     state.now_ms = done.at.now_ms
-    if isinstance(done.event, Resume) and done.outcome is not OUTCOME_UNCHANGED:
-        state.resumed_ms = done.at.now_ms
     if done.outcome.result is not None and PRESERVED in done.outcome.result:
         state.preserved_ms = done.outcome.result[PRESERVED]
 
@@ -201,18 +199,13 @@ def _expiries(group: BrokerGroup, now_ms: int) -> Iterator[GroupChange]:
 def _resume(state: RouteState, event: Resume, at: At) -> Step:
     """Expire who was silent too long before the gap, then move every deadline by it.
 
-    Two gateways that start together count the gap once. A RESUME that was to count if it came late, and came in time,
-    is nothing.
+    The gap begins at the record before, whoever wrote it: two gateways that start together count it once. A RESUME that
+    was to count if it came late, and came in time, is nothing.
     """
     if event.after_ms is not None and at.now_ms <= event.after_ms:
         return Step(event, at, [], OUTCOME_UNCHANGED)
-    previous_ms = event.previous_event_time_ms
-    expiries: list[GroupChange] = []
-    gap_ms = 0
-    if previous_ms is not None:
-        expiries = expire_due(state, min(previous_ms, at.now_ms))
-        if previous_ms >= state.resumed_ms:
-            gap_ms = max(0, at.now_ms - previous_ms)
+    expiries = expire_due(state, state.now_ms)
+    gap_ms = at.now_ms - state.now_ms if state.now_ms else 0
     changes: list[GroupChange | KvChange] = [*expiries]
     for before in (state.groups | {expiry.after.broker_name: expiry.after for expiry in expiries}).values():
         after = liveness.extend_deadlines(before, gap_ms)

@@ -8,8 +8,8 @@ A log is one sequence of records. The gateway appends, the fold reads, retention
     key         b:a      b:b      *        b:a      kv              which state the event touches
     payload     bytes as `schemas.events.encode` made them; the log never looks inside
 
-Event time is the log's own clock: it is stamped when the record gets its place in the order, so the order by offset and
-the order by time agree, whatever the machines' clocks do.
+Event time is the log's own clock: it is stamped when the record gets its place in the order. Kafka's stamps may go
+back. So every reader takes the greatest so far (`in_time`), and the order by offset and the order by time agree.
 
 All calls block, and any thread may make them. Group commit over several callers is the gateway's task: an ``append`` of
 a list costs one fsync, however long the list is.
@@ -18,7 +18,7 @@ a list costs one fsync, however long the list is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from schemas.errors import BadRequestError, SetupError, TooLargeError, UnavailableError
@@ -43,12 +43,12 @@ Clock = Callable[[], int]
 
 
 class LateError(UnavailableError):
-    """A stop, or a step of the clock, was between the call and the stamp."""
+    """A stop, or a step of the clock, was between the last stamp and this one."""
 
 
-def check_time(now_ms: int, not_after_ms: int | None) -> None:
-    """Raise LateError where it is past ``not_after_ms``. For implementations of `EventLog`."""
-    if not_after_ms is not None and now_ms > not_after_ms:
+def check_time(stamp_ms: int, not_after_ms: int | None) -> None:
+    """Raise LateError where a stamp is past ``not_after_ms``. For implementations of `EventLog`."""
+    if not_after_ms is not None and stamp_ms > not_after_ms:
         raise LateError("the event log was to be written at once, and was not; try again")
 
 
@@ -63,6 +63,20 @@ class LogRecord(NamedTuple):
     event_time_ms: int
     key: str
     payload: bytes
+
+
+def in_time(records: Iterable[LogRecord], time_ms: int) -> Iterator[tuple[int, LogRecord]]:
+    """Each record, the log's time before it in front; its own event time is never less than that.
+
+    Whoever reads a part of a log reads it by this: so it is the same time for all, wherever they begin.
+
+    Args:
+        records: in their order, without a gap.
+        time_ms: the greatest event time before the first of them; 0 if there is none.
+    """
+    for record in records:
+        yield time_ms, record if record.event_time_ms >= time_ms else record._replace(event_time_ms=time_ms)
+        time_ms = max(time_ms, record.event_time_ms)
 
 
 class Appended(NamedTuple):
@@ -135,8 +149,8 @@ class EventLog(Protocol):
 
         Args:
             entries: what to append.
-            not_after_ms: where this machine's clock is past it when they are stamped, or sent to whoever stamps them,
-                they are not appended.
+            not_after_ms: a log that is stamped here does not append them with a later event time. Kafka stamps by
+                itself, and does not ask (`schemas.events.Resume.after_ms`).
 
         Returns:
             One `Appended` for each entry. Offsets strictly increase, event times never decrease.
@@ -145,6 +159,7 @@ class EventLog(Protocol):
             BadRequestError: a payload or key is too large; nothing was sent.
             UnavailableError: none of them is in; the message says why.
             LateError: it was past ``not_after_ms``; none of them is in.
+            ClockError: the clock is not believed; none of them is in.
             InDoubtError: they may be in, or may not.
         """
         ...

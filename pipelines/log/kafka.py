@@ -8,7 +8,8 @@ How it keeps the promises of `EventLog`:
 - *Durable*: acks=all and an idempotent producer. What that survives is the topic's replication factor and
   min.insync.replicas; Kafka's own default does not fsync, so one broker alone can lose its last second in a power cut.
 - *Event time*: LogAppendTime, the clock of the partition's leader. Kafka does not keep it from going back when that
-  clock is set back, or leadership moves to a broker whose clock is behind: run NTP on the brokers.
+  clock is set back, or leadership moves to a broker whose clock is behind. Then readers let time stand until it is
+  caught up (`pipelines.log.base.in_time`): run NTP on the brokers.
 - *In doubt*: when the answer to a produce request is lost, nobody knows whether the records are in. The producer asks
   again, without duplicates, for as long as `DELIVERY_TIMEOUT_S`; then ``append`` raises InDoubtError,
   and they may turn up in the log later. The caller may append them again: events are idempotent
@@ -36,8 +37,6 @@ from pipelines.log.base import (
     LogEnd,
     LogRecord,
     check_entries,
-    check_time,
-    now_ms,
 )
 from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_access.settings import read_access
@@ -104,7 +103,6 @@ class KafkaLog:
                 return []
             with self._errors("append to"):
                 producer = self._open_producer()
-            check_time(now_ms(), not_after_ms)
             with self._errors("append to", self._close_producer, in_doubt=True):
                 deadline = time.monotonic() + self._delivery_timeout_s + 5
                 # Nothing is sent before the flush (linger), hence the list becomes one batch.

@@ -170,7 +170,7 @@ class KafkaTail(LogTail):
         for record in records:
             size = len(record.payload)
             head = record.payload if size <= SMALL_BYTES else record.payload[:HEAD_BYTES]
-            self._ahead.append((record.offset, cost_bytes(record.key, head, size), head[:1]))
+            self._ahead.append((record.offset, cost_bytes(record.key, head, size), head[:1], record.event_time_ms))
         return bool(records)
 
 

@@ -45,9 +45,8 @@ class MemoryLog:
             if not entries:
                 return []
             last = self._records[-1].event_time_ms if self._records else 0
-            time_ms = self._clock()
-            check_time(time_ms, not_after_ms)
-            event_time_ms = max(time_ms, last)
+            event_time_ms = max(self._clock(), last)
+            check_time(event_time_ms, not_after_ms)
             new = [
                 LogRecord(offset, event_time_ms, key, bytes(payload))
                 for offset, (key, payload) in enumerate(entries, start=self._next_offset)

@@ -9,17 +9,19 @@ from pipelines.log.base import EventLog, LogReader, LogRecord
 from pipelines.log.memory import MemoryLog
 from pipelines.log.sqlite import SqliteLog, SqliteReader
 from pipelines.log.sqlite_tail import SqliteTail, sqlite_records
+from pipelines.log.stamps import Stamps
 from pipelines.log.tail import LogTail
 from pipelines.log.urls import URL_FORMS, is_kafka, parse_url, sqlite_path
 from schemas.errors import SetupError
 
 
-def open_log(url: str) -> EventLog:
+def open_log(url: str, stamps: Stamps | None = None) -> EventLog:
     """Open the log a URL names, and make it if it does not exist.
 
     Args:
         url: one of `URL_FORMS`, or ``memory:`` for a program of one process. A sqlite path is taken literally, without
             percent-decoding.
+        stamps: gives event times to a log that is stamped here; None: by this machine's clock.
 
     Raises:
         SetupError: no such kind of log, or it cannot be used as it is; the message says what to do.
@@ -28,7 +30,7 @@ def open_log(url: str) -> EventLog:
     if url == "memory:":
         return MemoryLog()
     if url.startswith("sqlite:"):
-        return SqliteLog(sqlite_path(url))
+        return SqliteLog(sqlite_path(url), stamps=stamps)
     if is_kafka(url):
         from pipelines.log.kafka import KafkaLog
 

@@ -5,7 +5,8 @@
 column     type       meaning
 =========  =========  =============================================================
 offset     long       place in the log
-eventTime  timestamp  time of receipt, to the millisecond
+eventTime  timestamp  time of receipt, to the millisecond; never decreasing
+beforeMs   long       the event time before it, ms; 0 for the log's first record
 key        string     routing key; null only in a record that routelake did not write
 payload    binary     the event; null likewise
 =========  =========  =============================================================
@@ -31,18 +32,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from pipelines.collector import spare_imports
-from pipelines.log.base import LogRecord
+from pipelines.log.base import LogRecord, in_time
 from pipelines.log.open import close_readers, open_log, open_tail, records_between
-from pipelines.log.tail import LogTail
+from pipelines.log.tail import BatchEnd, LogTail
 from pipelines.log.urls import is_kafka
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import DEFERRABLE
@@ -54,6 +50,7 @@ SCHEMA: Final = StructType(
     [
         StructField("offset", LongType()),
         StructField("eventTime", TimestampType()),
+        StructField("beforeMs", LongType()),
         StructField("key", StringType()),
         StructField("payload", BinaryType()),
     ]
@@ -71,6 +68,7 @@ WAIT_S: Final = 0.1
 _ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64()),
     pa.field("eventTime", pa.timestamp("us", tz="UTC")),
+    pa.field("beforeMs", pa.int64()),
     pa.field("key", pa.string()),
     pa.field("payload", pa.binary()),
 ]
@@ -81,6 +79,7 @@ def read_stream(
     spark: SparkSession,
     url: str,
     start_offset: int,
+    start_time_ms: int = 0,
     max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
 ) -> DataFrame:
@@ -93,6 +92,7 @@ def read_stream(
         spark: a session.
         url: as for `open_log`; ``memory:`` cannot be read by Spark. A missing log is made.
         start_offset: the first record to read; 0 for the whole log.
+        start_time_ms: the greatest event time before it.
         max_records_per_batch: bound on the records of a micro-batch.
         max_bytes_per_batch: bound on what the records of a micro-batch cost (`pipelines.log.cost`), though a larger
             one comes alone.
@@ -110,6 +110,7 @@ def read_stream(
         spark.readStream.format(LogSource.name())
         .option("path", url)
         .option("startOffset", start_offset)
+        .option("startTimeMs", start_time_ms)
         .option("maxRecordsPerBatch", max_records_per_batch)
         .option("maxBytesPerBatch", max_bytes_per_batch)
         .load()
@@ -117,15 +118,17 @@ def read_stream(
 
 
 SourceOffset = dict[str, Any]
-"""What Spark keeps in the checkpoint: ``offset``, the next record to read, and ``log``, the id of the log it is in."""
+"""What Spark keeps in the checkpoint: ``offset``, the next record to read, ``timeMs``, the greatest event time before
+it, and ``log``, the id of the log it is in."""
 
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """Records from ``start`` up to, not including, ``end``."""
+    """Records from ``start`` up to, not including, ``end``; ``time_ms`` is the greatest event time before them."""
 
     start: int
     end: int
+    time_ms: int
 
 
 class LogSource(DataSource):
@@ -134,6 +137,7 @@ class LogSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.url = options["path"]
         self.start_offset = int(options["startOffset"])
+        self.start_time_ms = int(options["startTimeMs"])
         self.max_records = int(options["maxRecordsPerBatch"])
         self.max_bytes = int(options["maxBytesPerBatch"])
 
@@ -165,7 +169,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tail = self._open()
         start = max(self._source.start_offset, tail.first_offset)
         tail.check_readable_from(start)
-        return {"offset": start, "log": tail.log_id}
+        return {"offset": start, "timeMs": self._source.start_time_ms, "log": tail.log_id}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The bound on records; the one on bytes goes with it."""
@@ -195,21 +199,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         deadline = time.monotonic() + (WAIT_S if self._stop_at is None else 0)
         while True:
             tail.check_readable_from(start["offset"])
-            end = self._batch_end(tail, start["offset"], limit)
-            if end > start["offset"] or not tail.wait_for_change(deadline, POLL_S):
-                return {"offset": end, "log": tail.log_id}
+            end = self._batch_end(tail, BatchEnd(start["offset"], start["timeMs"]), limit)
+            if end.offset > start["offset"] or not tail.wait_for_change(deadline, POLL_S):
+                return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> Sequence[OffsetRange]:
         """One: a batch is small, and its rows are shuffled by key anyway."""
         if start["offset"] >= end["offset"]:
             return []
-        return [OffsetRange(start["offset"], end["offset"])]
+        return [OffsetRange(start["offset"], end["offset"], start["timeMs"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a partition, as Arrow. Runs in a worker."""
         assert isinstance(partition, OffsetRange)
+        time_ms = partition.time_ms
         for records in records_between(self._source.url, partition.start, partition.end):
-            yield _to_arrow(records)
+            yield _to_arrow(records, time_ms)
+            time_ms = max(time_ms, *(record.event_time_ms for record in records))
         spare_imports()
 
     def stop(self) -> None:
@@ -227,22 +233,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._tail.close()
             self._tail = None
 
-    def _batch_end(self, tail: LogTail, start: int, limit: ReadLimit) -> int:
-        if isinstance(limit, ReadAllAvailable):
-            end = tail.next_offset()
-        else:
-            max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
-            deferrable = DEFERRABLE if self._stop_at is None else b""
-            end = tail.bounded_end(start, max_records, self._source.max_bytes, deferrable)
-        return end if self._stop_at is None else max(start, min(end, self._stop_at))
+    def _batch_end(self, tail: LogTail, start: BatchEnd, limit: ReadLimit) -> BatchEnd:
+        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
+        deferrable = DEFERRABLE if self._stop_at is None else b""
+        return tail.bounded_end(start, max_records, self._source.max_bytes, deferrable, self._stop_at)
 
 
-def _to_arrow(records: Sequence[LogRecord]) -> pa.RecordBatch:
-    offsets, times_ms, keys, payloads = zip(*records, strict=True)
+def _to_arrow(records: Sequence[LogRecord], time_ms: int) -> pa.RecordBatch:
+    before_ms, timed = zip(*in_time(records, time_ms), strict=True)
+    offsets, times_ms, keys, payloads = zip(*timed, strict=True)
     return pa.record_batch(
         [
             pa.array(offsets, pa.int64()),
             pa.array([time_ms * 1000 for time_ms in times_ms], pa.timestamp("us", tz="UTC")),
+            pa.array(before_ms, pa.int64()),
             pa.array(keys, pa.string()),
             pa.array(payloads, pa.binary()),
         ],

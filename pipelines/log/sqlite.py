@@ -4,8 +4,8 @@
 How an append keeps the promises of `EventLog`:
 
 1. The file's only write lock is taken; whoever else appends waits (busy timeout).
-2. Under that lock the tail is read: the new offsets follow it without a gap, and the event time is
-   ``max(clock, tail's event time)``, so a clock that jumps back cannot lower it.
+2. Under that lock the tail is read: the new offsets follow it without a gap, and the event time is never less than
+   the tail's, whatever the clock does (`pipelines.log.stamps`).
 3. The rows are inserted, and the commit writes them to the WAL with one fsync (synchronous=FULL).
 4. Only then are the offsets returned. Killed before the fsync, nothing is in; killed after it, everything is.
 
@@ -35,13 +35,11 @@ from pipelines.log.base import (
     DEFAULT_READ_BYTES,
     DEFAULT_READ_RECORDS,
     Appended,
-    Clock,
     Entry,
     LogEnd,
     LogRecord,
     check_entries,
     check_time,
-    now_ms,
 )
 from pipelines.log.sqlite_file import (
     BUSY_TIMEOUT_S,
@@ -53,6 +51,7 @@ from pipelines.log.sqlite_file import (
     sqlite_errors,
 )
 from pipelines.log.sqlite_start import HeldLog, prove, read_generation
+from pipelines.log.stamps import Stamps
 from schemas.errors import UnavailableError
 
 _TRIM_RECORDS: Final = 1_000
@@ -75,7 +74,7 @@ class SqliteLog:
 
     Args:
         path: the file, made if missing; its directory must exist.
-        clock: asked under the append lock.
+        stamps: asked for event times under the append lock.
         busy_timeout_s: how long to wait for other processes before UnavailableError.
 
     Raises:
@@ -84,9 +83,9 @@ class SqliteLog:
         UnavailableError: another process held the file for longer than ``busy_timeout_s``.
     """
 
-    def __init__(self, path: Path, *, clock: Clock = now_ms, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(self, path: Path, *, stamps: Stamps | None = None, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._path = path
-        self._clock = clock
+        self._stamps = stamps or Stamps()
         self._closed = False
         self._write_lock = threading.Lock()
         self._read_lock = threading.Lock()
@@ -142,9 +141,9 @@ class SqliteLog:
         """Called by the INSERT, under the write lock. SQLite does not pass on what is raised here: `insert` does."""
         try:
             self._check_file()
-            time_ms = self._clock()
+            time_ms = self._stamps.next(last_time_ms)
             check_time(time_ms, self._not_after_ms)
-            self._stamped = last_offset or 0, max(time_ms, last_time_ms or 0)
+            self._stamped = last_offset or 0, time_ms
         except Exception as error:
             self._refusal = error
             raise

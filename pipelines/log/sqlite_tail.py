@@ -71,13 +71,13 @@ class SqliteTail(LogTail):
     def _costs(self, start: int, limit: int) -> Generator[Cost]:
         cursor = self._reader.execute(
             "SELECT offset, key, length(payload),"
-            " CASE WHEN length(payload) <= ? THEN payload ELSE substr(payload, 1, ?) END FROM event"
+            " CASE WHEN length(payload) <= ? THEN payload ELSE substr(payload, 1, ?) END, event_time_ms FROM event"
             " WHERE offset >= ? ORDER BY offset LIMIT ?",
             (SMALL_BYTES, HEAD_BYTES, start, limit),
         )
         with sqlite_errors(self._path, "read"), closing(cursor):
-            for offset, key, size, head in cursor:
-                yield offset, cost_bytes(key, head, size), head
+            for offset, key, size, head, time_ms in cursor:
+                yield offset, cost_bytes(key, head, size), head, time_ms
 
     def _open(self) -> None:
         with sqlite_errors(self._path, "read", at_start=True):

@@ -10,20 +10,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipelines.log.base import LOST_LOG
 from schemas.errors import SetupError
 
-Cost = tuple[int, int, bytes]
-"""What the planner needs of a record: its offset, `pipelines.log.cost.cost_bytes`, and the begin of its payload."""
+Cost = tuple[int, int, bytes, int]
+"""What the planner needs of a record: offset, `pipelines.log.cost.cost_bytes`, the begin of its payload, event time."""
+
+
+class BatchEnd(NamedTuple):
+    """Where a batch ends: the offset after it, and the greatest event time up to there, ms."""
+
+    offset: int
+    time_ms: int
 
 
 @dataclass(slots=True)
 class _Scan:
     """How far a batch was looked at that is not taken yet: it goes on from there, however often it is asked for."""
 
-    asked: tuple[int, int, int, bytes]
+    asked: tuple[int, int, int, int, bytes]
     end: int
+    time_ms: int
     immediate: bool
     bytes: int = 0
     records: int = 0
@@ -80,34 +89,46 @@ class LogTail(ABC):
         """
         return self._bounds()[1]
 
-    def bounded_end(self, start_offset: int, max_records: int, max_bytes: int, deferrable: bytes = b"") -> int:
-        """The offset after a batch from ``start_offset`` that keeps both bounds; a larger record comes alone.
+    def bounded_end(
+        self,
+        start: BatchEnd,
+        max_records: int,
+        max_bytes: int,
+        deferrable: bytes = b"",
+        stop_at: int | None = None,
+    ) -> BatchEnd:
+        """The end of a batch that keeps both bounds; a larger record comes alone.
 
         Args:
-            start_offset: of the first record.
+            start: The end of the batch before.
             max_records: bound on the records.
             max_bytes: bound on what they cost (`pipelines.log.cost`).
             deferrable: how the payload of a record begins that can wait: while there are only such, and room for more,
                 the batch is empty.
+            stop_at: An offset that the batch does not reach; None: there is none.
 
         Raises:
             SetupError: records were deleted.
             UnavailableError: storage does not answer.
         """
-        asked = (start_offset, max_records, max_bytes, deferrable)
+        asked = (*start, max_records, max_bytes, deferrable)
         if self._scan is None or self._scan.asked != asked:
-            self._scan = _Scan(asked, start_offset, immediate=not deferrable)
+            self._scan = _Scan(asked, *start, immediate=not deferrable)
         scan = self._scan
         with closing(self._costs(scan.end, max_records - scan.records)) as costs:
-            for offset, cost_bytes, head in costs:
+            for offset, cost_bytes, head, time_ms in costs:
+                if stop_at is not None and offset >= stop_at:
+                    break
                 if scan.records and scan.bytes + cost_bytes > max_bytes:
                     self._scan = None
-                    return scan.end
+                    return BatchEnd(scan.end, scan.time_ms)
                 scan.bytes += cost_bytes
                 scan.records += 1
                 scan.end = offset + 1
+                scan.time_ms = max(scan.time_ms, time_ms)
                 scan.immediate = scan.immediate or not head.startswith(deferrable)
-        return scan.end if scan.immediate or scan.records >= max_records else start_offset
+        is_enough = scan.immediate or scan.records >= max_records
+        return BatchEnd(scan.end, scan.time_ms) if is_enough else start
 
     @abstractmethod
     def wait_for_change(self, deadline: float, poll_s: float) -> bool:

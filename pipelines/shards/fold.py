@@ -51,6 +51,8 @@ class Record(NamedTuple):
     event_time_ms: int
     key: str | None
     payload: bytes | None
+    before_ms: int = 0
+    """The log's time before this record, which records for other shards have moved on, too."""
 
 
 class ShardFold:
@@ -87,7 +89,7 @@ class ShardFold:
             packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
         }
         self._start = dict(groups)
-        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.resumed_ms, shard.preserved_ms)
+        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.preserved_ms)
         self._outbox = Outbox(spool_dir)
         self._history_file: HistoryFile | None = None
         self._topic_files: TopicFiles | None = None
@@ -114,6 +116,7 @@ class ShardFold:
         """
         self._offset = max(self._offset, record.offset)
         self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
+        self._state.now_ms = max(self._state.now_ms, record.before_ms)
         event: events.AnyEvent | None = None
         try:
             event = read_event(record)
@@ -135,6 +138,7 @@ class ShardFold:
             if event is not None:
                 at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
                 self._audit(event, at, Outcome(REJECTED, QUARANTINED))
+        self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
         if self._topics.are_many:
             if self._topic_files is not None:
                 self._topic_files.write(self._start, self._state.groups)
@@ -159,7 +163,7 @@ class ShardFold:
         self._topics.write_back(state.groups)
         shard.groups = [pack_group(group) for group in state.groups.values()]
         shard.kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
-        shard.now_ms, shard.resumed_ms, shard.preserved_ms = state.now_ms, state.resumed_ms, state.preserved_ms
+        shard.now_ms, shard.preserved_ms = state.now_ms, state.preserved_ms
         shard.run_id = self._run_id
         return shard
 

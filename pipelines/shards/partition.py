@@ -56,7 +56,6 @@ def seed_rows(state: RouteState, shards: int) -> list[SeedRow]:
             groups=[pack_group(group) for group in mine],
             kv={ns: dict(entries) for ns, entries in state.kv.items()} if shard_of(KEY_KV, shards) == key else {},
             now_ms=state.now_ms,
-            resumed_ms=state.resumed_ms,
             preserved_ms=state.preserved_ms,
         )
         with_topics = [group for group in mine if group.topics.rows]

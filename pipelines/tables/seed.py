@@ -26,7 +26,7 @@ from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
 from pipelines.log.base import LOST_LOG, EventLog
-from pipelines.tables.resumes import preserved_ms, resumed_ms
+from pipelines.tables.resumes import preserved_ms
 from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
@@ -86,7 +86,6 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
         groups=groups,
         kv=kv_from_rows(kv),
         now_ms=now_ms,
-        resumed_ms=resumed_ms(lake_dir, commit),
         preserved_ms=preserved_ms(commit),
     )
 

@@ -63,7 +63,7 @@ class ModelFold:
         self.now_ms = 0
         self.expired: list[tuple[str, str, int, int]] = []
         self.refused = self.lacking = False
-        self._resumed_ms = 0
+        self._before_ms = 0
         self._topics: dict[BrokerAddrInfo, dict[str, QueueRow]] = {}
         """What each broker registered last, with its topics."""
         self._names: dict[BrokerAddrInfo, str] = {}
@@ -76,7 +76,7 @@ class ModelFold:
         Returns:
             What answers are about that may have changed.
         """
-        self.now_ms = max(self.now_ms, time_ms)
+        self._before_ms, self.now_ms = self.now_ms, max(self.now_ms, time_ms)
         self.refused = self.lacking = False
         self.model.tables.notifications.clear()
         match event:
@@ -294,13 +294,9 @@ class ModelFold:
     def _resume(self, event: Resume) -> None:
         if event.after_ms is not None and self.now_ms <= event.after_ms:
             return
-        previous_ms = event.previous_event_time_ms
-        if previous_ms is not None:
-            self._expire(min(previous_ms, self.now_ms), None)
-            if previous_ms >= self._resumed_ms:
-                for live in self.model.tables.broker_live_table.values():
-                    live.last_update_timestamp += max(0, self.now_ms - previous_ms)
-        self._resumed_ms = self.now_ms
+        self._expire(self._before_ms, None)
+        for live in self.model.tables.broker_live_table.values():
+            live.last_update_timestamp += self.now_ms - self._before_ms
 
     def _expire(self, now_ms: int, names: list[str] | None) -> None:
         """Whoever is past its deadline, of these groups or of all."""

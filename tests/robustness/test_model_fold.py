@@ -54,8 +54,8 @@ def _event(rng: random.Random) -> AnyEvent:
         make.wipe(name),
         make.add(name),
         make.clock(),
-        make.resume(0),
-        make.resume(0, after_ms=1_000),
+        make.resume(),
+        make.resume(after_ms=1_000),
     )
     return register if rng.random() < 0.6 else rng.choice(others)
 
@@ -118,7 +118,7 @@ def test_they_agree_after_each_event(entries: list[tuple[int, AnyEvent]]) -> Non
     for offset, (step_ms, event) in enumerate(entries, 1):
         if isinstance(event, Resume):
             after_ms = None if event.after_ms is None else now_ms + event.after_ms
-            event = msgspec.structs.replace(event, previous_event_time_ms=now_ms, after_ms=after_ms)
+            event = msgspec.structs.replace(event, after_ms=after_ms)
         now_ms += step_ms
         apply(state, step(state, event, At(offset, now_ms)))
         model.take(event, now_ms)

@@ -97,7 +97,7 @@ def _events(int32: st.SearchStrategy[int], int64: st.SearchStrategy[int]) -> st.
             "broker_name": _optional(texts),
         },
         events.Clock: {},
-        events.Resume: {"previous_event_time_ms": st.none() | int64},
+        events.Resume: {"after_ms": st.none() | int64},
         events.Preserve: {"live": int32, "silent": int32, "percent": int32},
         events.PreserveEnd: {"grace_ms": int64, "reason": texts},
     }

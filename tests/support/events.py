@@ -133,8 +133,8 @@ def clock(gateway: str = "g1") -> Clock:
     return Clock(actor=actor(gateway))
 
 
-def resume(previous_ms: int | None, gateway: str = "g1", *, after_ms: int | None = None) -> Resume:
-    return Resume(actor=actor(gateway), previous_event_time_ms=previous_ms, after_ms=after_ms)
+def resume(gateway: str = "g1", *, after_ms: int | None = None) -> Resume:
+    return Resume(actor=actor(gateway), after_ms=after_ms)
 
 
 def preserve(gateway: str = "g1") -> Preserve:

@@ -11,7 +11,7 @@ from pipelines.fold.changes import command_name, command_of, is_audited
 from pipelines.fold.rows import kv_rows, rows_of
 from pipelines.fold.state import At, RouteState
 from pipelines.fold.step import GroupChange, KvChange, apply, apply_expiries, expire_due, step
-from pipelines.log.base import LogRecord
+from pipelines.log.base import LogRecord, in_time
 from pipelines.shards.arrow import Cause, ChangeRows
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, decode, routing_key
@@ -35,8 +35,9 @@ class Expected:
         self.unreadable: list[tuple[int, str | None]] = []
         self._changes: list[dict[str, Any]] = []
         self._last_ms = 0
-        for record in records:
-            self._last_ms = record.event_time_ms
+        for before_ms, record in in_time(records, self.state.now_ms):
+            self.state.now_ms = before_ms
+            self._last_ms = record.event_time_ms  # of all so far
             try:
                 event = decode(record.payload)
                 if routing_key(event) != record.key or record.key == "b:":

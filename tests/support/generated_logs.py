@@ -131,13 +131,26 @@ def written(entries: Sequence[tuple[int, Entry]]) -> list[LogRecord]:
             now_ms += entry.ms
             for number in range(entry.gateways):
                 late_ms = None if entry.after_ms is None or previous is None else previous + entry.after_ms
-                event = make.resume(previous, f"g{number + 1}", after_ms=late_ms)
+                event = make.resume(f"g{number + 1}", after_ms=late_ms)
                 append(routing_key(event), encode(event))
         else:
             other = cast("AnyEvent", entry)  # a list of several kinds is one of their common base
             append(routing_key(other), encode(other))
     return records
 
+
+JUMPS_MS = (0, 0, 0, 0, -1, -700, -5_000, -3_600_000, -20 * 365 * 86_400_000, 3_000, 3_600_000)
+
+
+def _jumped(records: list[LogRecord], jumps_ms: list[int]) -> list[LogRecord]:
+    return [
+        record._replace(event_time_ms=record.event_time_ms + jumps_ms[place % len(jumps_ms)])
+        for place, record in enumerate(records)
+    ]
+
+
+jumping_logs = st.builds(_jumped, logs, st.lists(st.sampled_from(JUMPS_MS), min_size=1, max_size=12))
+"""Stamped by a clock that jumps forward and back at any record, as Kafka's may."""
 
 cuts: st.SearchStrategy[list[int]] = st.lists(st.sampled_from((1, 1, 2, 3, 5, 8, 40)), min_size=1, max_size=10)
 """Sizes of micro-batches, repeated as often as the log needs."""

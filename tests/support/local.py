@@ -101,7 +101,7 @@ class LocalGateway:
         clock: Clock = now_ms,
         **settings: Any,
     ) -> None:
-        self.log, self.lake_dir, self._clock = log, lake_dir, clock
+        self.log, self.lake_dir = log, lake_dir
         self.port, self.http_port = remoting_port or 0, http_port or 0
         self._listens, self._serves_http = remoting_port is not None, http_port is not None
         self._remoting, self._http = remoting, http
@@ -166,7 +166,7 @@ class LocalGateway:
         self.loop.call(partial(asyncio.ensure_future, self.parts.close_remoting(0.0), loop=self.loop.loop))
 
     async def _start(self) -> None:
-        client = LocalLogClient(self.log, self._settings, self._clock)
+        client = LocalLogClient(self.log, self._settings)
         self.parts = GatewayParts(
             self._settings,
             client,

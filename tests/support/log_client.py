@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from api.gateway import GatewaySettings
 from api.log_worker import ResumingLog
-from pipelines.log.base import Appended, Clock, Entry, EventLog, LogEnd, now_ms
+from pipelines.log.base import Appended, Entry, EventLog, LogEnd
 
 
 class LocalLogClient:
-    """An `api.group_commit.LogClient`, which appends at once. ``clock`` is the log's."""
+    """An `api.group_commit.LogClient`, which appends at once."""
 
     late_after_s = None
 
-    def __init__(self, event_log: EventLog, settings: GatewaySettings, clock: Clock = now_ms) -> None:
+    def __init__(self, event_log: EventLog, settings: GatewaySettings) -> None:
         self._log = event_log
-        self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s, clock)
+        self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s)
 
     async def open(self) -> str:
         """The caller has opened it."""

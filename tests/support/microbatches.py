@@ -22,7 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from lake.data_file import BEFORE, CHANGE_TYPE, DELETED, Partition
 from pipelines.fold.state import RouteState
-from pipelines.log.base import LogRecord
+from pipelines.log.base import LogRecord, in_time
 from pipelines.processor import RouteProcessor
 from pipelines.shards.arrow import DELETE, OP
 from pipelines.shards.batch import Batch
@@ -159,6 +159,7 @@ class Query:
         timer_values = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.max_ms)
         parts: list[Row] = []
         seeds, self._seed = self._seed, {}
+        timed = list(in_time(records, self.max_ms))
         processors = {}
         for shard, key in self.keys.items():
             processor = processors[shard] = RouteProcessor(
@@ -171,8 +172,14 @@ class Query:
                 processor.handleInitialState((shard,), row, timer_values)
         for shard, processor in processors.items():
             rows = [
-                Row(offset=record.offset, eventTimeMs=record.event_time_ms, key=record.key, payload=record.payload)
-                for record in reversed(records)
+                Row(
+                    offset=record.offset,
+                    eventTimeMs=record.event_time_ms,
+                    beforeMs=before_ms,
+                    key=record.key,
+                    payload=record.payload,
+                )
+                for before_ms, record in reversed(timed)
                 if record.key == KEY_EVERYTHING or shard_of(record.key, self.shards) == shard
             ]
             if rows:

@@ -42,7 +42,7 @@ def write(lake_dir: Path) -> None:
         (6, make.heartbeat()),
         (20, make.clock()),  # 70 s: x has expired, at 62
         (1, make.delete_topic("orders")),
-        (4_000, make.resume(START_MS + 71_000)),
+        (4_000, make.resume()),
         (1, make.register("x:1", name="x", table=make.topics("orders", "new"), version=make.V2)),
         (1, make.unregister("x:1", name="x")),
         (1, Garbage("b:", b"no event")),

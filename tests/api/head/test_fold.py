@@ -22,7 +22,7 @@ from schemas.events import BrokerHeartbeat, Clock
 from schemas.tables import STATE_TABLES
 from tests.api.view.feed import view_of
 from tests.support.expected import Expected, tables_of
-from tests.support.generated_logs import logs
+from tests.support.generated_logs import jumping_logs, logs
 from tests.support.view_tables import Rows, TableChanges, as_tables
 
 
@@ -49,7 +49,6 @@ def view_at(records: Sequence[LogRecord]) -> RouteView:
     view = view_of(tables)
     offset = records[-1].offset if records else -1
     moment = datetime.fromtimestamp(state.now_ms / 1000, UTC)
-    resumed = datetime.fromtimestamp(state.resumed_ms / 1000, UTC) if state.resumed_ms else None
     preserved = datetime.fromtimestamp(state.preserved_ms / 1000, UTC) if state.preserved_ms else None
     commit = RouteCommit(
         1,
@@ -58,7 +57,6 @@ def view_at(records: Sequence[LogRecord]) -> RouteView:
         moment,
         moment,
         moment,
-        resume_time=resumed,
         rules_version=RULES_VERSION,
         preserve_time=preserved,
     )
@@ -73,7 +71,7 @@ def is_command(record: LogRecord) -> bool:
         return False
 
 
-@given(logs, st.integers(0, 40), st.sets(st.integers(0, 40)))
+@given(logs | jumping_logs, st.integers(0, 40), st.sets(st.integers(0, 40)))
 def test_the_head_is_the_fold_of_the_log(records: list[LogRecord], begin: int, published: set[int]) -> None:
     head = HeadFold(view_at(records[:begin]) if begin else RouteView.empty())
     outcomes = []

@@ -50,7 +50,7 @@ RECORDS = written(
         (5, make.heartbeat()),
         (5, make.heartbeat("x:1", name="x")),
         (5, make.register("y:1", name="y")),
-        (5, make.resume(None, "g1")),
+        (5, make.resume("g1")),
         (5, make.unregister("y:1", name="y")),
         (5, make.register("z:1", name="z", filter_server_list=["f:2"])),
     ]

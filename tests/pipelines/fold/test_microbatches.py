@@ -9,12 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pipelines.fold.replay import replay
 from pipelines.fold.state import RouteState, TopicTable, replace
 from pipelines.log.base import LogRecord
 from pipelines.shards.partition import seed_rows
 from tests.support import events as make
 from tests.support.expected import Expected
-from tests.support.generated_logs import Gap, Garbage, batches, cuts, logs, written
+from tests.support.generated_logs import Gap, Garbage, batches, cuts, jumping_logs, logs, written
 from tests.support.microbatches import MemoryLake, Query, outcome_tuples
 
 SHARDS = st.sampled_from((1, 2, 4))
@@ -44,6 +45,33 @@ def test_any_split_gives_the_same_tables(records: list[LogRecord], sizes: list[i
         query.run(batch)
     query.run([])  # the watermark reaches the last record, timers fire
     agree(query.lake, Expected(records).expire_due())
+
+
+@given(records=jumping_logs, sizes=cuts, shards=SHARDS)
+@example(
+    records=written(
+        [
+            *((0, make.register(name=name, heartbeat_timeout_millis=9_000)) for name in ("b", "x", "y", "z")),
+            (2_000, make.put("n", "k")),
+            (1_000, make.heartbeat()),
+            (0, Gap(5_000)),
+        ]
+    ),
+    sizes=[1],
+    shards=4,
+)
+def test_a_clock_that_jumps_gives_every_reader_the_same_times(
+    records: list[LogRecord], sizes: list[int], shards: int
+) -> None:
+    """A shard that does not see the record with the greatest time, too; and whoever reads the whole log at once."""
+    query = Query(shards)
+    for batch in batches(records, sizes):
+        query.run(batch)
+    query.run([])
+    expected = Expected(records).expire_due()
+    agree(query.lake, expected)
+    greatest_ms = max(record.event_time_ms for record in records)
+    assert replay(RouteState(), records, watermark_ms=greatest_ms) == expected.state
 
 
 @given(records=logs, sizes=cuts, shards=SHARDS, idle=st.lists(st.booleans(), min_size=1, max_size=5))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from pipelines.fold.replay import replay
 from pipelines.fold.state import At, BrokerGroup, RouteState
 from pipelines.log.base import LogRecord
 from schemas.broker import DataVersion, QueueRow
-from schemas.events import AnyEvent, DeleteTopic, Resume, encode, routing_key
+from schemas.events import AnyEvent, DeleteTopic, encode, routing_key
 from tests.pipelines.fold.test_microbatches import agree
 from tests.support import events as make
 from tests.support.any_event import absurd_events, any_events
@@ -23,18 +22,11 @@ from tests.support.microbatches import Query
 
 
 def log_of(events: list[AnyEvent], step_ms: int = 1) -> list[LogRecord]:
-    """The events, each so many ms after the one before.
-
-    A RESUME names the time of the record before it, or a later one: who writes it has read that record. What an earlier
-    one revives depends on where batches are cut, since these let expire what is due.
-    """
-    records: list[LogRecord] = []
-    for offset, event in enumerate(events, 1):
-        if isinstance(event, Resume) and event.previous_event_time_ms is not None and records:
-            previous_ms = max(event.previous_event_time_ms, records[-1].event_time_ms)
-            event = msgspec.structs.replace(event, previous_event_time_ms=previous_ms)
-        records.append(LogRecord(offset, START_MS + offset * step_ms, routing_key(event), encode(event)))
-    return records
+    """The events, each so many ms after the one before."""
+    return [
+        LogRecord(offset, START_MS + offset * step_ms, routing_key(event), encode(event))
+        for offset, event in enumerate(events, 1)
+    ]
 
 
 @settings(max_examples=min(300, 3 * settings().max_examples))

@@ -38,7 +38,7 @@ def test_nobody_expires_in_a_pause_whoever_asks(fold: Fold) -> None:
     fold(preserve(), after_ms=2_000)
     fold(clock(), after_ms=3_600_000)
     fold(register("a1:1", 1), after_ms=1)  # the group's next event
-    fold(resume(fold.now_ms), after_ms=0)
+    fold(resume(), after_ms=0)
     assert fold.live() == {KEY, ("c", "a1:1")}
     assert fold.group().live[KEY].expire_ms == expire_ms  # in the past: who looks sees who is only kept
 
@@ -136,7 +136,7 @@ def test_in_a_pause_a_lost_connection_removes_nobody(fold: Fold, grace_ms: int) 
 def test_time_without_gateways_does_not_count_in_a_pause_either(fold: Fold) -> None:
     fold(preserve())
     began_ms, expire_ms = fold.now_ms, fold.group().live[KEY].expire_ms
-    fold(resume(fold.now_ms), after_ms=7_200_000)
+    fold(resume(), after_ms=7_200_000)
     assert fold.state.preserved_ms == began_ms + 7_200_000
     assert fold.group().live[KEY].expire_ms == expire_ms + 7_200_000
 

@@ -20,7 +20,7 @@ from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
 
 VERSION = 5
-LOGS = "1d7078f92b9638ec"
+LOGS = "56d198c007db775d"
 RESULTS = "febfde2cae5a0783"
 
 

@@ -15,7 +15,9 @@ from pipelines.log import LogRecord, open_log
 from pipelines.log.copy import Moved, move
 from pipelines.log.open import close_readers, open_reader, open_tail, records_between
 from pipelines.log.sqlite import SqliteLog
+from pipelines.log.tail import BatchEnd
 from schemas.errors import SetupError, UnavailableError
+from tests.support.stamps import stamps_of
 
 ENTRIES = [(f"b:{number}", bytes([number]) * number) for number in range(1, 60)]
 
@@ -62,7 +64,7 @@ def path(tmp_path: Path) -> Path:
     """A log with the offsets 11 to 59: it was trimmed."""
     path = tmp_path / "events.db"
     times = iter(range(1_000, 2_000, 7))
-    with closing(SqliteLog(path, clock=lambda: next(times))) as log:
+    with closing(SqliteLog(path, stamps=stamps_of(lambda: next(times)))) as log:
         for entry in ENTRIES:
             log.append([entry])
         assert log.trim(11, 10_000) == 10
@@ -178,7 +180,7 @@ def test_into_a_real_kafka(path: Path, new_topic: Callable[[], str]) -> None:
         assert log.trim(31, 2**60) == 20
         assert log.read(0)[0] == before[20]
     with closing(open_tail(done.to)) as tail:
-        assert tail.bounded_end(31, 1_000, 1 << 20) == 61
+        assert tail.bounded_end(BatchEnd(31, 0), 1_000, 1 << 20).offset == 61
     with contextlib.ExitStack() as stack:
         stack.callback(close_readers, done.to)
         assert [record for records in records_between(done.to, 31, 60) for record in records] == before[20:]

@@ -22,6 +22,7 @@ def batches(path: Path, max_bytes: int = 32 * MIB) -> list[int]:
     options = {
         "path": f"sqlite://{path}",
         "startOffset": "0",
+        "startTimeMs": "0",
         "maxRecordsPerBatch": "20000",
         "maxBytesPerBatch": str(max_bytes),
     }

@@ -13,14 +13,14 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pipelines.log import source
 from pipelines.log.base import EventLog
 from pipelines.log.source import LogSource, LogStreamReader, OffsetRange, SourceOffset
 from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError, UnavailableError
-from schemas.events import DEFERRABLE, IMMEDIATE, AnyEvent, encode, routing_key
+from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
 from tests.pipelines.log.backends import Backend
 from tests.pipelines.log.conftest import make_backend
 from tests.support import events as make
@@ -41,6 +41,7 @@ class Readers:
         options = {
             "path": self._url,
             "startOffset": str(start),
+            "startTimeMs": "0",
             "maxRecordsPerBatch": str(max_records),
             "maxBytesPerBatch": str(max_bytes),
         }
@@ -140,7 +141,7 @@ def test_a_batch_is_read_again(readers: Readers) -> None:
     """By another worker, or the same: what was fetched ahead is of no use then."""
     readers.write(*[make.clock()] * 50)
     one, first = readers(), readers.first
-    ranges = [OffsetRange(first, first + 20), OffsetRange(first + 20, first + 50)]
+    ranges = [OffsetRange(first, first + 20, 0), OffsetRange(first + 20, first + 50, 0)]
     for partition in (ranges[0], ranges[1], ranges[0], ranges[1], ranges[1]):
         offsets = [row["offset"] for batch in one.read(partition) for row in batch.to_pylist()]
         assert offsets == list(range(partition.start, partition.end))
@@ -177,7 +178,7 @@ def test_what_was_read_may_be_trimmed_and_what_was_not_may_not(readers: Readers)
 def test_another_log_fails(readers: Readers) -> None:
     readers.write(make.clock())
     with pytest.raises(SetupError, match="made anew"):
-        readers().latestOffset({"offset": readers.first, "log": "another"}, ReadMaxRows(4))
+        readers().latestOffset({"offset": readers.first, "timeMs": 0, "log": "another"}, ReadMaxRows(4))
 
 
 # --- one log ---
@@ -191,25 +192,17 @@ def test_what_can_wait_does_not_wait_for_ever(sqlite: Readers) -> None:
     last = sqlite()
     last.prepareForTriggerAvailableNow()
     assert batches(last) == [list(range(1, 11))]
-    everything = sqlite()
-    assert everything.latestOffset(everything.initialOffset(), ReadAllAvailable())["offset"] == 11
-
-
-def test_a_batch_of_everything_ignores_the_bounds(sqlite: Readers) -> None:
-    sqlite.log.append([("k", IMMEDIATE)] * 10)
-    one = sqlite(max_records=4, max_bytes=1)
-    assert one.latestOffset(one.initialOffset(), ReadAllAvailable())["offset"] == 11
 
 
 def test_a_backlog_is_read_in_arrow_batches_of_bounded_size(sqlite: Readers) -> None:
     sqlite.log.append([("k", bytes(1000 * 1000))] * 20)
-    sizes = [batch.num_rows for batch in sqlite().read(OffsetRange(1, 21))]
+    sizes = [batch.num_rows for batch in sqlite().read(OffsetRange(1, 21, 0))]
     assert sizes == [8, 8, 4]
 
 
 def test_rows_are_what_the_log_holds(sqlite: Readers) -> None:
     sqlite.log.append([("b:\N{SNOWMAN}", b"\x00\xff"), ("", b"")])
-    (batch,) = sqlite().read(OffsetRange(1, 3))
+    (batch,) = sqlite().read(OffsetRange(1, 3, 0))
     records = sqlite.log.read(0)
     rows = batch.to_pylist()
     assert [(row["offset"], row["key"], row["payload"]) for row in rows] == [
@@ -315,4 +308,4 @@ def test_a_log_that_was_removed_fails(path: Path, sqlite: Readers) -> None:
     with pytest.raises(SetupError, match=r"cannot read the event log .*log.db: there is no such file"):
         one.latestOffset(end, ReadMaxRows(10))
     with pytest.raises(UnavailableError, match=r"cannot read the event log .*log.db: there is no such file"):
-        list(one.read(OffsetRange(1, 3)))
+        list(one.read(OffsetRange(1, 3, 0)))

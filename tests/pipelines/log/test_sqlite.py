@@ -21,6 +21,7 @@ from peers.routelake import ROOT
 from pipelines.log import LogRecord, open_log
 from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError, UnavailableError
+from tests.support.stamps import stamps_of
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_sigkill_loses_nothing_acknowledged(path: Path) -> None:
 
 def test_a_clock_that_jumps_back_never_lowers_event_time(path: Path) -> None:
     now = 1_700_000_000_000
-    with contextlib.closing(SqliteLog(path, clock=lambda: now)) as log:
+    with contextlib.closing(SqliteLog(path, stamps=stamps_of(lambda: now))) as log:
         log.append([("k", b"1")])
         now -= 3_600_000
         (second,) = log.append([("k", b"2")])
@@ -138,10 +139,10 @@ def test_a_clock_that_jumps_back_never_lowers_event_time(path: Path) -> None:
 
 
 def test_the_clock_of_another_process_never_lowers_event_time_even_after_a_trim(path: Path) -> None:
-    with contextlib.closing(SqliteLog(path, clock=lambda: 2_000_000)) as fast:
+    with contextlib.closing(SqliteLog(path, stamps=stamps_of(lambda: 2_000_000))) as fast:
         fast.append([("k", b"1"), ("k", b"2"), ("k", b"3")])
         assert fast.trim(100, 2**60) == 2
-    with contextlib.closing(SqliteLog(path, clock=lambda: 1_000_000)) as slow:
+    with contextlib.closing(SqliteLog(path, stamps=stamps_of(lambda: 1_000_000))) as slow:
         assert slow.append([("k", b"4")])[0] == (4, 2_000_000)
         assert slow.end() == (5, 2_000_000)
 
@@ -155,7 +156,7 @@ def test_a_failing_clock_leaves_the_log_usable(path: Path) -> None:
             raise RuntimeError("no time")
         return time
 
-    with contextlib.closing(SqliteLog(path, clock=clock)) as log:
+    with contextlib.closing(SqliteLog(path, stamps=stamps_of(clock))) as log:
         log.append([("k", b"1")])
         with pytest.raises(RuntimeError, match="no time"):
             log.append([("k", b"2")])

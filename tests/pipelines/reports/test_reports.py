@@ -18,7 +18,7 @@ from pipelines.reports.reports import BY_NAME, REPORTS, query_of
 from schemas.intervals import INTERVAL_TABLES
 from tests.support import events as make
 from tests.support.drive import drive
-from tests.support.generated_logs import START_MS, written
+from tests.support.generated_logs import written
 from tests.support.tables_page import START, after
 
 END = after(3900)
@@ -40,7 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (20, make.add()),  # 180
         (60, make.heartbeat()),  # 240: x has expired at 210
         (10, x),
-        (3600, make.resume(START_MS + 250_000)),
+        (3600, make.resume()),
         (10, make.delete_topic("V")),  # 3860
     ]
     drive(folder, [[record] for record in written([(after_s * 1000, event) for after_s, event in events])])

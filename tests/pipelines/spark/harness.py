@@ -17,6 +17,7 @@ from pipelines.log.sqlite import SqliteLog
 from pipelines.tables.writer import Epoch
 from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
 from tests.support.generated_logs import START_MS
+from tests.support.stamps import stamps_of
 
 WAIT_S = 90.0
 """Longer than a batch ever takes, even on a machine that is busy with other things."""
@@ -34,7 +35,7 @@ class Stage:
         self.lake_dir = directory / "lake"
         self.checkpoint_dir = directory / "checkpoint"
         self.log_path = directory / "events.db"
-        self.log = SqliteLog(self.log_path, clock=lambda: self.now_ms)
+        self.log = SqliteLog(self.log_path, stamps=stamps_of(lambda: self.now_ms))
         self.settings = FoldSettings(
             lake_dir=self.lake_dir,
             checkpoint_dir=self.checkpoint_dir,

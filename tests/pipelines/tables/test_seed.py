@@ -39,10 +39,7 @@ def seed_is_the_lost_state(lake_dir: Path, records: list[LogRecord]) -> None:
     lost = Expected(folded).expire_due(round(last["watermark"].timestamp() * 1000)).state
     assert seed.state.groups == lost.groups
     assert seed.state.kv == lost.kv
-    assert seed.state.resumed_ms == lost.resumed_ms
     assert seed.state.preserved_ms == lost.preserved_ms
-    resumed = last["resumeTime"]
-    assert (0 if resumed is None else round(resumed.timestamp() * 1000)) == lost.resumed_ms
     assert seed.state.now_ms == folded[-1].event_time_ms
 
 
@@ -116,7 +113,6 @@ def test_a_lake_from_before_epochs_said_it(tmp_path: Path) -> None:
     drive(tmp_path, [[record] for record in records[:3]])
     forget_new_columns(tmp_path)
     seed = read_seed(tmp_path, FixedLog(records[:3]))
-    assert seed.state.resumed_ms == records[1].event_time_ms
     query = Query(SHARDS, seed=seed.state)
     query.lake = DeltaLake(open_writer(tmp_path), query_id="q2")
     query.run(records[3:])
