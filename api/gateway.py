@@ -30,6 +30,7 @@ from api.view.follower import Follower
 from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome
 from lake.damage import DamagedTableError, check_names
+from lake.synced import unsynced_damage
 from pipelines.log.base import Appended, LogReader, check_end
 from runtime.deaths import essential
 from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
@@ -356,6 +357,10 @@ class Gateway:
         except SetupError:
             raise
         except DamagedTableError as error:
+            if not self.settings.lake_url and unsynced_damage(self.settings.lake_dir):
+                raise UnavailableError(
+                    f"the tables cannot be read yet: {error}. A start of the fold repairs it."
+                ) from error
             raise SetupError(f"the tables cannot be read: {error}. Restore the lake from a backup.") from error
         except BaseException as error:  # deltalake's panics are no Exception
             message = f"the tables in {self.settings.lake} cannot be read: {one_line(error)}"

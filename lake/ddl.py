@@ -23,7 +23,7 @@ from lake.actions import LOG_FOLDER
 from lake.damage import DamagedTableError, check_commits, explain
 from lake.store import StoreError, store_of
 from lake.types import arrow_schema
-from runtime.disk import at_start
+from runtime.disk import at_start, write_synced
 from schemas.errors import RoutelakeError, SetupError
 from schemas.events import EVENT_LEVEL
 from schemas.tables import ALL_TABLES, LAKE_FORMAT_VERSION, STATE_TABLES, Table
@@ -96,7 +96,7 @@ def open_lake(lake_dir: Path, *, retention_days: int) -> dict[str, DeltaTable]:
     if not marker.exists():
         # Last, so that a folder with the marker has every table.
         new = all(table.version() == 0 for table in tables.values())
-        write_whole(marker, json.dumps({"format": LAKE_FORMAT_VERSION, _PLAIN_TYPES: new}) + "\n")
+        _write_marker(marker, {"format": LAKE_FORMAT_VERSION, _PLAIN_TYPES: new})
     _declare_events(marker)
     return tables
 
@@ -109,7 +109,7 @@ def has_plain_types(lake_dir: Path) -> bool:
 def declare_plain_types(lake_dir: Path) -> None:
     """Write down that every data file has been looked at."""
     marker = lake_dir / LAKE_FILE
-    write_whole(marker, json.dumps({**json.loads(marker.read_bytes()), _PLAIN_TYPES: True}) + "\n")
+    _write_marker(marker, {**json.loads(marker.read_bytes()), _PLAIN_TYPES: True})
 
 
 def check_format(lake_dir: Path | str) -> None:
@@ -157,11 +157,16 @@ def _declare_events(marker: Path) -> None:
     """Before anybody writes events of this level, so that no older fold takes the lake afterwards."""
     said = json.loads(marker.read_bytes())
     if said.get(_EVENTS, 1) < EVENT_LEVEL:
-        write_whole(marker, json.dumps({**said, _EVENTS: EVENT_LEVEL}) + "\n")
+        _write_marker(marker, {**said, _EVENTS: EVENT_LEVEL})
+
+
+def _write_marker(marker: Path, said: dict[str, Any]) -> None:
+    """Without it nothing starts on the lake, so that it is brought to the disk at once."""
+    write_synced(marker, (json.dumps(said) + "\n").encode())
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that whoever reads it finds all of it, or what was there before."""
+    """Write a small file so that whoever reads it finds all of it, or what was there before. It is not synced."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
-from lake.ddl import write_whole
 from lake.lease import LOOK_S, HeldError, Lease
 from lake.mirror import FencedError, Mirror
 from lake.probe import probe
 from lake.store import Store, open_store
+from runtime.disk import write_synced
 from schemas.errors import one_line
 
 log = structlog.get_logger("routelake.fold")
@@ -136,7 +136,7 @@ def _holder_of(copy_dir: Path) -> str:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         holder = f"{socket.gethostname()}:{copy_dir.parent} {uuid.uuid4().hex[:8]}"
-        write_whole(file, holder)
+        write_synced(file, holder.encode())
         return holder
 
 

@@ -3,51 +3,120 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from lake.commits import RouteCommit
+from lake.ddl import write_whole
+from schemas.errors import one_line
 
 CHECKPOINT_FORMAT: Final = 4
 """Of the state, and of the offsets in the log. One written by an older routelake is deleted: the state comes back from
 the tables."""
 EPOCH_FILE: Final = "epoch"
-"""In the checkpoint's folder: the last epoch that it has seen written."""
+"""In the checkpoint's folder: the last epoch that it has seen written, and the last batch."""
 MARKER_FILE: Final = "routelake.json"
+_VERSION_LINE: Final = b"v1"
 
 
 class Judgement(NamedTuple):
     """Whether the fold goes on with a checkpoint; if not, why it is made anew.
 
     Attributes:
-        goes_on: it has a finished batch and belongs to the epochs in the lake.
+        goes_on: it is whole, has a finished batch and belongs to the epochs in the lake.
         why: in words, where it does not.
-        is_ahead: it has seen a later epoch than there is. It knows what the tables have lost, and would never write it
-            again: the lake is a restored one.
     """
 
     goes_on: bool
     why: str = ""
-    is_ahead: bool = False
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What `MARKER_FILE` says.
+
+    Attributes:
+        format: `CHECKPOINT_FORMAT` of who wrote it.
+        shards: how many the state has.
+        cluster: whether executors were elsewhere: state files have other names there (`pipelines.cluster.place`).
+    """
+
+    format: int
+    shards: int
+    cluster: bool = False
+
+
+class _Metadata(msgspec.Struct):
+    id: str
+
+
+def read_marker(checkpoint_dir: Path) -> Marker:
+    """Raises OSError, ValueError."""
+    return msgspec.json.decode((checkpoint_dir / MARKER_FILE).read_bytes(), type=Marker)
+
+
+def write_seen(checkpoint_dir: Path, epoch: int, batch_id: int) -> None:
+    """Note the last epoch, and the batch after which it was that: before Spark writes that the batch is done."""
+    write_whole(checkpoint_dir / EPOCH_FILE, f"{epoch} {batch_id}")
 
 
 def judge(checkpoint_dir: Path, last: RouteCommit | None) -> Judgement:
-    """Judge a checkpoint by the last epoch of the lake."""
+    """Judge a checkpoint by the last epoch of the lake, and by whether all but its state can be read.
+
+    None of it was synced, so that after a power cut any file of it may be torn, or be there without an older one. State
+    is large, and Spark checks it when it loads it.
+    """
     try:
-        query_id = json.loads((checkpoint_dir / "metadata").read_text(encoding="utf-8"))["id"]
-        finished = any(entry.name.isdigit() for entry in (checkpoint_dir / "commits").iterdir())
-        (checkpoint_dir / MARKER_FILE).stat()
-        epoch_file = checkpoint_dir / EPOCH_FILE
-        epoch = int(epoch_file.read_text(encoding="utf-8")) if epoch_file.exists() else 0
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return Judgement(False, f"it is not whole: {' '.join(str(error).split())}")
+        query_id = msgspec.json.decode((checkpoint_dir / "metadata").read_bytes(), type=_Metadata).id
+        read_marker(checkpoint_dir)
+        finished = _read_batches(checkpoint_dir / "commits")
+        begun = _read_batches(checkpoint_dir / "offsets")
+        if not (checkpoint_dir / "state").is_dir():
+            raise FileNotFoundError(f"{checkpoint_dir / 'state'} is missing")
+        if finished is None or begun is None:
+            return Judgement(False, "it has no finished batch")
+        if finished > begun:
+            raise ValueError(f"batch {finished} is done, and {begun} is the last that was begun")
+        epoch, batch_id = map(int, (checkpoint_dir / EPOCH_FILE).read_text(encoding="ascii").split())
+    except (OSError, ValueError) as error:
+        return Judgement(False, f"it is not whole: {one_line(error)}")
+    if batch_id < finished:
+        return Judgement(False, f"it has finished batch {finished}, and noted none after {batch_id}")
     if last is not None and last.epoch < epoch:
-        return Judgement(False, f"it has seen epoch {epoch}, the tables end at epoch {last.epoch}", is_ahead=True)
+        return Judgement(False, f"it has seen epoch {epoch}, and the tables end at epoch {last.epoch}")
     if last is None or last.query_id != query_id:
         return Judgement(False, "it is of another query than the one that wrote the last epoch")
-    return Judgement(True) if finished else Judgement(False, "it has no finished batch")
+    return Judgement(True)
+
+
+def _read_batches(folder: Path) -> int | None:
+    """Read each file of Spark's log of offsets, or of commits: a line with a version, and JSON lines.
+
+    Returns:
+        The last batch; None for none.
+
+    Raises:
+        OSError, ValueError: one is torn.
+    """
+    numbers = [int(entry.name) for entry in os.scandir(folder) if entry.name.isdigit()]
+    for number in numbers:
+        path = folder / str(number)
+        try:
+            version, *lines = path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            continue  # an old one, which a running fold has deleted
+        if version != _VERSION_LINE or not any(lines):
+            raise ValueError(f"{path} is torn")
+        for line in filter(None, lines):
+            try:
+                if line != b"-":
+                    msgspec.json.decode(line)
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"{path} is torn: {error}") from error
+    return max(numbers, default=None)
 
 
 def remove(checkpoint_dir: Path) -> None:

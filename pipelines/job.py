@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lake.commits import last_commit
 from lake.ddl import open_lake, write_whole
 from lake.mirror import Mirror
-from pipelines.checkpoint import CHECKPOINT_FORMAT, EPOCH_FILE, MARKER_FILE, judge, remove
+from pipelines.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker, judge, read_marker, remove, write_seen
 from pipelines.cluster.place import Cluster, shards_for
 from pipelines.fold.state import RouteState
 from pipelines.intervals.beside import BesideEpochs
@@ -106,7 +107,7 @@ def with_shards(spark: SparkSession, settings: FoldSettings, cores: int) -> Fold
     if not settings.shards:
         shards = shards_for(cores, list(SHARD_KEYS))
         if _can_continue(settings.checkpoint_dir, settings.lake_dir):
-            shards = json.loads((settings.checkpoint_dir / MARKER_FILE).read_text(encoding="utf-8"))["shards"]
+            shards = read_marker(settings.checkpoint_dir).shards
         settings = replace(settings, shards=shards)
     spark.conf.set("spark.sql.shuffle.partitions", str(settings.shards))
     return settings
@@ -152,26 +153,25 @@ class FoldQuery:
         """Decide whether the checkpoint can go on, else begin a new one from the tables."""
         settings = self._settings
         tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
-        marker = settings.checkpoint_dir / MARKER_FILE
+        wanted = Marker(CHECKPOINT_FORMAT, settings.shards, settings.cluster is not None)
         if _can_continue(settings.checkpoint_dir, settings.lake_dir):
-            found = json.loads(marker.read_text(encoding="utf-8"))
-            if found["format"] > CHECKPOINT_FORMAT:
-                raise SetupError(f"{marker.parent} was written by a newer routelake. Upgrade, or delete the folder.")
-            if found["shards"] != settings.shards:
+            found = read_marker(settings.checkpoint_dir)
+            if found.format > CHECKPOINT_FORMAT:
                 raise SetupError(
-                    f"the checkpoint has {found['shards']} shards, not {settings.shards}. To change the number, stop "
+                    f"{settings.checkpoint_dir} was written by a newer routelake. Upgrade, or delete the folder."
+                )
+            if found.shards != settings.shards:
+                raise SetupError(
+                    f"the checkpoint has {found.shards} shards, not {settings.shards}. To change the number, stop "
                     f"the fold and delete {settings.checkpoint_dir}: the state comes back from the tables."
                 )
-            if found["format"] == CHECKPOINT_FORMAT and found.get("cluster", False) == (settings.cluster is not None):
+            if found == wanted:
                 return Seed(RouteState(), 0, 0)
         remove(settings.checkpoint_dir)
         rewind(settings.lake_dir, tables)
         seed = read_seed(settings.lake_dir, self._log)
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-        written = {"format": CHECKPOINT_FORMAT, "shards": settings.shards}
-        if settings.cluster is not None:
-            written["cluster"] = True  # state files have other names there (`pipelines.cluster.place`)
-        marker.write_text(json.dumps(written), encoding="utf-8")
+        (settings.checkpoint_dir / MARKER_FILE).write_bytes(msgspec.json.encode(wanted))
         log.info("new checkpoint", epoch=seed.epoch, from_offset=seed.next_offset, groups=len(seed.state.groups))
         return seed
 
@@ -219,10 +219,9 @@ class FoldQuery:
             batch.close()
             if self._mirror is not None:
                 self._mirror.publish()
-            if epoch is not None:
-                write_whole(self._settings.checkpoint_dir / EPOCH_FILE, str(epoch.epoch))
-                if self._on_epoch is not None:
-                    self._on_epoch(epoch)
+            write_seen(self._settings.checkpoint_dir, self.writer.epoch, batch_id)
+            if epoch is not None and self._on_epoch is not None:
+                self._on_epoch(epoch)
             self._write_status(batch_id)
             if self._intervals.is_idle:  # it is its tables' turn, too
                 self._maintenance.step(self.writer)
@@ -286,7 +285,9 @@ def by_shard(records: DataFrame, shards: int) -> DataFrame:
 
 def _can_continue(checkpoint_dir: Path, lake_dir: Path) -> bool:
     """Whether the checkpoint has a finished batch and belongs to the epochs in the lake."""
-    found = judge(checkpoint_dir, last_commit(lake_dir) if checkpoint_dir.exists() else None)
-    if found.is_ahead:
-        log.warning("the tables are older than the checkpoint, which is made anew", why=found.why)
+    if not checkpoint_dir.exists():
+        return False
+    found = judge(checkpoint_dir, last_commit(lake_dir))
+    if not found.goes_on:
+        log.warning("the checkpoint is made anew; the state comes back from the tables", why=found.why)
     return found.goes_on

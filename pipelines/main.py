@@ -24,9 +24,11 @@ from lake.commits import last_commit
 from lake.ddl import check_format, lock_lake, open_lake, write_whole
 from lake.held import HeldLake
 from lake.mirror import FencedError, Mirror
+from lake.synced import sync_lake
 from pipelines import checkpoint
 from pipelines.cluster.executors import WAIT_S, check, count, is_over, no_executors, wait_for_executors
 from pipelines.cluster.place import Cluster
+from pipelines.doctor.back import go_back_to_whole
 from pipelines.job import FoldQuery, FoldSettings, spark_session, with_shards
 from pipelines.log.base import check_end
 from pipelines.log.open import open_log
@@ -54,7 +56,8 @@ _FAILURES_IN_A_ROW: Final = 8
 STATE_LOST: Final = "CANNOT_LOAD_STATE_STORE"
 """How Spark begins to say that files of the checkpoint are missing or damaged, or their folder is."""
 _STATE_TRIES: Final = 3
-"""How often that is taken for something that passes."""
+"""How often an error that names the checkpoint is taken for something that passes. After `_FAILURES_IN_A_ROW` any other
+may be of it, too: what is torn in it Spark says in many ways, and making it anew loses nothing."""
 
 _CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([^ \t\n].*)")
@@ -104,7 +107,11 @@ def run_fold(settings: FoldSettings) -> int:
                 return 0
             announcer = _announcer(settings.log_url, held.mirror)
         # A refusal need not wait for a JVM.
-        open_lake(settings.lake_dir, retention_days=settings.retention_days)
+        if not settings.lake_url:
+            go_back_to_whole(settings.lake_dir, settings.checkpoint_dir, settings.log_url)
+        tables = open_lake(settings.lake_dir, retention_days=settings.retention_days)
+        if not settings.lake_url:
+            sync_lake(settings.lake_dir, {name: table.version() for name, table in tables.items()})
         _check_log(settings.log_url, settings.lake_dir)
         spark = spark or spark_session(settings)
         stop.listen()  # Spark has taken SIGINT
@@ -163,12 +170,13 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
         if progress.made:
             failures, pause_s = 0, _FIRST_PAUSE_S
         failures += 1
-        if failures == _STATE_TRIES and STATE_LOST in details:
-            log.warning("the state cannot be loaded and comes back from the tables", error=reason)
+        is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
+        is_of_checkpoint = STATE_LOST in details or str(settings.checkpoint_dir) in details
+        if failures == (_STATE_TRIES if is_of_checkpoint else _FAILURES_IN_A_ROW):
+            log.warning("the checkpoint is made anew; the state comes back from the tables", why=reason)
             checkpoint.remove(settings.checkpoint_dir)
         if CLOCK_WENT_BACK in details:
             checkpoint.remove(settings.checkpoint_dir)  # it is past what is missing
-        is_hopeless = failures >= _FAILURES_IN_A_ROW or any(word in details for word in _HOPELESS)
         log.error(
             "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",
             error=reason,

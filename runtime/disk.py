@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that does not take what a start writes."""
+"""What reaches a disk, and a disk that does not take it."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import sys
+from pathlib import Path
 from typing import Final
 
 from schemas.errors import SetupError, UnavailableError
@@ -21,3 +24,43 @@ def at_start(error: Exception) -> type[UnavailableError | SetupError]:
     number = error.errno if isinstance(error, OSError) else None
     passes = number in _PASSING or any(os.strerror(passing) in str(error) for passing in _PASSING)
     return UnavailableError if passes else SetupError
+
+
+def sync_file_system(folder: Path) -> None:
+    """Bring all that was written to a folder's file system to the disk; where there is no such call, to all disks.
+
+    Source: syncfs(2); it reports what could not be written since Linux 5.8.
+
+    Raises:
+        OSError: The disk did not take all of it.
+    """
+    if sys.platform != "linux":
+        os.sync()
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(opened):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    finally:
+        os.close(opened)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was made or renamed in a folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a small file that is on the disk, whole, when this returns; until then what was there before is."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)

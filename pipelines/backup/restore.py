@@ -37,10 +37,10 @@ from pipelines.backup.manifest import (
     read_manifest,
 )
 from pipelines.backup.marker import MARKER, read_marker, write_marker
-from pipelines.backup.take import sync_folder
 from pipelines.log.sqlite_file import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, prove
 from pipelines.log.urls import sqlite_path
+from runtime.disk import sync_folder
 from schemas.errors import SetupError
 
 _STAGING: Final = "restore.unfinished"

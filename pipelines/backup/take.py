@@ -50,6 +50,7 @@ from pipelines.log.open import open_log
 from pipelines.log.sqlite_file import connect_reader, read_log_id, refuse_moved, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, clear_generation, prove
 from pipelines.log.urls import sqlite_path
+from runtime.disk import sync_folder
 from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
@@ -96,15 +97,6 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
             "If the disk is full, free some space on it or choose another one."
         ) from error
     return manifest
-
-
-def sync_folder(folder: Path) -> None:
-    """Make what was renamed in a folder durable."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 @contextlib.contextmanager

@@ -10,23 +10,37 @@ names, and the log of events has what came after it. The order matters, for a ki
 3. The other tables are cut, newest entry first.
 
 What is cut is moved aside, never deleted. Data files stay: those that no commit names any more go with vacuum.
+
+`go_back_to_whole` does so at the fold's start with what a power cut has left: nothing older than the last sync needs to
+be looked at (`lake.synced`), and the log of events has all that came after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
+import structlog
 
 from lake.actions import LOG_FOLDER, LastCheckpoint, checkpoint_name, entry_name, write_last_checkpoint
-from lake.commits import NO_COMMIT, RouteCommit
+from lake.commits import NO_COMMIT, RouteCommit, plain_commits
 from lake.inspection import StoredFile, TableOnDisk
+from lake.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_up_to
+from pipelines import checkpoint
 from pipelines.doctor.tables import ExaminedTable
+from pipelines.log.open import open_log
 from pipelines.log.sqlite_start import Extent
+from runtime.disk import sync_file_system
+from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
+
+log = structlog.get_logger("routelake.fold")
 
 
 class _Epochs(msgspec.Struct, frozen=True):
@@ -120,6 +134,106 @@ def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
         write_last_checkpoint(table.path, LastCheckpoint(usable[-1], rows))
     else:
         (table.path / LOG_FOLDER / "_last_checkpoint").unlink(missing_ok=True)
+
+
+def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None:
+    """Go back to the newest epoch up to which a lake is whole, where what was not synced yet is damaged.
+
+    Args:
+        lake_dir: The lake, whose lock this process holds.
+        checkpoint_dir: Spark's.
+        log_url: Of the log of events.
+
+    Raises:
+        SetupError: There is no such epoch, or the log lacks what came after it; nothing was changed.
+        UnavailableError: The log cannot be reached.
+        OSError: Storage failed; calling again goes on.
+    """
+    damage = unsynced_damage(lake_dir)
+    if damage is None:
+        return
+    known = read_synced(lake_dir).versions
+    whole = {
+        table.name: whole_up_to(lake_dir / table.name, known.get(table.name, -1))
+        for table in ALL_TABLES
+        if (lake_dir / table.name).is_dir()
+    }
+    commits, disk = _whole_commits(lake_dir, whole)
+    place = _whole_place(commits, disk, whole)
+    if not _goes_on(log_url, commits, place):
+        raise SetupError(
+            f"{damage}, and the event log does not have all that came after the last whole epoch. `./routelake doctor` "
+            "says what else can be made good; or restore the lake from a backup.",
+            path=str(lake_dir),
+        )
+    aside = lake_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
+    checkpoint.remove(checkpoint_dir)
+    if known:  # of a version that is cut, another will take the place
+        sync_lake(lake_dir, {name: min(version, place.versions.get(name, version)) for name, version in known.items()})
+    others = [name for name in place.versions if name != ROUTE_COMMIT_TABLE.name]
+    for name in (ROUTE_COMMIT_TABLE.name, *others):
+        if name not in whole:
+            continue
+        if whole[name].version < 0:  # it was being made
+            aside.mkdir(exist_ok=True)
+            (lake_dir / name).rename(aside / name)
+        else:
+            cut(TableOnDisk(lake_dir / name), place.versions[name], aside)
+    sync_file_system(lake_dir)
+    log.warning(
+        "the lake was cut off before it was on the disk, and goes on from an earlier epoch and the event log",
+        damage=damage,
+        epoch=place.commit.epoch,
+        log_offset=max(place.commit.log_offset, 0),
+        moved_aside=str(aside),
+    )
+
+
+def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteCommit], TableOnDisk | None]:
+    """The commits that can be read, in order, and their table; none where it was being made.
+
+    Raises:
+        SetupError: What was synced cannot be read.
+    """
+    name = ROUTE_COMMIT_TABLE.name
+    if name not in whole or whole[name].version < 0:
+        return [], None
+    disk = TableOnDisk(lake_dir / name)
+    files = disk.files_at(whole[name].version)
+    try:
+        if files is not None:
+            return plain_commits(lake_dir, list(files.values())), disk
+        why = "its log does not lead there"
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = one_line(error)
+    raise SetupError(
+        f"{lake_dir / name} cannot be read at version {whole[name].version}: {why}. `./routelake doctor` says what can "
+        "be made good; or restore the lake from a backup.",
+        path=str(lake_dir),
+    )
+
+
+def _whole_place(commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole: dict[str, Whole]) -> Place:
+    """The newest epoch that no table lacks anything of."""
+    name = ROUTE_COMMIT_TABLE.name
+    versions_of = {} if disk is None else epoch_versions(disk)
+    for commit in reversed(commits):
+        versions = {table.name: 0 for table in ALL_TABLES} | commit.versions
+        is_whole = all(versions[other] <= whole[other].version for other in whole if other != name)
+        if is_whole and commit.epoch in versions_of:
+            return Place(commit, versions | {name: versions_of[commit.epoch]})
+    return Place(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
+
+
+def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: Place) -> bool:
+    """Whether the log of events has all that a start from there asks for."""
+    exact = last_exact([commit for commit in commits if commit.epoch <= place.commit.epoch])
+    first = 0 if exact is None else exact.log_offset + 1
+    with closing(open_log(log_url)) as event_log:
+        if commits and commits[-1].log_offset >= event_log.end().next_offset:
+            return False
+        records = event_log.read(first, 1)
+        return not records or records[0].offset <= max(first, 1)
 
 
 def _is_exact(commit: RouteCommit) -> bool:

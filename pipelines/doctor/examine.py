@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import fcntl
-import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -26,8 +24,6 @@ from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
 RETENTION_DAYS: Final = 30
 """Of history, where the tables do not say."""
-
-_SPARK_VERSION_LINE: Final = "v1"
 
 
 @dataclass
@@ -174,38 +170,10 @@ def _compare_with_log(found: Examination, log: ExaminedLog) -> None:
 
 
 def _examine_checkpoint(found: Examination) -> None:
-    """Judge Spark's checkpoint as the fold does at its start, and by whether its newest files are whole."""
-    path = found.checkpoint_dir
-    judgement = judge(path, found.last)
+    """Judge Spark's checkpoint as the fold does at its start."""
+    judgement = judge(found.checkpoint_dir, found.last)
     if not judgement.goes_on:
-        found.findings.append(Finding(Kind.FOLD_CHECKPOINT_OTHER, str(path), judgement.why))
-        return
-    for file, why in _torn_batches(path):
-        found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(file), why))
-
-
-def _torn_batches(checkpoint_dir: Path) -> Iterator[tuple[Path, str]]:
-    """The newest files of Spark's logs of offsets and of commits: a line with a version, and JSON lines."""
-    for folder in ("offsets", "commits"):
-        try:
-            names = [entry.name for entry in os.scandir(checkpoint_dir / folder) if entry.name.isdigit()]
-        except OSError as error:
-            yield checkpoint_dir / folder, f"cannot be listed: {error.strerror}"
-            continue
-        if not names:
-            continue
-        path = checkpoint_dir / folder / max(names, key=int)
-        try:
-            version, *lines = path.read_text(encoding="utf-8").splitlines()
-            if version != _SPARK_VERSION_LINE or not lines:
-                raise ValueError("it ends early")
-            for line in lines:
-                if line != "-":
-                    json.loads(line)
-        except (OSError, ValueError) as error:
-            yield path, f"is torn: {one_line(error)}"
-    if not (checkpoint_dir / "state").is_dir():
-        yield checkpoint_dir / "state", "is missing"
+        found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), judgement.why))
 
 
 def _is_held(lock: Path) -> bool:

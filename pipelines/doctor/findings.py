@@ -26,8 +26,7 @@ class Kind(StrEnum):
     FILE = "file-lost"
     OLD_FILE = "old-file-lost"
     BEHIND = "table-behind-epoch"
-    FOLD_CHECKPOINT = "checkpoint-damaged"
-    FOLD_CHECKPOINT_OTHER = "checkpoint-of-another-lake"
+    FOLD_CHECKPOINT = "checkpoint-unusable"
 
 
 MEANS: Final = {
@@ -46,8 +45,7 @@ MEANS: Final = {
     Kind.FILE: "rows of the newest epoch are gone: gateways that run serve the last routes; none starts",
     Kind.OLD_FILE: "reads of the past that need it fail; routes are not touched",
     Kind.BEHIND: "the table was lost or restored alone: the fold does not start",
-    Kind.FOLD_CHECKPOINT: "Spark cannot go on from it; gateways are not touched",
-    Kind.FOLD_CHECKPOINT_OTHER: "nothing: the fold makes it anew from tables and log at its next start",
+    Kind.FOLD_CHECKPOINT: "nothing: the fold makes it anew from tables and log at its next start",
 }
 
 _RESTORE: Final = "restore the lake from a backup (`./routelake restore`, with --keep-log if the log is well)"
@@ -67,12 +65,11 @@ WAY_OUT: Final = {
     Kind.FILE: _RESTORE,
     Kind.OLD_FILE: "restore a backup elsewhere to read that past; here it stays lost",
     Kind.BEHIND: _RESTORE,
-    Kind.FOLD_CHECKPOINT: "stop the fold and delete the folder: the state comes back from the tables",
-    Kind.FOLD_CHECKPOINT_OTHER: "nothing",
+    Kind.FOLD_CHECKPOINT: "nothing",
 }
 """What is left where no repair is known."""
 
-HARMLESS: Final = frozenset({Kind.POINTER, Kind.FOLD_CHECKPOINT_OTHER})
+HARMLESS: Final = frozenset({Kind.POINTER, Kind.FOLD_CHECKPOINT})
 """What the next start of the fold makes good by itself."""
 
 REMAINS: Final = frozenset({Kind.RECORD, Kind.OLD_FILE})

@@ -8,7 +8,8 @@
 4. A damaged event log is written anew from its own records where what it lost is in the tables.
 5. A table that still cannot be read: the lake goes back to the newest epoch that is whole, if the event log has
    everything since (`pipelines.doctor.back`).
-6. A torn checkpoint of Spark's is moved aside: the state comes back from the tables.
+
+A checkpoint of Spark's that is torn the fold makes anew at its next start.
 
 The fold's lock is held throughout; gateways may run, but for 4. What is taken away goes to ``before-repair-<time>``.
 """
@@ -29,20 +30,20 @@ from lake.actions import LOG_FOLDER, checkpoint_name, entry_name
 from lake.ddl import lock_lake
 from lake.inspection import TableOnDisk, UnreadableError, read_entry
 from lake.staging import STAGING_FOLDER
+from lake.synced import SYNCED_FILE
 from pipelines.backup.marker import refuse_unfinished_restore
-from pipelines.backup.take import sync_folder
 from pipelines.doctor.back import cut, point_to_last_checkpoint
 from pipelines.doctor.examine import Examination, examine
 from pipelines.doctor.findings import Finding, Kind
 from pipelines.doctor.log import salvage, salvageable
 from pipelines.doctor.rebuild import CannotRebuildError, place_of, rebuild
 from pipelines.log.sqlite_start import HeldLog
+from runtime.disk import sync_folder
 from schemas.errors import SetupError, one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
 _TABLE_KINDS: Final = frozenset({Kind.TABLE, Kind.ENTRY, Kind.FILE, Kind.BEHIND, Kind.CHECKPOINT_FILE})
-_HOPELESS_LOG: Final = frozenset({Kind.LOG_MISSING, Kind.LOG_SHORT, Kind.LOG_LACKS, Kind.LOG_OTHER})
 
 
 class Repair:
@@ -77,13 +78,14 @@ class Repair:
             return found
         with closing(lock_lake(found.lake_dir)):
             steps = (self._link_back, self._drop_checkpoints, self._rebuild)
-            for step in (*steps, self._rescue_log, self._go_back, self._drop_spark):
+            for step in (*steps, self._rescue_log, self._go_back):
                 before = -1
                 while before < len(self.done):
                     before = len(self.done)
                     step(found)
                     if len(self.done) > before:
                         found = self._examine()  # what was hidden behind it comes to light
+            found.fold_runs = False  # the lock that was seen is this one's
         return found
 
     def _examine(self) -> Examination:
@@ -198,6 +200,7 @@ class Repair:
         commit, versions = found.place
         last = found.last
         self._spark_aside(found)
+        (found.lake_dir / SYNCED_FILE).unlink(missing_ok=True)
         order = [ROUTE_COMMIT_TABLE.name, *(name for name in versions if name != ROUTE_COMMIT_TABLE.name)]
         for name in order:
             disk = found.tables[name].disk
@@ -210,15 +213,6 @@ class Repair:
             ", which is whole. The event log has everything since: at its next start the fold folds it again, and "
             "nothing that was acknowledged is lost. Epochs after it are made anew, and may be cut at other offsets"
         )
-
-    def _drop_spark(self, found: Examination) -> None:
-        if not any(finding.kind is Kind.FOLD_CHECKPOINT for finding in found.findings):
-            return
-        if any(finding.kind in _HOPELESS_LOG | _TABLE_KINDS for finding in found.findings):
-            self.refused.append(f"{found.checkpoint_dir} stays: without tables and log nothing could take its place")
-            return
-        self._spark_aside(found)
-        self.done.append(f"{found.checkpoint_dir}: moved aside; the fold reads its state back from the tables")
 
     # --- how ---
 

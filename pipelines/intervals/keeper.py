@@ -24,6 +24,7 @@ from lake.commits import last_commit
 from lake.ddl import open_table
 from lake.deltalog import DeltaLog
 from lake.staging import STAGING_FOLDER, StagedTable, stage
+from lake.synced import read_synced, whole_up_to
 from lake.types import arrow_schema
 from lake.windows import ChangeWindows
 from pipelines.intervals.rows import CLOSES, CODES, COLUMNS, END_COLUMNS, KIND, NEW, Step, merge_schema, plain, step
@@ -77,8 +78,11 @@ class IntervalKeeper:
     def _open(self, table: Table, last_epoch: int) -> StagedTable:
         """A table as it is, or empty where it cannot be used: all of it can be made anew."""
         path = self._lake_dir / table.name
+        known = read_synced(self._lake_dir).versions
         for _ in range(2):
             try:
+                if known and path.is_dir() and (damage := whole_up_to(path, known.get(table.name, -1)).damage):
+                    raise SetupError(damage)  # as a power cut leaves it
                 found = stage(self._lake_dir, {table.name: open_table(path, table, INTERVALS_RETENTION_H // 24)})[
                     table.name
                 ]

@@ -5,10 +5,18 @@ At most one piece of work after a batch, each well under a second: a checkpoint 
 partition, vacuum or log clean-up of one table, a trim of the event log, or some hundred data files of a lake that an
 older routelake wrote (`lake.arrow_types`). What is due is decided by counters and by the clock; nothing
 here changes what a reader sees at an epoch that is still kept.
+
+Before a trim, and before entries of a table's log go, the lake is brought to the disk: a power cut must not take what
+the forgotten records were folded into, or the checkpoint that stands for the forgotten entries (`lake.synced`).
+
+What is old enough to go is judged by a clock of its own, which is never ahead of the machine's and runs at most twice
+as fast as time passes. So a clock that is set ahead by a month makes nothing a month older. After a stop more is kept,
+for as long as the stop was.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -19,9 +27,11 @@ import structlog
 from deltalake import DeltaTable
 
 from lake.arrow_types import data_files, drop_arrow_types
+from lake.commits import last_commit, to_ms
 from lake.ddl import declare_plain_types, has_plain_types
 from lake.mirror import Mirror
 from lake.staging import StagedTable
+from lake.synced import read_synced, sync_lake
 from pipelines.log.base import EventLog
 from pipelines.tables.writer import PROPERTIES, LakeWriter
 from schemas.intervals import INTERVAL_TABLES
@@ -47,6 +57,8 @@ TRIM_INTERVAL_S = 60.0
 FILES_AT_A_TIME = 500
 """Of a lake whose files are looked at for types of Arrow's own: 50 ms, or as long as a disk takes for so many reads."""
 
+HOUR_MS = 3_600_000
+
 INTERVALS_RETENTION_H = 24
 """Of earlier versions of the tables of intervals, for which nobody asks: all that was is in the newest."""
 
@@ -69,7 +81,11 @@ class Maintenance:
         self._declared = [table for table in (*ALL_TABLES, *INTERVAL_TABLES) if table.name in tables]
         self._event_log = event_log
         self._retention_hours = retention_days * 24
-        self._log_retention_ms = round(log_retention_hours * 3_600_000)
+        self._log_retention_ms = round(log_retention_hours * HOUR_MS)
+        self._lake_dir = next(iter(tables.values())).path.parent
+        self._clock = CleanUpClock(self._lake_dir)
+        self._synced: dict[str, int] = {}
+        """Versions of the tables when they were last brought to the disk."""
         self._compacted = {name: table.version for name, table in tables.items()}
         self._checkpoint_from_s: dict[str, float] = {}
         """Of tables whose last try failed: when there is another one."""
@@ -125,8 +141,37 @@ class Maintenance:
         Never one that a seed might need, nor one of the batch under way: Spark reads it again if the process dies
         before the batch is in the checkpoint.
         """
-        older_than_ms = time.time_ns() // 1_000_000 - self._log_retention_ms
-        return self._event_log.trim(before_offset, older_than_ms)
+        now_ms = self._clock.now_ms()
+        if self._versions() != self._synced:
+            self._sync()
+        newest_ms = self._event_log.end().last_event_time_ms or 0  # gateways may have another clock
+        return self._event_log.trim(before_offset, min(now_ms, newest_ms) - self._log_retention_ms)
+
+    def _sync(self) -> None:
+        """Bring the lake to the disk. What was published is in the store already. Raises OSError."""
+        if self._mirror is None:
+            versions = self._versions()
+            sync_lake(self._lake_dir, versions, self._clock.now_ms())
+            self._synced = versions
+
+    def _versions(self) -> dict[str, int]:
+        return {name: table.version for name, table in self._tables.items()}
+
+    def _vacuum(self, table: StagedTable, hours: int) -> None:
+        table.maintain(partial(_vacuum, hours=self._clock.hours_to_keep(hours)))
+
+    def _clean_log(self, table: StagedTable) -> None:
+        """delta-rs goes by the machine's clock alone."""
+        if self._clock.ahead_ms() < HOUR_MS:
+            self._sync()
+            table.maintain(DeltaTable.cleanup_metadata)
+
+    def _vacuum_store(self, mirror: Mirror, name: str, hours: int) -> None:
+        mirror.vacuum(name, self._clock.hours_to_keep(hours))
+
+    def _clean_store_log(self, mirror: Mirror, name: str) -> None:
+        if self._clock.ahead_ms() < HOUR_MS:
+            mirror.clean_log(name)
 
     def _sweep_work(self) -> Iterator[tuple[str, Work]]:
         for declared in self._declared:
@@ -134,13 +179,13 @@ class Maintenance:
             yield from self._compaction(declared)
             hours = INTERVALS_RETENTION_H if declared in INTERVAL_TABLES else self._retention_hours
             if self._mirror is None:
-                yield f"vacuum {name}", partial(table.maintain, partial(_vacuum, hours=hours))
+                yield f"vacuum {name}", partial(self._vacuum, table, hours)
             else:
                 yield f"remove old files of {name} from the copy", partial(self._mirror.copy.remove_old_files, name)
-            yield f"clean up log of {name}", partial(table.maintain, DeltaTable.cleanup_metadata)
+            yield f"clean up log of {name}", partial(self._clean_log, table)
             if self._mirror is not None:
-                yield f"vacuum {name} in the store", partial(self._mirror.vacuum, name, hours)
-                yield f"clean up log of {name} in the store", partial(self._mirror.clean_log, name)
+                yield f"vacuum {name} in the store", partial(self._vacuum_store, self._mirror, name, hours)
+                yield f"clean up log of {name} in the store", partial(self._clean_store_log, self._mirror, name)
 
     def _older_files_work(self) -> Iterator[tuple[str, Work]]:
         """Files of earlier versions, and of change feeds; those of the newest versions are mended at the start."""
@@ -191,6 +236,49 @@ class Maintenance:
         if not partition_by:
             return [[] for _ in crowded]
         return [[tuple_of(part) for part in parts] for parts in crowded]
+
+
+class CleanUpClock:
+    """What time it is, for what is deleted because it is old.
+
+    Args:
+        lake_dir: Says what this clock showed when the lake was last brought to the disk, or else when its last epoch
+            was committed.
+    """
+
+    def __init__(self, lake_dir: Path) -> None:
+        last = last_commit(lake_dir)
+        known_ms = read_synced(lake_dir).clean_up_ms or (to_ms(last.commit_time) if last is not None else 0)
+        self._now_ms = min(known_ms, _wall_ms()) if known_ms else _wall_ms()
+        self._seen_s = time.monotonic()
+        self._said = False
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        now_s = time.monotonic()
+        passed_ms = round((now_s - self._seen_s) * 1000)
+        self._seen_s = now_s
+        self._now_ms = min(_wall_ms(), self._now_ms + 2 * passed_ms)
+        return self._now_ms
+
+    def ahead_ms(self) -> int:
+        """By how much the machine's clock is ahead of this one."""
+        ahead_ms = _wall_ms() - self.now_ms()
+        if ahead_ms >= HOUR_MS and not self._said:
+            self._said = True
+            log.warning(
+                "the clock is ahead of the time that has passed: old versions and events are kept for longer",
+                ahead_hours=ahead_ms // HOUR_MS,
+            )
+        return ahead_ms
+
+    def hours_to_keep(self, hours: int) -> int:
+        """How long to keep what the machine's clock judges, for it to be kept so many hours."""
+        return hours + math.ceil(self.ahead_ms() / HOUR_MS)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _vacuum(table: DeltaTable, *, hours: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lake.ddl import lock_lake, open_lake
+from lake.synced import sync_lake
 from peers.java import free_port
 from peers.routelake import ROOT
 from tests.support import events as make
@@ -86,7 +87,8 @@ def test_a_lake_of_a_newer_format(tmp_path: Path, command: str) -> None:
 def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> None:
     """An empty NameServer would tell every client that its topics are gone."""
     lake_dir = tmp_path / "data" / "lake"
-    drive(lake_dir, [[record] for record in written([(0, make.register()), (0, make.put("n", "k"))])])
+    made = drive(lake_dir, [[record] for record in written([(0, make.register()), (0, make.put("n", "k"))])])
+    sync_lake(lake_dir, {name: table.version for name, table in made.writer.tables.items()})
     log = lake_dir / "routeCommitTable" / "_delta_log"
     if left is None:
         damaged = log / f"{1:020d}.json"

@@ -108,7 +108,7 @@ class World:
 
     def _start(self) -> None:
         data = self._folder / "data"
-        environment = dict(_planted(self._setup.plants))
+        environment = dict(planted(self._setup.plants))
         if "mount" in self._needs:
             self.disk = SmallDisk(data, self._seconds)
             self._cleanup.callback(self.disk.keep)
@@ -178,6 +178,7 @@ class World:
         self._cleanup.close()
 
 
-def _planted(names: tuple[str, ...]) -> Mapping[str, str]:
+def planted(names: tuple[str, ...]) -> Mapping[str, str]:
+    """The environment of processes that have these of `tests.robustness.planted`."""
     path = os.pathsep.join([str(Path(sitecustomize.__file__).parent), str(ROOT)])
     return {sitecustomize.VARIABLE: ",".join(names), "PYTHONPATH": path} if names else {}

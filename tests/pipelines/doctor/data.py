@@ -69,8 +69,8 @@ def write_checkpoint(data_dir: Path) -> None:
     for name in ("offsets", "commits", "state"):
         (folder / name).mkdir(parents=True)
     (folder / "metadata").write_text(json.dumps({"id": last.query_id}))
-    (folder / "routelake.json").write_text("{}")
-    (folder / "epoch").write_text(str(last.epoch))
+    (folder / "routelake.json").write_text('{"format":3,"shards":2}')
+    (folder / "epoch").write_text(f"{last.epoch} 7")
     (folder / "offsets" / "7").write_text('v1\n{"batchWatermarkMs":0}\n{"offset":7}')
     (folder / "commits" / "7").write_text('v1\n{"nextBatchWatermarkMs":0}')
 

@@ -81,9 +81,7 @@ def without_lock(found: dict[str, bytes]) -> dict[str, bytes]:
 def repaired(data: Path, tables: Tables) -> Repair:
     """Repair, and let the fold go on: in the end the tables are what they were, and all is well."""
     work = Repair(data, log_path(data))
-    assert not [finding for finding in work.run().findings if finding.kind is not Kind.FOLD_CHECKPOINT_OTHER], (
-        work.refused
-    )
+    assert not [finding for finding in work.run().findings if finding.kind is not Kind.FOLD_CHECKPOINT], work.refused
     assert go_on(data, []) == tables
     check_epochs(data / "lake")
     go_on(data, [make.put("n", "k", "3")])
@@ -159,7 +157,7 @@ def test_the_last_entry_is_lost(unstaged: Path, made: tuple[Path, Tables], table
     if lost.stem == "0" * 20:
         pytest.skip("nothing was written to it")
     lost.unlink()
-    expected = Kind.FOLD_CHECKPOINT_OTHER if name == "routeCommitTable" else Kind.BEHIND
+    expected = Kind.FOLD_CHECKPOINT if name == "routeCommitTable" else Kind.BEHIND
     assert expected in kinds(unstaged).values()
     repaired(unstaged, made[1])
 
@@ -375,7 +373,7 @@ def test_a_lake_beside_a_newer_log_goes_on(data: Path, tmp_path: Path) -> None:
     tables = go_on(data, [make.put("n", "newer", "1")])
     shutil.rmtree(data / "lake")
     shutil.copytree(tmp_path / "older", data / "lake")
-    assert list(kinds(data).values()) == [Kind.FOLD_CHECKPOINT_OTHER]
+    assert list(kinds(data).values()) == [Kind.FOLD_CHECKPOINT]
     assert examine(data, log_path(data)).is_well
     assert go_on(data, []) == tables
 
@@ -408,13 +406,13 @@ def test_a_lake_beside_the_log_of_another(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
-def test_a_torn_checkpoint_is_moved_aside(data: Path, folder: str) -> None:
+def test_a_torn_checkpoint_is_left_to_the_fold(data: Path, folder: str) -> None:
+    """It makes it anew by itself: tests/pipelines/test_checkpoint.py."""
     (data / "checkpoints" / "fold" / folder / "8").write_text("v1\n")
-    assert kinds(data) == {str(data / "checkpoints" / "fold" / folder / "8"): Kind.FOLD_CHECKPOINT}
-    work = Repair(data, log_path(data))
-    assert work.run().is_well
-    assert not (data / "checkpoints" / "fold").exists()
-    assert (work.aside / "checkpoints" / "fold" / folder / "8").exists()
+    found = examine(data, log_path(data))
+    assert [finding.kind for finding in found.findings] == [Kind.FOLD_CHECKPOINT]
+    assert str(data / "checkpoints" / "fold" / folder / "8") in found.findings[0].what
+    assert found.is_well
 
 
 def test_a_checkpoint_of_another_lake(data: Path, tmp_path: Path) -> None:
@@ -422,7 +420,7 @@ def test_a_checkpoint_of_another_lake(data: Path, tmp_path: Path) -> None:
     shutil.rmtree(data / "checkpoints")
     shutil.copytree(tmp_path / "other" / "checkpoints", data / "checkpoints")
     found = examine(data, log_path(data))
-    assert [finding.kind for finding in found.findings] == [Kind.FOLD_CHECKPOINT_OTHER]
+    assert [finding.kind for finding in found.findings] == [Kind.FOLD_CHECKPOINT]
     assert found.is_well
     write_checkpoint(data)
     assert not examine(data, log_path(data)).findings
