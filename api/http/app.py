@@ -4,6 +4,9 @@
 A plain read of a route was answered before it came here (`api.http.fast_path`). Any other request passes a look at who
 sends it (`api.http.sites`), counting, FastAPI's routing, the handler, and for whatever it raises one of the handlers
 below. Every error is a problem details object.
+
+HEAD is a GET whose answer ends behind its head, and OPTIONS is answered for every path, both here alone: no endpoint
+says anything of them. To answer OPTIONS grants other sites nothing: no header of CORS is ever sent.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from api.access_control import AccessControl
@@ -78,7 +82,9 @@ from security.tls_rotation import Tls
 log = structlog.get_logger("routelake.http")
 
 _ROUTE_OPERATION = "getTopicRoute"
-_READS = ("GET", "HEAD")
+_READS = ("GET", "OPTIONS")
+_METHODS = ("GET", "POST", "PUT", "DELETE")
+"""Those that endpoints have."""
 _COUNTED_PATHS = "/v1/"
 """What asks after the gateway's health, and its documents, is never refused."""
 _COUNTED_REFUSALS = frozenset(
@@ -108,6 +114,8 @@ class HttpApp(FastAPI):
             await super().__call__(scope, receive, send)
             return
         began = time.perf_counter()
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _head_alone(send)
         refusal = self.sites.refusal(scope) or self._quota_refusal(scope)
         status = 0
 
@@ -122,11 +130,25 @@ class HttpApp(FastAPI):
                 scope["routelake.problem"] = refusal.kind
                 await refusal.response()(scope, receive, counted)
                 return
+            if scope["method"] == "OPTIONS" and (allowed := self.methods(scope)):
+                await Response(None, 204, {"allow": allowed})(scope, receive, counted)
+                return
             self.context.sessions.admit(scope)
             await self.context.guard.prepare(scope)
             await super().__call__(scope, receive, counted)
         finally:
             self._count(scope, status, time.perf_counter() - began)
+
+    def methods(self, scope: Scope) -> str:
+        """The methods that the path of a request answers, as ``Allow`` has them; empty where there is no such path."""
+        found = [
+            method
+            for method in _METHODS
+            if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in self.routes)
+        ]
+        if "GET" in found:
+            found.insert(1, "HEAD")
+        return ", ".join([*found, "OPTIONS"] if found else ())
 
     def _quota_refusal(self, scope: Scope) -> Problem | None:
         """Why a read may not pass now. Writes are judged when it is known who sends them."""
@@ -304,12 +326,23 @@ def _respond(request: Request, problem: Problem, error: Exception | None = None)
 def _http_problem(request: Request, error: HTTPException) -> Problem:
     """Starlette's own: no such path, or no such method there."""
     if error.status_code == METHOD_NOT_ALLOWED.status:
-        allowed = dict(error.headers or {}).get("Allow", "")
-        detail = f"{request.method} is not answered here" + (f"; {allowed} is" if allowed else "")
-        return Problem(METHOD_NOT_ALLOWED, detail, headers=error.headers)
+        allowed = request.app.methods(request.scope)
+        detail = f"{request.method} is not answered here: use one of {allowed}"
+        return Problem(METHOD_NOT_ALLOWED, detail, headers={"allow": allowed})
     if error.status_code == NO_SUCH_ENDPOINT.status:
         return Problem(NO_SUCH_ENDPOINT, "there is no such endpoint; GET /docs lists them")
     return Problem(INTERNAL, str(error.detail))
+
+
+def _head_alone(send: Send) -> Send:
+    """Sends the head of an answer, and its end instead of its body."""
+
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+
+    return send_head
 
 
 def _once(make: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:

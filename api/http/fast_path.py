@@ -12,7 +12,7 @@ the same for every topic are formatted once for each position of the log and eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote
 
@@ -21,11 +21,10 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from api.gateway import Gateway
 from api.http.auth import Guard
 from api.http.etag import JSON, ReadPosition, if_none_match, matches, read_headers
+from api.http.heads import Headers, is_host
 from api.http.sites import Client, Sites
 from api.metrics import Metrics
 from api.view.answers import RouteAnswers
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 _BEFORE_TOPIC: Final = b"/v1/topics/"
 _AFTER_TOPIC: Final = b"/route"
@@ -78,12 +77,14 @@ class FastRoutes:
         is_conditional = False
         for name, value in headers:
             if name == b"host":
-                host = value if host is None else host
+                if host is not None:
+                    return None
+                host = value
             elif name == b"if-none-match":
                 is_conditional = True
             elif name in _BODY:
                 return None
-        if not self._sites.allows_read(client, host):
+        if host is None or not is_host(host) or not self._sites.allows_read(client, host):
             return None
         if self._passes is not None and not self._passes(client, headers, has_certificate):
             return None

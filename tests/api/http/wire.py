@@ -11,7 +11,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from api.http.app import HttpApp, create_app
-from api.http.fast_path import FastRoutes, Headers
+from api.http.fast_path import FastRoutes
+from api.http.heads import Headers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from api.http.settings import HttpSettings
 from api.http.sites import Client
@@ -19,6 +20,7 @@ from api.metrics import Metrics
 from api.registrations import Registrations
 from api.view.history import History
 from api.wiring import answers_of
+from tests.support.executed import Executed
 from tests.support.http_api import HttpApi
 
 PATH = b"/v1/topics/orders/route"
@@ -86,17 +88,21 @@ class Transport:
 class Wire:
     """A server in memory; `connect` as often as wanted. Use it on the gateway's loop: see `exchange`."""
 
-    def __init__(self, app: HttpApp, routes: type[CountingRoutes] = CountingRoutes) -> None:
+    def __init__(
+        self, app: HttpApp, routes: type[CountingRoutes] = CountingRoutes, front: Executed | None = None
+    ) -> None:
         self.app, context = app, app.context
         self.fast = routes(
             context.gateway, context.answers[context.gateway.settings.reads], context.metrics, app.sites, context.guard
         )
-        config = Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
+        config = Config(front or app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
         config.timeout_keep_alive = context.settings.keep_alive_s
         self.state = ServerState()
         self.state.default_headers = DATE
         self._config = config
-        self._class = guarded_protocol(context.settings, context.metrics, self.fast)
+        self._class = guarded_protocol(
+            context.settings, context.metrics, self.fast if front is None else front.fast_routes
+        )
 
     def connect(self) -> Connection:
         return Connection(self._class(self._config, self.state, {}), self.state)
@@ -108,7 +114,7 @@ class Connection:
     def __init__(self, protocol: Any, state: ServerState) -> None:
         self.protocol = protocol
         self.transport = Transport(protocol)
-        self._state = state
+        self.state = state
         protocol.connection_made(self.transport)
 
     def feed(self, data: bytes) -> None:
@@ -118,8 +124,8 @@ class Connection:
 
     async def idle(self) -> None:
         """Wait until everything asked is answered."""
-        while self._state.tasks:
-            await asyncio.wait(set(self._state.tasks))
+        while self.state.tasks:
+            await asyncio.wait(set(self.state.tasks))
         await asyncio.sleep(0)
 
     def take(self) -> bytes:

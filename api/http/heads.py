@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of RFC 9112 for the head of a request that the parser leaves to its caller.
+
+llhttp refuses most of what is ambiguous: bare CR and LF, folded lines, white space before a colon, a length that is no
+number, Content-Length beside Transfer-Encoding. But it takes HTTP/0.9 and 2.0, any number of Host headers, and any
+target; and it finds no body behind ``Transfer-Encoding: gzip, chunked``, nor behind ``chunked`` in HTTP/1.0, and would
+read that body as the next request. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_REG_NAME: Final = rb"(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2})*"
+_HOST: Final = re.compile(rb"(?:\[[A-Za-z0-9:.%_~-]+\]|" + _REG_NAME + rb")(?::[0-9]{0,5})?")
+"""RFC 3986 ``host[:port]``. A comma is left out: it is what is left of two Host headers that somebody joined."""
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(/[^?#]*)?(\?[^#]*)?", re.IGNORECASE)
+_LONGEST_HOST: Final = 300
+
+
+class HeadError(Exception):
+    """A request whose head breaks a rule; the text says which."""
+
+
+class Target(NamedTuple):
+    """What a request asks for.
+
+    Attributes:
+        path: As sent, with its escapes.
+        query: Without the question mark.
+        host: The authority of a target in absolute form, which counts instead of the Host header.
+    """
+
+    path: bytes
+    query: bytes
+    host: bytes | None
+
+
+def read_head(method: bytes, version: str, target: bytes, headers: Headers) -> Target:
+    """The target of a request whose head leaves no doubt where the request ends and whom it is for.
+
+    Args:
+        method: As sent.
+        version: "1.1", say.
+        target: As sent: in origin, absolute or asterisk form.
+        headers: Names in lower case.
+
+    Raises:
+        HeadError: there is a doubt.
+    """
+    if version not in ("1.1", "1.0"):
+        raise HeadError(f"HTTP/{version} is not taken here: use HTTP/1.1")
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        raise HeadError("there are several Host headers: send one")
+    if not hosts and version == "1.1":
+        raise HeadError("HTTP/1.1 needs a Host header")
+    if hosts and not is_host(hosts[0]):
+        raise HeadError("the Host header is no host and port")
+    codings = [value.strip(b" \t").lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and (codings != [b"chunked"] or version == "1.0"):
+        raise HeadError("the one Transfer-Encoding that is taken is chunked, in HTTP/1.1")
+    if method == b"CONNECT":
+        raise HeadError("this is no proxy: CONNECT is not taken")
+    if target.startswith(b"/") and b"#" not in target:
+        path, _, query = target.partition(b"?")
+        return Target(path, query, None)
+    if target == b"*" and method == b"OPTIONS":
+        return Target(b"/", b"", None)
+    found = _ABSOLUTE.fullmatch(target)
+    if found is None or not is_host(found[1]):
+        raise HeadError("the target of the request is neither a path nor an http URL")
+    return Target(found[2] or b"/", (found[3] or b"?")[1:], found[1])
+
+
+@lru_cache(256)
+def is_host(value: bytes) -> bool:
+    """Whether a Host header has the form of one; it may be empty."""
+    return len(value) <= _LONGEST_HOST and _HOST.fullmatch(value.strip(b" \t")) is not None
