@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 Address = tuple[str, int]
 
 _PROC: Final = Path("/proc")
+_TABLES: Final = ("tcp", "tcp6")
 _KEEP_S: Final = 5.0
 """How long an answer holds for a connection. Its port is given to no other process so soon."""
 _MOST_KEPT: Final = 4096
@@ -75,8 +76,7 @@ class _Row(NamedTuple):
 
 def sender_problem(client: Address, server: Address) -> str | None:
     """As `LocalPeers.problem`, now and on this thread."""
-    table = b"".join(_read(_PROC / "self" / "net" / name) for name in ("tcp", "tcp6"))
-    row = _find(table, client, server)
+    row = _find(client, server)
     if row is None or row.inode == "0":
         return "the program that sent it cannot be found on this machine"
     if row.uid != os.geteuid():
@@ -85,26 +85,27 @@ def sender_problem(client: Address, server: Address) -> str | None:
         sockets = _sockets(process)
         if row.inode not in sockets:
             continue
-        if process.name == str(os.getpid()) or not _takes_connections(table, sockets):
+        if process.name == str(os.getpid()) or not _takes_connections(sockets):
             return None
         return f"it was sent by process {process.name}, which takes connections itself and may pass on what others send"
     return "the program that sent it cannot be seen by the gateway, as in another container"
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _find(table: bytes, client: Address, server: Address) -> _Row | None:
-    """The sender's end of a connection."""
-    for own, other in zip(_written(client), _written(server), strict=False):
-        at = table.find(b" %b %b " % (own, other))
+def _find(client: Address, server: Address) -> _Row | None:
+    """The sender's end of a connection. A table takes milliseconds where there are thousands of connections."""
+    for name, own, other in zip(_TABLES, _written(client), _written(server), strict=False):
+        table = _read(name)
+        at = table.find(b" %b %b " % (own, other)) if own and other else -1
         if at >= 0:
             return next(_rows(table, table.rfind(b"\n", 0, at) + 1), None)
     return None
+
+
+def _read(name: str) -> bytes:
+    try:
+        return (_PROC / "self" / "net" / name).read_bytes()
+    except OSError:
+        return b""
 
 
 def _rows(table: bytes, start: int = 0) -> Iterator[_Row]:
@@ -113,13 +114,15 @@ def _rows(table: bytes, start: int = 0) -> Iterator[_Row]:
         yield _Row(local, remote, state, int(uid), inode.decode())
 
 
-def _written(address: Address) -> list[bytes]:
-    """An address as the kernel's tables may write it: IPv4, or IPv4 within IPv6; else IPv6."""
+def _written(address: Address) -> tuple[bytes, bytes]:
+    """An address as each of the kernel's tables may write it; IPv4 is in both. Empty: it cannot be there."""
     host, port = address
     parsed = ipaddress.ip_address(host.partition("%")[0])
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else parsed
-    forms = [parsed.packed] if mapped is None else [mapped.packed, bytes(10) + b"\xff\xff" + mapped.packed]
-    return [b"%b:%04X" % (_words(packed), port) for packed in forms]
+    found = parsed.ipv4_mapped or parsed if isinstance(parsed, ipaddress.IPv6Address) else parsed
+    if isinstance(found, ipaddress.IPv6Address):
+        return b"", b"%b:%04X" % (_words(found.packed), port)
+    mapped = bytes(10) + b"\xff\xff" + found.packed
+    return b"%b:%04X" % (_words(found.packed), port), b"%b:%04X" % (_words(mapped), port)
 
 
 def _words(packed: bytes) -> bytes:
@@ -150,14 +153,14 @@ def _sockets(process: Path) -> set[str]:
     return found
 
 
-def _takes_connections(table: bytes, sockets: set[str]) -> bool:
+def _takes_connections(sockets: set[str]) -> bool:
     """Whether one of a process's sockets came in through a port that is listened on, or listens beyond this machine.
 
     A program may wait on a loopback address for programs of its own, such as a debugger: that alone is no proxy.
     """
     if len(sockets) == 1:
         return False
-    rows = list(_rows(table))
+    rows = [row for name in _TABLES for row in _rows(_read(name))]
     ports = {row.local[-4:] for row in rows if row.state == _LISTEN}
     for row in rows:
         if row.inode in sockets and row.local[-4:] in ports:

@@ -42,7 +42,10 @@ PROXY_FIELDS = [
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGateway]:
     """A gateway without a token, on a port."""
     folder = tmp_path_factory.mktemp("gateway")
-    with LocalLake(folder, folds=False) as lake, lake.gateway(remoting_port=None, http_port=0) as gateway:
+    with (
+        LocalLake(folder, folds=False) as lake,
+        lake.gateway(remoting_port=None, http_port=0, clock_interval_s=3600.0) as gateway,
+    ):
         yield gateway
 
 
