@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from email.message import Message
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -23,6 +24,7 @@ from remoting.bounds import Holding, address_of, to_give_way
 
 _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024
+_SHOWN: Final = 80
 
 
 class BodyBudget:
@@ -191,23 +193,34 @@ class Body:
 
 
 def check_media_type(request: Request) -> None:
-    """Refuse what is not declared as JSON in UTF-8. A browser form cannot be, which keeps other sites' pages out.
+    """Refuse what is not declared as JSON. A browser form cannot be, which keeps other sites' pages out.
+
+    The media type decides. JSON has no parameters (RFC 8259, 11), so they are passed over, but for a charset in which
+    the body could not be UTF-8.
 
     Raises:
         Problem: 415.
     """
-    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
-    charset = parameters.strip().lower().replace('"', "")
-    if media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+    declared = Message()
+    declared["content-type"] = request.headers.get("content-type", "")
+    if declared.get_content_type() != "application/json" or not _may_be_utf8(declared.get_content_charset("")):
         raise Problem(UNSUPPORTED_MEDIA, "send the body as Content-Type: application/json, in UTF-8")
 
 
+def _may_be_utf8(charset: str) -> bool:
+    try:
+        return "{}".encode(charset or "utf-8") == b"{}"
+    except (LookupError, ValueError):
+        return True  # nobody knows such a charset
+
+
 def _is_gzip(request: Request) -> bool:
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity", "gzip"):
+    lines = ",".join(request.headers.getlist("content-encoding"))
+    encodings = [name for each in lines.split(",") if (name := each.strip().lower()) not in ("", "identity")]
+    if encodings not in ([], ["gzip"], ["x-gzip"]):
         raise Problem(
             UNSUPPORTED_MEDIA,
-            f"Content-Encoding {encoding!r} is not understood; use gzip, or none",
+            f"Content-Encoding {lines[:_SHOWN]!r} is not understood; use gzip, or none",
             headers={"accept-encoding": "gzip"},
         )
-    return encoding == "gzip"
+    return bool(encodings)

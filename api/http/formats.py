@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Final
 
 from starlette.requests import Request
+
+_WEIGHT: Final = re.compile(r"(0(\.[0-9]*)?|1(\.0*)?)", re.ASCII)
 
 
 class Format(StrEnum):
@@ -29,11 +33,9 @@ def _liking(part: str) -> tuple[str, float]:
     name, *parameters = (each.strip().lower() for each in part.split(";"))
     weight = 1.0
     for each in parameters:
-        if each.startswith("q="):
-            try:
-                weight = float(each[2:])
-            except ValueError:
-                weight = 0.0
+        key, _, value = (part.strip() for part in each.partition("="))
+        if key == "q":
+            weight = float(value) if _WEIGHT.fullmatch(value) else 0.0
     return name, weight
 
 

@@ -205,8 +205,8 @@ def test_a_body_that_is_no_object(unfolded: HttpApi, value: Any) -> None:
     [
         "text/plain",
         "application/x-www-form-urlencoded",
-        "application/json; charset=utf-16",
-        "application/xml",
+        *("application/json; charset=utf-16", "application/json;charset='utf-32'", "text/plain; a=application/json"),
+        *("application/xml", "application/json, text/plain", "application/jsonp", "json", "application", "*/*"),
         "",
         None,
     ],
@@ -218,7 +218,14 @@ def test_other_content_types(unfolded: HttpApi, kind: str | None) -> None:  # [3
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "Application/JSON;charset=UTF-8", 'application/json;charset="utf-8"']
+    "kind",
+    [
+        *("application/json", "Application/JSON;charset=UTF-8", 'application/json;charset="utf-8"'),
+        *("application/json;charset=utf8", "application/json ; charset = utf-8", "APPLICATION/JSON; CHARSET=UTF8"),
+        *("application/json;", "application/json; ;", "application/json;odata=verbose", "application/json; q=1; v=2"),
+        *("application/json; charset=us-ascii", "application/json; charset=nobody-knows", "application/json; charset="),
+        *('application/json; profile="a;b"; charset=utf-8', "\tapplication/json\t"),
+    ],
 )
 def test_good_content_types(unfolded: HttpApi, kind: str) -> None:
     assert unfolded.send("POST", REGISTER, content=GOOD, headers={"content-type": kind}).status_code == 200
@@ -246,6 +253,12 @@ def test_gzip_bombs_end_at_the_limit(make_api: Any) -> None:  # [30]
 def test_broken_gzip(unfolded: HttpApi, data: bytes) -> None:
     with nothing_lands(unfolded):
         problem(compressed(unfolded, data), 400, "bad-request")
+
+
+@pytest.mark.parametrize("encoding", ["GZIP", "x-gzip", "X-Gzip ", "identity, gzip", "gzip,", ""])
+def test_gzip_under_all_its_names(unfolded: HttpApi, encoding: str) -> None:
+    data = gzip.compress(GOOD) if encoding else GOOD
+    assert compressed(unfolded, data, encoding).status_code == 200
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "zstd", "gzip, gzip"])
