@@ -227,6 +227,16 @@ class Guard:
         needed = NEEDED[RequestCode.GET_NAMESRV_CONFIG]
         return not self._access.judge(needed, found, is_tls=_is_tls(request)).is_refused
 
+    def may_see_details(self, request: Request) -> bool:
+        """Whether health says more than yes or no: names, paths and errors are for readers.
+
+        Where there are accounts only theirs are, though their mode may let others read routes.
+        """
+        if getattr(request.state, "lacks_certificate", False):
+            return False
+        standing = self.standing(request)
+        return standing.may_read and (self._access is None or standing.user is not None)
+
     def standing(self, request: Request) -> Standing:
         """Who sends this, and what they may do. Nobody has asked for it yet, so nothing is counted or told."""
         found = None if self._access is None else self._who(request, self._access)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Annotated, Any, Final
 
@@ -32,6 +33,10 @@ router = APIRouter(tags=["health"])
 
 _encode = msgspec.json.Encoder().encode
 _NO_STORE: Final = {"cache-control": "no-store"}
+
+_HIDDEN: Final = "see the gateway's log, or ask as a reader"
+_LONGEST_REASON: Final = 400
+_JAVA_FRAMES: Final = re.compile(r"( at [\w.$/<>]+\([^()]*\))+")
 
 _OK: Final[dict[str, Any]] = {"ok": True}
 _READY: Final = {
@@ -72,10 +77,16 @@ _NO_FOLD: Final = {
     },
 )
 async def health(request: Request) -> Response:
-    """Answers 200 as long as the event loop turns. Restart the process when it does not."""
-    gateway = context_of(request).gateway
-    uptime_s = round(time.monotonic() - gateway.started_s, 3)
-    health = {"status": "ok", "version": release(), "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
+    """Answers 200 as long as the event loop turns. Restart the process when it does not.
+
+    Version, gateway and uptime are for readers.
+    """
+    context = context_of(request)
+    gateway = context.gateway
+    health: dict[str, Any] = {"status": "ok"}
+    if context.guard.may_see_details(request):
+        uptime_s = round(time.monotonic() - gateway.started_s, 3)
+        health |= {"version": release(), "gateway": gateway.settings.gateway_id, "uptimeSeconds": uptime_s}
     return Response(_encode(health), 200, _NO_STORE, JSON)
 
 
@@ -102,24 +113,26 @@ async def ready(
     (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers can be from the head of the log
     and never differed from the tables (`head`), no pause keeps silent brokers routed (`selfPreservation`, where it is
     on), and, where there are accounts or certificates, their files could be read again after their last change
-    (`accounts`, `tls`).
+    (`accounts`, `tls`). Reasons are for readers; to others each is the same sentence.
     """
     context = context_of(request)
     gateway = context.gateway
     now_s = time.time()
-    checks = {
-        "view": _check(view_problem(gateway)),
-        "log": _check(log_problem(gateway)),
-        "fold": _check(fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s)),
-        "head": _check(head_problem(gateway.head)),
+    problems = {
+        "view": view_problem(gateway),
+        "log": log_problem(gateway),
+        "fold": fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s),
+        "head": head_problem(gateway.head),
     }
     preservation = preservation_problem(gateway, now_s)
     if preservation is not None or gateway.settings.self_preservation_percent:
-        checks["selfPreservation"] = _check(preservation)
+        problems["selfPreservation"] = preservation
     if context.guard.has_accounts:
-        checks["accounts"] = _check(context.guard.file_problem)
+        problems["accounts"] = context.guard.file_problem
     if context.tls is not None:
-        checks["tls"] = _check(context.tls.problem)
+        problems["tls"] = context.tls.problem
+    is_seen = context.guard.may_see_details(request)
+    checks = {name: _check(problem, is_seen=is_seen) for name, problem in problems.items()}
     if _is_strict(request, strict):
         is_ready = all(check["ok"] for check in checks.values())
     else:
@@ -160,7 +173,8 @@ async def fold_health(request: Request) -> Response:
         **({} if status is None else {"seconds": round(max(0.0, now_s - status.time_ms / 1000), 3)}),
     }
     position = {} if status is None else {"epoch": status.epoch, "offset": status.log_offset}
-    return _health_answer({**_check(reason), **position, "lag": lag}, is_well=reason is None)
+    check = _check(reason, is_seen=context.guard.may_see_details(request))
+    return _health_answer({**check, **position, "lag": lag}, is_well=reason is None)
 
 
 @router.get(
@@ -188,8 +202,14 @@ async def metrics(request: Request) -> Response:
     return Response(text, 200, {**_NO_STORE, "content-type": CONTENT_TYPE})
 
 
-def _check(reason: str | None) -> dict[str, Any]:
-    return _OK if reason is None else {"ok": False, "reason": reason}
+def _check(reason: str | None, *, is_seen: bool) -> dict[str, Any]:
+    """A check, with its reason in one line, or where to find it."""
+    if reason is None:
+        return _OK
+    if not is_seen:
+        return {"ok": False, "reason": _HIDDEN}
+    line = _JAVA_FRAMES.sub("", " ".join(reason.split()))
+    return {"ok": False, "reason": line if len(line) <= _LONGEST_REASON else line[:_LONGEST_REASON] + "..."}
 
 
 def _is_strict(request: Request, text: str | None) -> bool:

@@ -250,9 +250,9 @@ class FoldHealthShape(CheckShape):
 
 
 class HealthShape(Shape):
-    """The process is alive."""
+    """The process is alive. All but `status` is for readers."""
 
     status: Literal["ok"]
-    version: str
-    gateway: str
-    uptime_seconds: float
+    version: str | None = None
+    gateway: str | None = None
+    uptime_seconds: float | None = None

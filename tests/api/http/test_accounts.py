@@ -249,10 +249,35 @@ def test_a_bad_file_is_told(make_api: Any, tmp_path: Path) -> None:
     file = api.app.context.guard._access._file  # type: ignore[union-attr]
     assert file is not None
     file.check()
-    found = api.get("/readyz").json()
+    found = api.get("/readyz", headers=bearer(TOKENS["reader"])).json()
     assert found["checks"]["accounts"] == {"ok": False, "reason": "line 1: accounts has to be a list"}
     assert api.get("/v1/topics", headers=bearer(TOKENS["reader"])).is_success
     (tmp_path / "acl.yml").write_text(ACCOUNTS)
+
+
+SECRETS = "account 'payments-admin' (line 2): token: /run/secrets/ops-token cannot be read"
+
+
+@pytest.mark.parametrize("mode", [AuthMode.LOG, AuthMode.ENFORCE_WRITES, AuthMode.ENFORCE])
+def test_what_is_wrong_is_told_to_readers_alone(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
+    api = make(make_api, tmp_path, mode)
+    file = api.access._file
+    assert file is not None
+    file.problem = SECRETS
+    for who in ("nobody", "stranger", "late"):
+        headers = {} if who == "nobody" else bearer(f"token-{who}")
+        for path in ("/readyz", "/readyz?strict", "/healthz/fold", "/healthz"):
+            text = api.get(path, headers=headers).text
+            for secret in ("payments-admin", "/run/secrets", '"version"', '"gateway"', "the fold has not run"):
+                assert secret not in text, (path, who)
+        checks = api.get("/readyz", headers=headers).json()["checks"]
+        assert checks["accounts"] == {"ok": False, "reason": "see the gateway's log, or ask as a reader"}
+        assert checks["log"] == {"ok": True}
+    for who in ("reader", "broker", "admin"):
+        headers = bearer(f"token-{who}")
+        assert api.get("/readyz", headers=headers).json()["checks"]["accounts"]["reason"] == SECRETS
+        assert "the fold has not run" in api.get("/healthz/fold", headers=headers).json()["reason"]
+        assert api.get("/healthz", headers=headers).json()["gateway"] == "gw"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from api.gateway import Reads
+from api.http.settings import HttpSettings
 from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
 from api.view.follower import FollowerStatus
 from tests.support.http_api import HttpApi, broker, problem
@@ -155,6 +156,33 @@ def test_a_fold_that_failed_says_why(make_api: Any) -> None:
     write_status(api, timeMillis=_ms())  # it has gone on since
     until(lambda: api.gateway.fold.failure is None)
     until(lambda: api.get("/readyz?strict").status_code == 200)
+
+
+TRACE = (
+    "Py4JJavaError: An error occurred.\n: java.lang.IllegalArgumentException: basedir must be absolute: ?/.ivy2\n"
+    + ("\tat org.apache.ivy.Ivy$1.resolve(Ivy.java:48)\n\tat jdk.internal.reflect.Method.<init>(Native Method)\n" * 50)
+)
+
+
+def test_a_reason_is_one_line(make_api: Any) -> None:
+    """Some kB of Java's frames tell a probe nothing."""
+    api: HttpApi = make_api(fold=False)
+    api.lake_dir.mkdir(parents=True, exist_ok=True)
+    for error, says in ((TRACE, "basedir must be absolute: ?/.ivy2"), ("x" * 9_000, "xxx..."), ("a\nb\n\nc", "a b c")):
+        failure = {"timeMillis": _ms() - 5_000, "error": error, "details": "..."}
+        (api.lake_dir / "fold-failure.json").write_text(json.dumps(failure))
+        until(lambda: says in str(fold_health(api).reason))  # noqa: B023
+        for reason in (fold_health(api).reason, api.get("/readyz").json()["checks"]["fold"]["reason"]):
+            assert len(reason) < 500 and "\n" not in reason and ".java:" not in reason
+
+
+def test_without_a_token_health_says_little_where_reads_need_one(make_api: Any) -> None:
+    api: HttpApi = make_api(fold=False, http=HttpSettings(tokens={"a": "0123456789abcdef"}, protect_reads=True))
+    assert api.get("/healthz").json() == {"status": "ok"}
+    assert api.get("/readyz").json()["checks"]["fold"]["reason"].startswith("see the gateway's log")
+    token = {"authorization": "Bearer 0123456789abcdef"}
+    assert "version" in api.get("/healthz", headers=token).json()
+    assert "the fold has not run" in api.get("/readyz", headers=token).json()["checks"]["fold"]["reason"]
 
 
 def test_a_fold_that_hears_a_clock_each_minute_is_not_dead_after_half_a_minute(make_api: Any) -> None:
