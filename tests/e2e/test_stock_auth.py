@@ -17,6 +17,7 @@ import pytest
 
 from peers.java import wait_until
 from peers.java_client import JavaClient, bodies
+from peers.java_tls import java_tls
 from peers.routelake import Routelake
 from tests.support.certificates import Authority
 from tests.support.rocketmq import StockBroker, mqadmin
@@ -27,7 +28,7 @@ ACCOUNTS = """
 accounts:
   - {accessKey: new-broker, secretKey: of-new-broker, role: broker, brokerNames: [broker-new]}
   - {accessKey: client, secretKey: of-client, token: token-client}
-  - {accessKey: ops, secretKey: of-ops, role: admin, token: token-ops}
+  - {accessKey: ops, secretKey: of-ops, role: admin, token: token-ops, certificate: 'subject:CN=ops'}
 """
 OLD_BROKER = "  - {accessKey: old-broker, role: broker, brokerNames: [broker-old], whiteRemoteAddress: 127.0.0.*}\n"
 
@@ -37,9 +38,10 @@ WHO_ARE_YOU = "who are you? send AccessKey and Signature"
 WRONG_KEY = "does not match: another secretKey"
 NO_ADMIN = "client is a reader: this needs the role admin"
 NO_TLS = "ops is an admin: sign over TLS only"
+ALONE = "ops is an admin: its signature alone does not count"
 UNKNOWN = "AccessKey 'nobody' is not known here"
 ITS_LIMITS = ("RemotingTimeoutException", "RemotingConnectException", "RemotingSendRequestException")
-REFUSALS = (WHO_ARE_YOU, WRONG_KEY, NO_ADMIN, NO_TLS, UNKNOWN)
+REFUSALS = (WHO_ARE_YOU, WRONG_KEY, NO_ADMIN, NO_TLS, ALONE, UNKNOWN)
 
 ROUTE = ["topicRoute", "-t", "broker-new"]
 PUT = ["updateKvConfig", "-s", "ns", "-k", "k", "-v", "v"]
@@ -54,11 +56,16 @@ def keys(user: str, secret: str | None = None) -> str:
 
 @contextmanager
 def a_gateway(folder: Path, mode: str) -> Iterator[Routelake]:
-    """A gateway with accounts, which takes TLS, too; nobody folds."""
+    """A gateway with accounts, which takes TLS, too, and keys of clients and brokers without; nobody folds."""
     accounts = folder / "acl.yml"
     accounts.write_text(ACCOUNTS)
-    pair = Authority(folder / "certificates").issue()
-    options = ("--auth", accounts, "--auth-mode", mode, "--tls-cert", pair.cert, "--tls-key", pair.key)
+    authority = Authority(folder / "certificates")
+    pair = authority.issue()
+    authority.issue("ops")
+    options = (
+        *("--auth", accounts, "--auth-mode", mode, "--no-auth-require-tls", "--tls-cert", pair.cert),
+        *("--tls-key", pair.key, "--tls-client-ca", authority.path, "--tls-client-auth", "optional"),
+    )
     running = Routelake(folder / "data", "gateway", tuple(map(str, options)))
     running.start(wait_ready_s=None)
     try:
@@ -66,6 +73,12 @@ def a_gateway(folder: Path, mode: str) -> Iterator[Routelake]:
         yield running
     finally:
         running.kill()
+
+
+def shows_certificate(folder: Path) -> tuple[str, ...]:
+    """Options with which mqadmin shows the certificate of `ops`."""
+    certificates = folder / "certificates"
+    return java_tls(folder / "tls.properties", client=(certificates / "ops.pem", certificates / "ops.key"))
 
 
 def broker(address: str, name: str, release: str = "5.5.0", credentials: dict[str, str] | None = None) -> StockBroker:
@@ -147,7 +160,8 @@ def test_a_cluster_behind_accounts(tmp_path: Path) -> None:
             partial(run, ROUTE, '"brokerName":"broker-new"', tools=keys("client")),
             partial(run, PUT, NO_ADMIN, tools=keys("client")),
             partial(run, PUT, NO_TLS, tools=keys("ops")),
-            partial(run, PUT, DONE, tools=keys("ops"), java_options=TLS),
+            partial(run, PUT, ALONE, tools=keys("ops"), java_options=TLS),
+            partial(run, PUT, DONE, tools=keys("ops"), java_options=shows_certificate(tmp_path)),
             partial(run, ROUTE, WRONG_KEY, tools=keys("client", "wrong!"), release="4.9.7"),
             partial(run, ROUTE, '"brokerName":"broker-new"', tools=keys("client"), release="4.9.7"),
         )
@@ -197,7 +211,9 @@ def test_mqadmin_in_every_mode(tmp_path: Path, mode: str, release: str) -> None:
             ({"tools": keys("nobody")}, reads, writes, UNKNOWN, UNKNOWN),
             ({"tools": keys("client")}, True, writes, "", NO_ADMIN),
             ({"tools": keys("ops")}, reads, writes, NO_TLS, NO_TLS),
-            ({"tools": keys("ops"), "java_options": TLS}, True, True, "", ""),
+            ({"tools": keys("ops"), "java_options": TLS}, reads, writes, ALONE, ALONE),
+            ({"tools": keys("ops"), "java_options": shows_certificate(tmp_path)}, True, True, "", ""),
+            ({"java_options": shows_certificate(tmp_path)}, True, True, "", ""),
             ({"tools": keys("ops", "wrong!"), "java_options": TLS}, reads, writes, WRONG_KEY, WRONG_KEY),
         ):
             all_say(
