@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of accounts, read again when it, or a file that it refers to, has changed. A bad one changes nothing."""
+"""A file of accounts, read again when it, or a file that it refers to, has changed. A bad one changes nothing.
+
+A change is taken at the second look that finds it. A file that may be the first part of another, since it is shorter,
+ends within a line or lacks an account, is taken at the fifth: YAML that is cut off is often YAML.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from runtime.secrets import EMPTY, NO_TEXT, SecretError, read
 from schemas.errors import SetupError
 from security.accounts import Accounts
 from security.accounts_text import parse_accounts
+from security.watched_files import SETTLED_LOOKS, WatchedFiles, stamps_of
 from security.yaml_nodes import FileError
 
-_Stamp = tuple[int, int, int] | None
+CUT_OFF_LOOKS: Final = 5
+"""So many looks in a row that find the same file: it is whole, however it looks."""
 
 
 class AccountsFile:
@@ -37,42 +44,58 @@ class AccountsFile:
         """
         self._path = path
         self._environ = os.environ if environ is None else environ
-        self._stamps: dict[Path, _Stamp] = {}
+        self._files: dict[Path, object] = {path: None}
+        """It, and the files that it refers to: how they were when they were read."""
+        self._watched = WatchedFiles(self._files)
+        self._text = ""
         self.current = Accounts()
         self.problem: str | None = None
         self.loads = 0
-        self._load()
+        self._load(is_whole=True)
         if self.problem is not None:
             raise SetupError(f"--auth {path}: {self.problem}.")
 
     def check(self) -> bool:
-        """Read it again if something has changed; whether that had an effect on `current` or `problem`.
+        """Read it again if something has changed, and nobody writes any more; whether `current` or `problem` changed.
 
         Looks at the disk: call it off the event loop.
         """
-        if all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
+        found = self._watched.look(self._files)
+        if found == self._files or self._watched.same_looks < SETTLED_LOOKS:
             return False
-        self._load()
-        return True
+        return self._load(is_whole=self._watched.same_looks >= CUT_OFF_LOOKS)
 
-    def _load(self) -> None:
-        self._stamps = {self._path: _stamp(self._path)}
+    def _load(self, *, is_whole: bool) -> bool:
+        """Read the files; False: this may be the first part of a file, and was not taken."""
+        before, self._files = self._files, stamps_of([self._path])
         try:
-            self.current = parse_accounts(self._path.read_text("utf-8"), self._resolve)
+            text = self._path.read_text("utf-8")
+            accounts = parse_accounts(text, self._resolve)
+            if not is_whole and self._may_be_cut_off(text, accounts):
+                self._files = before
+                return False
+            self.current, self._text, self.problem = accounts, text, None
+            self.loads += 1
         except FileError as error:
             self.problem = str(error)
         except (OSError, UnicodeDecodeError) as error:
             self.problem = "is no text" if isinstance(error, UnicodeDecodeError) else _why(error)
-        else:
-            self.problem = None
-            self.loads += 1
+        if self.problem is not None:
+            self._files = stamps_of(before) | self._files
+        return True
+
+    def _may_be_cut_off(self, text: str, accounts: Accounts) -> bool:
+        if text == self._text:
+            return False
+        lacks = not self.current.accounts.keys() <= accounts.accounts.keys()
+        return lacks or len(text) < len(self._text) or not text.endswith("\n")
 
     def _resolve(self, reference: str) -> str:
         kind, _, name = reference.partition(":")
         place = name
         if kind == "file":
             path = self._path.parent / name
-            self._stamps[path] = _stamp(path)
+            self._files |= stamps_of([path])
             place = str(path)
         try:
             return read(kind, place, self._environ).strip()
@@ -81,14 +104,6 @@ class AccountsFile:
                 raise ValueError(f"the variable {name} is not set") from None
             is_known = error.why in (EMPTY, NO_TEXT)
             raise ValueError(f"{name} is {error.why}" if is_known else f"{name} cannot be read: {error.why}") from None
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _why(error: OSError) -> str:

@@ -24,6 +24,7 @@ from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
 from security.tls_context import Contexts, build
+from security.watched_files import SETTLED_LOOKS, WatchedFiles
 
 log = structlog.get_logger("routelake.gateway")
 
@@ -54,7 +55,7 @@ class Tls:
         self.reloads = self.reload_failures = 0
         self.refused: str | None = None
         self._digest = self._tried = _digest(settings.files)
-        self._stamps = _stamps(settings.files)
+        self._watched = WatchedFiles(settings.files)
         self._contexts = build(settings)
         self.remoting = _Listener(self, is_http=False)
         self.http = _Listener(self, is_http=True)
@@ -97,9 +98,8 @@ class Tls:
 
     def look(self) -> None:
         """Look at the files once."""
-        stamps = _stamps(self.settings.files)
-        if stamps != self._stamps:
-            self._stamps = stamps  # and read it a look later: somebody is writing
+        self._watched.look(self.settings.files)
+        if self._watched.same_looks < SETTLED_LOOKS:
             return
         digest = _digest(self.settings.files)
         if digest == self._tried:
@@ -159,18 +159,6 @@ class _Listener:
         """For the next connection."""
         contexts = self._tls.contexts
         return contexts.http if self._is_http else contexts.remoting
-
-
-def _stamps(files: tuple[Path, ...]) -> tuple[object, ...]:
-    return tuple(map(_stamp, files))
-
-
-def _stamp(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError as error:
-        return error.errno
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _digest(files: tuple[Path, ...]) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import SetupError
 from security.accounts import Accounts, identify
-from security.accounts_file import AccountsFile
+from security.accounts_file import CUT_OFF_LOOKS, AccountsFile
 from security.accounts_text import parse_accounts
 from security.identity import Identity, Unproven
 from security.roles import Role
@@ -191,13 +191,74 @@ def test_secrets_elsewhere(tmp_path: Path) -> None:
     assert "1234" not in repr(found.current.accounts)
     assert not found.check()
     (tmp_path / "a.key").write_text("of-a-56789\n")
-    assert found.check()
+    assert taken(found)
     assert found.current.accounts["a"].secret_key == "of-a-56789"
     (tmp_path / "a.key").unlink()
-    assert found.check()
+    assert taken(found)
     assert found.problem is not None
     assert "a.key cannot be read" in found.problem
     assert found.current.accounts["a"].secret_key == "of-a-56789", "the old ones hold"
+
+
+def taken(file: AccountsFile, looks: int = 2) -> bool:
+    """Whether a change is taken at the last of so many looks, and not before."""
+    before = [file.check() for _ in range(looks - 1)]
+    assert not any(before)
+    return file.check()
+
+
+WHOLE = """accounts:
+  - accessKey: first
+    secretKey: of-first
+    role: broker
+    brokerNames: [broker-a]
+  - accessKey: second
+    secretKey: of-second
+    role: broker
+    brokerNames: [broker-b]
+"""
+
+
+@pytest.mark.parametrize("end", range(len(WHOLE)))
+def test_the_first_part_of_a_file_is_not_taken(tmp_path: Path, end: int) -> None:
+    """Wherever it ends, and though half a file is YAML: nobody loses an account, and nobody's account loses its bounds."""
+    file = tmp_path / "acl.yml"
+    file.write_text(WHOLE)
+    found = AccountsFile(file)
+    first = found.current
+    file.write_text(WHOLE[:end])
+    for _ in range(CUT_OFF_LOOKS - 1):
+        found.check()
+        assert found.current is first
+    file.write_text(WHOLE.replace("of-second", "of-second-2"))
+    assert [found.check(), found.check()] == [False, True]
+    assert found.problem is None
+    assert found.current.accounts["second"].secret_key == "of-second-2"
+    assert found.current.accounts["first"] == first.accounts["first"]
+
+
+def test_an_account_that_is_removed_is_gone_at_last(tmp_path: Path) -> None:
+    file = tmp_path / "acl.yml"
+    file.write_text(WHOLE)
+    found = AccountsFile(file)
+    file.write_text(WHOLE[: WHOLE.index("  - accessKey: second")])
+    assert taken(found, CUT_OFF_LOOKS)
+    assert found.current.accounts.keys() == {"first"}
+    assert not any(found.check() for _ in range(2 * CUT_OFF_LOOKS)), "it is as it was read"
+
+
+def test_a_file_that_grows_while_it_is_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "acl.yml"
+    file.write_text(WHOLE)
+    found = AccountsFile(file)
+    more = WHOLE + "".join(f"  - {{accessKey: more-{n}, secretKey: of-more-{n}}}\n" for n in range(9))
+    for end in range(0, len(more), 7):
+        file.write_text(more[:end])
+        assert not found.check()
+        assert found.current.accounts.keys() == {"first", "second"}
+    file.write_text(more)
+    assert taken(found)
+    assert len(found.current.accounts) == 11
 
 
 def test_a_file_that_is_read_again(tmp_path: Path) -> None:
@@ -211,17 +272,17 @@ def test_a_file_that_is_read_again(tmp_path: Path) -> None:
     found = AccountsFile(file)
     first = found.current
     file.write_text("accounts:\n  - {accessKey: a, secretKey: secret2, admin: maybe}\n")
-    assert found.check()
+    assert taken(found)
     assert found.problem is not None
     assert found.current is first
     file.write_bytes(b"\xff\xfe")
-    assert found.check()
+    assert taken(found)
     assert found.problem == "is no text"
     Path(file).unlink()
-    assert found.check()
+    assert taken(found)
     assert found.current is first
     file.write_text("accounts:\n  - {accessKey: a, secretKey: secret2}\n")
-    assert found.check()
+    assert taken(found)
     assert found.problem is None
     assert found.current.accounts["a"].secret_key == "secret2"
     assert found.loads == 2

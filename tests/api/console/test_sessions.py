@@ -17,6 +17,7 @@ from schemas.errors import UnavailableError
 from security.policy import AuthMode
 from tests.support.accounts import accounts_file, policy
 from tests.support.http_api import HttpApi, broker, problem
+from tests.support.loops import until
 
 PATH = "/console/session"
 ANYBODY = {"user": None, "mayRead": True, "mayWrite": True, "takesTokens": False}
@@ -177,7 +178,7 @@ def test_it_ends_by_itself_by_the_user_and_with_the_account(
     (tmp_path / "acl.yml").write_text("accounts: [{accessKey: other, token: x}]")
     file = api.app.context.guard._access._file  # type: ignore[union-attr]
     assert file is not None
-    file.check()
+    until(file.check)
     api.app.context.guard._access.accounts = file.current  # type: ignore[union-attr]
     problem(ask(api, "GET", "/v1/topics", four), 401, "unauthorized")
     monkeypatch.setattr(kept_tokens, "SESSION_S", 0)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that somebody may still be writing: a change counts once looks that follow each other found it the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+SETTLED_LOOKS: Final = 2
+"""So many looks in a row that find the same: nobody is in the middle of a write."""
+
+
+class WatchedFiles:
+    """What some files looked like, without their content. Looks at the disk: use it off the event loop.
+
+    Attributes:
+        same_looks: How many looks in a row, the last one included, have found what it found.
+    """
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        """Remember how they are now."""
+        self._seen = stamps_of(files)
+        self.same_looks = 1
+
+    def look(self, files: Iterable[Path]) -> dict[Path, object]:
+        """How the files are now."""
+        found = stamps_of(files)
+        self.same_looks = self.same_looks + 1 if found == self._seen else 1
+        self._seen = found
+        return found
+
+
+def stamps_of(files: Iterable[Path]) -> dict[Path, object]:
+    """What changes with a file: its inode, size and time, or why it cannot be looked at."""
+    return {path: _stamp(path) for path in files}
+
+
+def _stamp(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_ino, found.st_size, found.st_mtime_ns
