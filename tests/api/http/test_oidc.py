@@ -125,7 +125,7 @@ def test_an_issuer_that_is_down(make_api: Any, tmp_path: Path, issuer: Issuer, m
     stranger.rotate("new")
     problem(api.get("/v1/topics", headers=bearer(stranger.token())), 401, "unauthorized")
     assert api.get("/v1/topics", headers=bearer(known)).is_success
-    accounts = api.get("/readyz").json()["checks"]["accounts"]
+    accounts = api.get("/readyz", headers=bearer(known)).json()["checks"]["accounts"]
     assert not accounts["ok"]
     assert "cannot be fetched" in accounts["reason"]
     issuer.is_down = False
