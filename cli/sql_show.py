@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import math
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,9 +94,10 @@ def _print(connection: duckdb.DuckDBPyConnection, form: Form, limit: int | None)
             print(f"there are more rows; --limit says how many to show ({most})")
         return
     if form is Form.CSV:
-        out = csv.writer(sys.stdout)
-        out.writerow(names)
-        out.writerows([_cell(value) for value in row] for row in _rows(connection, limit))
+        from api.view.shown import csv_line
+
+        sys.stdout.write(csv_line(names))
+        sys.stdout.writelines(csv_line(map(_csv_value, row)) for row in _rows(connection, limit))
         return
     for row in _rows(connection, limit):
         print(json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False))
@@ -114,6 +116,13 @@ def _rows(connection: duckdb.DuckDBPyConnection, limit: int | None) -> Iterator[
 def _cell(value: Any) -> str:  # noqa: ANN401 (of any column)
     plain = _plain(value)
     return "" if plain is None else plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _csv_value(value: Any) -> Any:  # noqa: ANN401 (of any column)
+    """For `csv_line`: numbers as numbers, of whatever size."""
+    if isinstance(value, Decimal) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value) if isinstance(value, float) else _plain(value)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (of any column)

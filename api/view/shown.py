@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,13 @@ CHANGE_COLUMNS: Final = (
 )
 """Of a line of CSV: members of `change_members`, those of ``actor`` in its place."""
 DIFFERENCE_COLUMNS: Final = ("tableName", "op", "key", "before", "after")
+
+FORMULA: Final = re.compile(
+    r"^[\s\u0000-\u0020\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\u0022'\u2018-\u201f\uff02\uff07]*"
+    r"[=+\-@\t\r\n\u2212\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20]"
+)
+"""What a spreadsheet may take for a formula: by its first sign, full-width or not, after blanks and quotes."""
+_QUOTED: Final = re.compile(r'[",;\t\r\n]')
 
 HIDDEN: Final = "***"
 """Stands for a value that is not for everybody."""
@@ -83,21 +90,28 @@ def without_settings(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def csv_line(cells: Iterable[Any]) -> str:
+    """A line of CSV: objects as JSON text, null as nothing.
+
+    All CSV of the product is made here (the console has the same rule in table.js). Names come from whoever registers
+    a broker, so a text that a spreadsheet may take for a formula has an apostrophe before it. Numbers stay numbers.
+    """
+    return ",".join(map(_cell, cells)) + "\r\n"
+
+
 def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """RFC 4180: a line of names, then a line for each row; objects as JSON text, null as nothing.
+    """RFC 4180: a line of names, then a line for each row.
 
     Args:
         columns: Names of members, or of members of ``actor``.
         rows: As `change_members` and `difference_members` give them.
     """
     names = list(columns)
-    text = io.StringIO()
-    out = csv.writer(text)
-    out.writerow(names)
+    found = [csv_line(names)]
     for row in rows:
         members = {**(row.get("actor") or {}), **row}
-        out.writerow([_cell(members.get(name)) for name in names])
-    return text.getvalue()
+        found.append(csv_line(members.get(name) for name in names))
+    return "".join(found)
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -114,5 +128,14 @@ def _hidden(members: dict[str, Any]) -> dict[str, Any]:
     return members if members.get("value") is None else {**members, "value": HIDDEN}
 
 
-def _cell(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    return "" if value is None else value if isinstance(value, str) else _encode(value).decode()
+def _cell(value: Any) -> str:  # noqa: ANN401 (JSON)
+    if value is None:
+        return ""
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        text = str(value)  # of any size
+    elif not isinstance(value, str):
+        text = _encode(value).decode()
+    else:
+        text = f"'{value}" if FORMULA.match(value) else value
+    # A semicolon and a tab separate cells where commas stand in numbers.
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

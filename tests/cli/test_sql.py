@@ -111,3 +111,19 @@ def test_a_session(data: Path) -> None:
     assert "3" in out.split()
     assert "route_at(topic, moment)" in errors
     assert "nothing" in errors
+
+
+def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(data: Path) -> None:
+    """Names of topics are chosen by whoever registers a broker."""
+    query = (
+        "SELECT '=HYPERLINK(1)' AS \"=a\", ' @SUM(1)' AS b, chr(9) || 'x' AS c, -5 AS d, -1.50::DECIMAL(9,2) AS e, "
+        "-2.5::DOUBLE AS f, (-170141183460469231731687303715884105728)::HUGEINT AS g, 'a;=b' AS h, {'x': '=1'} AS i, "
+        "'\uff1d1' AS j, 'plain' AS k"
+    )
+    text = cli(data, query, "--csv").stdout
+    names, row = csv.reader(io.StringIO(text))
+    assert names == ["'=a", *"bcdefghijk"]
+    large = "-170141183460469231731687303715884105728"
+    assert row[:7] == ["'=HYPERLINK(1)", "' @SUM(1)", "'\tx", "-5", "-1.50", "-2.5", large]
+    assert row[7:] == ["a;=b", '{"x":"=1"}', "'\uff1d1", "plain"]
+    assert '"a;=b"' in text
