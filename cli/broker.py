@@ -39,14 +39,21 @@ def listen_settings(text: str) -> dict[str, str]:
 
 
 def file_settings(path: Path) -> dict[str, str]:
-    """What a broker.conf sets. Raises SetupError."""
-    from clients.broker.config import parse_properties
+    """What a broker.conf sets; of a key that is there twice the last, as in RocketMQ. Raises SetupError."""
+    from clients.broker.config import broker_config
+    from schemas.properties import PropertiesError, parse_file
 
     try:
-        return parse_properties(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise SetupError(f"--config {path}: cannot be read: {why}") from error
+        return {entry.key: entry.value for entry in parse_file(path.read_bytes())}
+    except OSError as error:
+        raise SetupError(f"--config {path}: cannot be read: {error.strerror}") from error
+    except PropertiesError as error:
+        faults = [f"--config {path}: {error}"]
+        try:
+            broker_config({entry.key: entry.value for entry in error.entries}, str(path))
+        except SetupError as more:
+            faults.append(str(more))
+        raise SetupError("; ".join(faults)) from error
 
 
 def inner_credentials(text: str) -> Credentials:

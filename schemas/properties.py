@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""java.util.Properties.load: the text format of namesrv.properties. Pure.
+r"""java.util.Properties.load: the text format of namesrv.properties, broker.conf and their like. Pure.
 
-A file is read as ISO-8859-1. A *logical line* is a natural line, joined with the next one as long as it ends in an odd
-number of backslashes (blanks at the start of the next one are dropped)::
+Java itself judges it, over generated files (tests/schemas/test_properties.py). A library, javaproperties 0.8.2, was
+tried: it takes a comment behind a lone backslash for an entry, which Java does not.
+
+A file is read as ISO-8859-1, whatever it was written in: text of other scripts in a comment does no harm, and in a
+value it comes out garbled, as in RocketMQ. One thing is not as in Java: a byte order mark of UTF-8, which Windows'
+editors write, is skipped. Java takes it for a part of the first key.
+
+A *logical line* is a natural line, joined with the next one as long as it ends in an odd number of backslashes (blanks
+at the start of the next one are dropped)::
 
     # a comment; so is a line that starts with !
     listenPort = 9876            key listenPort, value 9876 (a blank at the END of a value stays)
@@ -23,6 +30,8 @@ from schemas.errors import BadRequestError
 
 _BLANKS: Final = " \t\f"
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_BOM: Final = b"\xef\xbb\xbf"
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -36,21 +45,48 @@ class Property(NamedTuple):
 
 
 class PropertiesError(BadRequestError):
-    r"""A malformed ``\uxxxx`` escape, the only thing this format can get wrong. ``line`` is where, from 1."""
+    r"""Malformed ``\uxxxx`` escapes, or a file in UTF-16: there is nothing else that this format can get wrong.
 
-    def __init__(self, line: int) -> None:
-        """See the attribute."""
-        self.line = line
-        super().__init__(f"line {line}: malformed \\uxxxx escape: four hexadecimal digits must follow \\u", line=line)
+    Attributes:
+        line: Where the first is, from 1.
+        faults: Of each line, what is wrong.
+        entries: The others.
+    """
+
+    def __init__(self, lines: list[int], what: str, entries: list[Property]) -> None:
+        """See the attributes."""
+        self.line = lines[0]
+        self.faults = [f"line {line}: {what}" for line in lines]
+        self.entries = entries
+        super().__init__("; ".join(self.faults), line=self.line)
+
+
+class _EscapeError(ValueError):
+    pass
+
+
+def is_true(text: str) -> bool:
+    """Boolean.parseBoolean: "true" in any letter case, and nothing else; ``TRUE`` with a blank after it is false."""
+    return text.lower() == "true"
+
+
+def parse_int(text: str, bits: int = 32) -> int | None:
+    """Integer.parseInt, Long.parseLong: None for what is no such number, blanks around it included."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
 def parse_file(data: bytes) -> list[Property]:
     """The entries of a file in their order (Properties.load(InputStream)).
 
     Raises:
-        PropertiesError: A malformed escape.
+        PropertiesError: A malformed escape, or UTF-16.
     """
-    return parse(data.decode("latin-1"))
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise PropertiesError([1], "the file is in UTF-16. Save it in UTF-8", [])
+    return parse(data.removeprefix(_BOM).decode("latin-1"))
 
 
 def parse_body(body: bytes) -> dict[str, str]:
@@ -59,7 +95,7 @@ def parse_body(body: bytes) -> dict[str, str]:
     Raises:
         PropertiesError: A malformed escape.
     """
-    return {entry.key: entry.value for entry in parse_file(body.decode("utf-8", "replace").encode())}
+    return {entry.key: entry.value for entry in parse(body.decode("utf-8", "replace").encode().decode("latin-1"))}
 
 
 def parse(text: str) -> list[Property]:
@@ -68,27 +104,40 @@ def parse(text: str) -> list[Property]:
     Raises:
         PropertiesError: A malformed escape.
     """
-    return [_entry(line, number) for line, number in _logical_lines(text)]
+    entries, wrong = [], []
+    for line, number in _logical_lines(text):
+        try:
+            entries.append(_entry(line, number))
+        except _EscapeError:
+            wrong.append(number)
+    if wrong:
+        what = "malformed \\uxxxx escape: four hexadecimal digits must follow \\u"
+        raise PropertiesError(wrong, what, entries)
+    return entries
 
 
 def _logical_lines(text: str) -> list[tuple[str, int]]:
     """Logical lines without leading blanks, comments and blank lines, and the number of the line each begins on."""
     found: list[tuple[str, int]] = []
-    joined, begins = "", 0
+    joined, begins, is_open = "", 0, False
+    if text.endswith(("\\\n", "\\\r")):  # the text ends, and not the line
+        text = text[:-1]
     for number, natural in enumerate(_NEWLINE.split(text), start=1):
         line = natural.lstrip(_BLANKS)
         if not joined:
             if not line or line[0] in "#!":
+                is_open = False
                 continue
             begins = number
         joined += line
-        if _is_continued(line):
+        is_open = _is_continued(line)
+        if is_open:
             joined = joined[:-1]
             continue
         if joined:
             found.append((joined, begins))
         joined = ""
-    if joined:  # the text ends after a continuation mark
+    if joined or is_open:  # the text ends after a continuation mark; of nothing else that is an empty key
         found.append((joined, begins))
     return found
 
@@ -105,10 +154,10 @@ def _entry(line: str, number: int) -> Property:
     key, rest = line[:at], line[at:].lstrip(_BLANKS)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANKS)
-    return Property(_unescaped(key, number), _unescaped(rest, number), number)
+    return Property(_unescaped(key), _unescaped(rest), number)
 
 
-def _unescaped(text: str, line: int) -> str:
+def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     pieces, at = [], 0
@@ -123,10 +172,11 @@ def _unescaped(text: str, line: int) -> str:
         if escaped == "u":
             digits = _HEX.fullmatch(text[at : at + 4])
             if digits is None:
-                raise PropertiesError(line)
+                raise _EscapeError
             pieces.append(chr(int(digits[0], 16)))
             at += 4
         else:
             pieces.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16 units: two escapes may make one character.
-    return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # Java's characters are UTF-16 units: two escapes may make one character. Half of one is sent as a question mark.
+    found = "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return found.encode(errors="replace").decode()

@@ -24,11 +24,11 @@ Sources (5.5.0): DefaultRequestProcessor.updateConfig, getConfig, org.apache.roc
 from __future__ import annotations
 
 from api.settings.gateway import GatewaySettings
-from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, parse_boolean, parse_percent
+from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, parse_percent
 from api.settings.shown import shown_settings
 from remoting.commands import RefusedError
 from schemas.codes import ResponseCode
-from schemas.properties import PropertiesError, parse_body
+from schemas.properties import PropertiesError, is_true, parse_body
 
 
 def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:
@@ -65,7 +65,7 @@ def encode_config(settings: GatewaySettings) -> bytes:
 
 def _value(name: str, text: str) -> bool | int:
     if name not in OWN_KEYS:
-        return parse_boolean(text)
+        return is_true(text)
     percent = parse_percent(text)
     if percent is None:
         raise RefusedError(f"{name}={text!r}: expected a share of the live brokers, 1 to 99, or 0 for off")

@@ -9,7 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from api.settings.keys import OWN_KEYS, SWITCHES, parse_boolean, parse_percent
+from api.settings.keys import OWN_KEYS, SWITCHES, parse_percent
+from schemas.properties import is_true
 
 
 class Reads(StrEnum):
@@ -79,7 +80,7 @@ def with_stored(settings: GatewaySettings, stored: Mapping[str, str | None]) -> 
     live: dict[str, Any] = {}
     for name, text in stored.items():
         if name in SWITCHES and text is not None:
-            value = parse_percent(text) if name in OWN_KEYS else parse_boolean(text)
+            value = parse_percent(text) if name in OWN_KEYS else is_true(text)
             if value is not None:
                 live[SWITCHES[name].field] = value
     return replace(settings, **live) if live else settings

@@ -27,8 +27,6 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from schemas.codes import MAX_INT, MIN_INT
-
 
 class Use(StrEnum):
     """What becomes of a key."""
@@ -131,7 +129,6 @@ SWITCHES: Final = LIVE_KEYS | OWN_KEYS
 """What UPDATE_NAMESRV_CONFIG may change."""
 
 _PERCENT = re.compile(r"([0-9]{1,2})%?", re.ASCII)
-_INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
@@ -145,25 +142,12 @@ def to_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def parse_boolean(text: str) -> bool:
-    """Boolean.parseBoolean: "true" in any letter case, and nothing else; ``TRUE`` with a blank after it is false."""
-    return text.lower() == "true"
-
-
 def parse_percent(text: str) -> int | None:
     """A share that is less than all, ``15%`` or ``15``; ``off`` is 0. None for anything else."""
     if text.lower() == "off":
         return 0
     found = _PERCENT.fullmatch(text)
     return None if found is None else int(found[1])
-
-
-def parse_int(text: str) -> int | None:
-    """Integer.parseInt: None for what is no int, blanks around it included."""
-    if not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if MIN_INT <= number <= MAX_INT else None
 
 
 def nearest(name: str) -> str | None:

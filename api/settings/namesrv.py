@@ -8,15 +8,16 @@ have wanted, the start is refused: an unknown key, an invalid number, one key wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from api.settings.keys import KEYS, REFUSED, Key, Use, nearest, parse_boolean, parse_int
+from api.settings.keys import KEYS, REFUSED, Key, Use, nearest
 from schemas.codes import MAX_INT
 from schemas.errors import SetupError
-from schemas.properties import PropertiesError, Property, parse_file
+from schemas.properties import PropertiesError, Property, is_true, parse_file, parse_int
 
 Value = bool | int | str
 
@@ -55,24 +56,26 @@ def read(path: Path) -> NamesrvProperties:
     try:
         return check(parse_file(data), str(path))
     except PropertiesError as error:
-        raise SetupError(f"{path}: {error}.") from error
+        return check(error.entries, str(path), [f"{path}: {fault}." for fault in error.faults])
 
 
-def check(entries: list[Property], source: str) -> NamesrvProperties:
+def check(entries: list[Property], source: str, faults: Iterable[str] = ()) -> NamesrvProperties:
     """Decide about every entry of a file.
 
     Args:
         entries: As parsed.
         source: The file's name, for messages.
+        faults: Of lines that are no entries.
 
     Raises:
-        SetupError: As `read`.
+        SetupError: As `read`; it says all that is wrong.
     """
+    wrong = list(faults)
     last: dict[str, Property] = {}
     for entry in entries:
         known = last.get(entry.key)
         if known is not None and known.value != entry.value:
-            raise SetupError(
+            wrong.append(
                 f"{source}: {entry.key} is {known.value!r} in line {known.line} and {entry.value!r} in line "
                 f"{entry.line}: remove one (RocketMQ takes the last)."
             )
@@ -83,30 +86,35 @@ def check(entries: list[Property], source: str) -> NamesrvProperties:
     for entry in last.values():
         key = KEYS.get(entry.key)
         if key is None:
-            raise _unknown(entry, source)
+            wrong.append(_unknown(entry, source))
+            continue
         if key.use is Use.IGNORED:
             ignored.append(entry.key)
             continue
         value = _value(key, entry, source, warnings)
-        if key.use is not Use.REFUSED:
+        if value is None:
+            wrong.append(_unusable(key, entry, source))
+        elif key.use is not Use.REFUSED:
             values[entry.key] = value
         elif value:
-            raise SetupError(f"{source}, line {entry.line}: {entry.key}=true is not possible: {REFUSED[entry.key]}.")
+            wrong.append(f"{source}, line {entry.line}: {entry.key}=true is not possible: {REFUSED[entry.key]}.")
+    if wrong:
+        raise SetupError(" ".join(wrong))
     if ignored:
         warnings.append(f"{source}: these keys have no meaning here and are ignored: {', '.join(sorted(ignored))}")
     return NamesrvProperties(values, tuple(warnings))
 
 
-def _unknown(entry: Property, source: str) -> SetupError:
+def _unknown(entry: Property, source: str) -> str:
     name = nearest(entry.key)
     hint = f"Did you mean {name}?" if name else "RocketMQ's NameServer knows no such key."
-    return SetupError(f"{source}, line {entry.line}: unknown key {entry.key!r}. {hint}")
+    return f"{source}, line {entry.line}: unknown key {entry.key!r}. {hint}"
 
 
-def _value(key: Key, entry: Property, source: str, warnings: list[str]) -> Value:
-    """The value as MixAll.properties2Object takes it."""
+def _value(key: Key, entry: Property, source: str, warnings: list[str]) -> Value | None:
+    """The value as MixAll.properties2Object takes it; None where it does not."""
     if key.kind == "boolean":
-        value = parse_boolean(entry.value)
+        value = is_true(entry.value)
         if not value and entry.value.lower() != "false":
             warnings.append(
                 f"{source}, line {entry.line}: {key.name}={entry.value!r} counts as false, as in RocketMQ: "
@@ -116,10 +124,17 @@ def _value(key: Key, entry: Property, source: str, warnings: list[str]) -> Value
     if key.kind == "String":
         return entry.value.strip()
     number = parse_int(entry.value)
-    least, most = _BOUNDS.get(key.name, (0, MAX_INT))
-    if number is None or not least <= number <= most:
-        raise SetupError(
-            f"{source}, line {entry.line}: {key.name}={entry.value!r} is not usable: expected a number"
-            f"{f' from {least} to {most}' if most < MAX_INT else f', {least} or more'}, without blanks after it."
-        )
-    return number
+    least, most = _bounds(key)
+    return number if number is not None and least <= number <= most else None
+
+
+def _unusable(key: Key, entry: Property, source: str) -> str:
+    least, most = _bounds(key)
+    return (
+        f"{source}, line {entry.line}: {key.name}={entry.value!r} is not usable: expected a number"
+        f"{f' from {least} to {most}' if most < MAX_INT else f', {least} or more'}, without blanks after it."
+    )
+
+
+def _bounds(key: Key) -> tuple[int, int]:
+    return _BOUNDS.get(key.name, (0, MAX_INT))

@@ -13,6 +13,7 @@ import msgspec
 
 from schemas.broker import MASTER_ID, PERM_READ, PERM_WRITE, Int, Long
 from schemas.errors import SetupError
+from schemas.properties import is_true, parse_int
 
 DEFAULT_LISTEN_PORT: Final = 10911
 
@@ -92,68 +93,81 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return "".join(f"{key}={_text(settings[key])}\n" for key in sorted(settings))
 
 
-KNOWN_KEYS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(BrokerConfig))
-
-
-def parse_properties(text: str, source: str = "broker.conf") -> dict[str, str]:
-    """The settings of a broker.conf: ``key=value`` lines, ``#`` and ``!`` for comments, the last of a key wins.
-
-    Raises:
-        SetupError: A line without ``=``.
-    """
-    settings = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        key, equals, value = stripped.partition("=")
-        if not equals:
-            raise SetupError(f"{source}, line {number}: {stripped[:60]!r} is no key=value")
-        settings[key.strip()] = value.strip()
-    return settings
+_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(BrokerConfig)}
 
 
 def broker_config(settings: dict[str, str], source: str = "broker.conf") -> tuple[BrokerConfig, list[str]]:
     """A configuration of settings as text.
 
+    RocketMQ takes the default in silence where it cannot read a value; that registers a broker nobody has asked for.
+
     Returns:
         It, and the keys that mean nothing here: a stock broker.conf has many that are about messages.
 
     Raises:
-        SetupError: A value that its setting cannot have.
+        SetupError: There are values that their settings cannot have; it names all of them.
     """
-    known = {key: value for key, value in settings.items() if key in KNOWN_KEYS}
-    try:
-        config = msgspec.convert(known, BrokerConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise SetupError(f"{source}: {error}") from error
-    return check(config), sorted(settings.keys() - known.keys())
+    values: dict[str, object] = {}
+    wrong: list[str] = []
+    for key in settings.keys() & _FIELDS.keys():
+        try:
+            values[_FIELDS[key].name] = _value(settings[key], _FIELDS[key].type)
+        except ValueError as error:
+            wrong.append(f"{key}={settings[key]!r}: {error}")
+    config = BrokerConfig(**values)  # type: ignore[arg-type]
+    wrong = sorted(wrong) + objections(config)
+    if wrong:
+        raise SetupError(f"{source}: {'; '.join(wrong)}")
+    return config, sorted(settings.keys() - _FIELDS.keys())
+
+
+def _value(text: str, kind: object) -> str | int | bool:
+    """The value as MixAll.properties2Object takes it.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if kind is str:
+        return text.strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("Expected `bool`: true or false, without blanks after it")
+        return is_true(text)
+    number = parse_int(text, 64 if kind == Long else 32)
+    if number is None:
+        raise ValueError("Expected `int`, without blanks after it")
+    return number
 
 
 def check(config: BrokerConfig) -> BrokerConfig:
     """The configuration, if a broker can run with it.
 
     Raises:
-        SetupError: It cannot; the message names the setting.
+        SetupError: It cannot; the message names the settings.
     """
-    wrong = None
+    if wrong := objections(config):
+        raise SetupError(f"this broker cannot start: {'; '.join(wrong)}")
+    return config
+
+
+def objections(config: BrokerConfig) -> list[str]:
+    """Why a broker cannot run with a configuration; nothing if it can."""
+    wrong = []
     if not config.broker_name or not config.broker_cluster_name:
-        wrong = "brokerName and brokerClusterName must not be empty"
-    elif config.broker_ip1 in ("", "0.0.0.0", "::"):  # noqa: S104 (refused, not bound)
-        wrong = (
+        wrong.append("brokerName and brokerClusterName must not be empty")
+    if config.broker_ip1 in ("", "0.0.0.0", "::"):  # noqa: S104 (refused, not bound)
+        wrong.append(
             f"brokerIP1 {config.broker_ip1!r} is what clients are told to connect to: name one address of this machine"
         )
-    elif config.broker_id < 0:
-        wrong = f"brokerId {config.broker_id}: 0 is a master, 1 and above are slaves"
-    elif not 0 <= config.broker_permission <= PERM_READ | PERM_WRITE:
-        wrong = f"brokerPermission {config.broker_permission}: 2 is write, 4 read, 6 both"
-    elif config.default_topic_queue_nums < 1 or config.revive_queue_num < 1:
-        wrong = "defaultTopicQueueNums and reviveQueueNum must be at least 1"
-    elif config.split_registration_size < 1 or config.split_metadata_size < 1:
-        wrong = "splitRegistrationSize and splitMetadataSize must be at least 1"
-    if wrong is not None:
-        raise SetupError(f"this broker cannot start: {wrong}")
-    return config
+    if config.broker_id < 0:
+        wrong.append(f"brokerId {config.broker_id}: 0 is a master, 1 and above are slaves")
+    if not 0 <= config.broker_permission <= PERM_READ | PERM_WRITE:
+        wrong.append(f"brokerPermission {config.broker_permission}: 2 is write, 4 read, 6 both")
+    if config.default_topic_queue_nums < 1 or config.revive_queue_num < 1:
+        wrong.append("defaultTopicQueueNums and reviveQueueNum must be at least 1")
+    if config.split_registration_size < 1 or config.split_metadata_size < 1:
+        wrong.append("splitRegistrationSize and splitMetadataSize must be at least 1")
+    return wrong
 
 
 def _text(value: object) -> str:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from clients.broker.config import BrokerConfig, broker_config, parse_properties
+from cli.broker import file_settings
+from clients.broker.config import BrokerConfig, broker_config
 from peers.routelake import ROOT
 from schemas.errors import SetupError
+from schemas.properties import parse
 
 
 def routelake(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -46,6 +48,10 @@ def test_bad_input(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
+def parse_properties(text: str) -> dict[str, str]:
+    return {entry.key: entry.value for entry in parse(text)}
+
+
 def test_a_stock_broker_conf() -> None:
     settings = parse_properties(
         "# a comment\n\nbrokerClusterName = DefaultCluster\nbrokerName=broker-a\nbrokerId=1\ndeleteWhen=04\n"
@@ -62,8 +68,52 @@ def test_a_stock_broker_conf() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("brokerId", "line 1: 'brokerId' is no key=value"), ("brokerId=-1", "brokerId -1: 0 is a master")],
+    [
+        ("brokerId", "brokerId='': Expected `int`"),
+        ("brokerId=-1", "brokerId -1: 0 is a master"),
+        ("brokerId=1 ", "without blanks after it"),
+        ("listenPort=99999999999", "Expected `int`"),
+        ("autoCreateTopicEnable=yes", "Expected `bool`: true or false"),
+    ],
 )
 def test_a_broken_broker_conf(text: str, message: str) -> None:
     with pytest.raises(SetupError, match=message):
         broker_config(parse_properties(text))
+
+
+@pytest.mark.parametrize("begin", ["", "\ufeff", "# \u6ce8\u91ca\n", "! x\r\n", "\ufeff# x\n"])
+def test_a_broker_conf_as_java_reads_it(begin: str, tmp_path: Path) -> None:
+    """Saved by an editor that puts a byte order mark before it, or with comments of any encoding."""
+    conf = tmp_path / "broker.conf"
+    text = (
+        "brokerClusterName:c1\rbrokerName \\u7ecf\nbrokerIP1 = 10.0.0.\\\n   1\nbrokerId=7\nbrokerId=1\n"
+        "namesrvAddr\\u003da:1\nlistenPort\t: 1\\u0030911\nbrokerRole=SLAVE"
+    )
+    for encoding in ("utf-8", "gbk"):
+        if encoding == "gbk" and "\ufeff" in begin:
+            continue
+        conf.write_bytes((begin + text).encode(encoding))
+        config, ignored = broker_config(file_settings(conf))
+        assert config == BrokerConfig(
+            broker_cluster_name="c1", broker_name="\u7ecf", broker_ip1="10.0.0.1", broker_id=1, listen_port=10911
+        )
+        assert ignored == ["brokerRole", "namesrvAddr=a"]
+
+
+def test_all_faults_of_a_broker_conf_are_in_one_message(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=\\u12\nbrokerId=x\nlistenPort=\nbrokerIP1=0.0.0.0\nclusterTopicEnable=1\nx=\\uzzzz\n")
+    with pytest.raises(SetupError) as caught:
+        broker_config(file_settings(conf))
+    said = str(caught.value)
+    assert "\n" not in said
+    for word in ("line 1: malformed", "line 6: malformed", "brokerId", "listenPort", "0.0.0.0", "clusterTopicEnable"):
+        assert word in said
+
+
+def test_a_broker_conf_in_utf_16_is_named(tmp_path: Path) -> None:
+    """It would be a broker of DefaultCluster otherwise, with not one of its settings."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerClusterName=c1\n", encoding="utf-16")
+    with pytest.raises(SetupError, match="line 1: the file is in UTF-16. Save it in UTF-8"):
+        file_settings(conf)

@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pyspark
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+
+from peers.java import java_executable
 from schemas.properties import PropertiesError, Property, parse, parse_body, parse_file
 from tests.model import codes
 from tests.model.client import RemotingClient
@@ -54,6 +62,7 @@ CASES = {
     "twice=1\ntwice=2": {"twice": "2"},
     "list=a;b;c": {"list": "a;b;c"},
     "lastContinued=a\\\n": {"lastContinued": "a"},
+    "onlyHalf=\\ud83d": {"onlyHalf": "?"},
 }  # fmt: skip
 
 
@@ -90,6 +99,86 @@ def test_any_text_parses_or_is_refused_by_name(text: str) -> None:
         assert error.line >= 1
         return
     assert all(1 <= entry.line <= 1 + len(text) for entry in entries)
+
+
+def test_every_malformed_escape_is_named_and_the_rest_is_there() -> None:
+    with pytest.raises(PropertiesError, match=r"line 1: malformed.*; line 3: malformed") as caught:
+        parse("a=\\u1\nb=2\n\\uxyz=3")
+    assert caught.value.entries == [Property("b", "2", 2)]
+
+
+def test_a_byte_order_mark_is_skipped_and_utf_16_is_named() -> None:
+    assert parse_file(b"\xef\xbb\xbfa=1") == [Property("a", "1", 1)]
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        text = "a=1" if encoding == "utf-16" else "\ufeffa=1"
+        with pytest.raises(PropertiesError, match="UTF-16"):
+            parse_file(text.encode(encoding))
+
+
+SIGNS = "ab=: \t\f\\#!\n\r\x00\x0b\x1c\x85\xa0\xff"
+WORDS = (
+    "\r\n",
+    "\\\n",
+    "\\\r\n",
+    "\\\\",
+    "\\u7ecf",
+    "\\u",
+    "\\uG",
+    "\\ud83d\\ude00",
+    "\\ud83d",
+    "\\ude00",
+    "\\t",
+    "\\n",
+    "# c\n",
+)
+PIECES = st.sampled_from([*SIGNS, *WORDS, "brokerName", "\xc3\xa4"])
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Any]:
+    """A JVM, nothing compiled: py4j's gateway, which PySpark brings along."""
+    jar = str(next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")))
+    port, process = launch_gateway(
+        port=0,
+        jarpath=jar,
+        javaopts=["-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"],
+        die_on_exit=True,
+        java_path=java_executable(),
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    yield gateway.jvm
+    gateway.shutdown()
+    process.stdin.close()
+    process.kill()
+    process.wait(20)
+
+
+@pytest.mark.jvm
+def test_java_reads_generated_files_so(java: Any) -> None:
+    @settings(deadline=None, max_examples=max(300, settings().max_examples))
+    @given(st.lists(PIECES, max_size=14).map("".join))
+    @example("\\")
+    @example("\\\n")
+    @example("\\\r\n")
+    @example("\\\n#c")
+    @example("a=\\\n\\")
+    def judged(text: str) -> None:
+        data = text.encode("latin-1")
+        properties = java.java.util.Properties()
+        try:
+            properties.load(java.java.io.ByteArrayInputStream(data))
+            found: object = {entry.getKey(): entry.getValue() for entry in properties.entrySet()}
+        except Py4JJavaError as error:
+            assert "Malformed" in str(error)
+            found = "malformed"
+        try:
+            ours: object = {entry.key: entry.value for entry in parse_file(data)}
+        except PropertiesError:
+            ours = "malformed"
+        assert ours == found
+
+    judged()
 
 
 @pytest.mark.jvm

@@ -294,3 +294,29 @@ def test_what_peers_may_hold_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("ROUTELAKE_REMOTING_CONNECTIONS", text)
         with pytest.raises(SetupError, match="ROUTELAKE_REMOTING_CONNECTIONS=.*without it, it is 10000"):
             remoting_settings(nothing, 64)
+
+
+def test_all_faults_of_a_file_are_in_one_message(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.properties"
+    file.write_bytes(
+        b"\xef\xbb\xbflistenPort=9876 \nrocketmqHome=\\u12\nlistenport=1\nclusterTest=true\nclusterTest=false\n"
+        b"# \xd7\xa2\xca\xcd\nserverSocketBacklog=x\n"
+    )
+    with pytest.raises(SetupError) as caught:
+        read(file)
+    said = str(caught.value)
+    assert "\n" not in said
+    for words in (
+        "line 2: malformed",
+        "line 1: listenPort='9876 ' is not usable",
+        "line 3: unknown key 'listenport'. Did you mean listenPort?",
+        "clusterTest is 'true' in line 4 and 'false' in line 5",
+        "line 7: serverSocketBacklog='x' is not usable",
+    ):
+        assert words in said
+
+
+def test_a_byte_order_mark_and_comments_of_any_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.properties"
+    file.write_bytes(b"\xef\xbb\xbflistenPort:9877\n# \xd7\xa2\xca\xcd\n")
+    assert read(file).values == {"listenPort": 9877}
