@@ -247,9 +247,10 @@ class CleanUpClock:
     """
 
     def __init__(self, lake_dir: Path) -> None:
-        last = last_commit(lake_dir)
-        known_ms = read_synced(lake_dir).clean_up_ms or (to_ms(last.commit_time) if last is not None else 0)
-        self._now_ms = min(known_ms, _wall_ms()) if known_ms else _wall_ms()
+        known_ms = read_synced(lake_dir).clean_up_ms
+        if not known_ms and (last := last_commit(lake_dir)) is not None:
+            known_ms = to_ms(last.commit_time)
+        self._now_ms = min(known_ms or _wall_ms(), _wall_ms())
         self._seen_s = time.monotonic()
         self._said = False
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,11 +16,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lake import synced as synced_module
+from lake.synced import read_synced, sync_lake
 from lake.types import arrow_schema
 from pipelines.log.base import LogRecord
 from pipelines.tables import maintenance as module
-from pipelines.tables.maintenance import Maintenance
+from pipelines.tables.maintenance import HOUR_MS, CleanUpClock, Maintenance
 from pipelines.tables.writer import LakeWriter
+from runtime import disk
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
 from tests.support import events as make
 from tests.support import lakes
@@ -325,6 +329,156 @@ def test_nothing_a_seed_needs_is_trimmed(tmp_path: Path) -> None:
         maintenance._trimmed_at = time.monotonic() - module.TRIM_INTERVAL_S - 1
         maintenance.step(writer)
     assert max(before for before, _ in log.trims) <= 2
+
+
+def test_the_lake_is_synced_before_the_log_forgets(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each version that is trimmed for is on the disk by then, and said to be; what cannot be synced is not trimmed."""
+    done: list[str] = []
+    sync = disk.sync_file_system
+
+    class Watched(FixedLog):
+        def trim(self, before_offset: int, older_than_ms: int) -> int:
+            done.append("trim")
+            return super().trim(before_offset, older_than_ms)
+
+    def synced(folder: Path) -> None:
+        done.append("sync")
+        sync(folder)
+
+    monkeypatch.setattr(synced_module, "sync_file_system", synced)
+    monkeypatch.setattr(module, "CHECKPOINT_EVERY_COMMITS", 1_000)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    writer = open_writer(tmp_path)
+    maintenance = keeper(writer, Watched(RECORDS))
+    maintenance._trim(writer.log_offset)
+    assert done == ["sync", "trim"]
+    assert read_synced(tmp_path).versions == {name: table.version for name, table in writer.tables.items()}
+    maintenance._trim(writer.log_offset)
+    assert done == ["sync", "trim", "trim"], "nothing is new"
+
+    def full(folder: Path) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(synced_module, "sync_file_system", full)
+    writer.tables[ROUTE_COMMIT_TABLE.name].version += 1
+    with pytest.raises(OSError, match="full"):
+        maintenance._trim(writer.log_offset)
+    assert done == ["sync", "trim", "trim"]
+
+
+def test_the_log_of_a_table_is_synced_before_it_is_cleaned(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint that stands for the entries that go may be a moment old."""
+    done: list[str] = []
+    monkeypatch.setattr(module, "sync_lake", lambda *_: done.append("sync"))
+    table = writer.tables[ROUTE_COMMIT_TABLE.name]
+    monkeypatch.setattr(table, "maintain", lambda work: done.append(work.__name__))
+    keeper(writer)._clean_log(table)
+    assert done == ["sync", "cleanup_metadata"]
+
+
+# --- the clock ---
+
+
+class Clocks:
+    """Of the machine, which may be set, and of time that passes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_ms, self.passed_s = 1_800_000_000_000, 1_000.0
+        monkeypatch.setattr(
+            module,
+            "time",
+            SimpleNamespace(time_ns=lambda: self.wall_ms * 1_000_000, monotonic=lambda: self.passed_s),
+        )
+
+    def go_on(self, seconds: float) -> None:
+        self.passed_s += seconds
+        self.wall_ms += round(seconds * 1000)
+
+
+@pytest.mark.parametrize("days", [31, 365, 10_000])
+def test_a_clock_that_is_set_ahead_makes_nothing_older(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    clocks = Clocks(monkeypatch)
+    sync_lake(tmp_path, {}, clocks.wall_ms)
+    clock = CleanUpClock(tmp_path)
+    clocks.go_on(60)
+    assert clock.now_ms() == clocks.wall_ms and clock.hours_to_keep(720) == 720
+    right_ms = clocks.wall_ms
+    clocks.wall_ms += days * 24 * HOUR_MS
+    assert clock.now_ms() == right_ms
+    assert clock.hours_to_keep(720) >= 720 + days * 24
+    clocks.go_on(3600)
+    assert clock.now_ms() <= right_ms + 2 * HOUR_MS
+    clocks.wall_ms -= days * 24 * HOUR_MS
+    assert clock.now_ms() == clocks.wall_ms and clock.ahead_ms() == 0
+
+
+def test_a_fold_that_starts_under_a_wrong_clock_goes_by_what_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks(monkeypatch)
+    sync_lake(tmp_path, {}, clocks.wall_ms)
+    clocks.wall_ms += 31 * 24 * HOUR_MS
+    assert CleanUpClock(tmp_path).now_ms() == clocks.wall_ms - 31 * 24 * HOUR_MS
+
+
+def test_after_a_stop_it_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    sync_lake(tmp_path, {}, clocks.wall_ms)
+    clocks.go_on(24 * 3600)
+    clock = CleanUpClock(tmp_path)
+    assert clock.ahead_ms() == 24 * HOUR_MS
+    for _ in range(25):
+        clocks.go_on(3600)
+        clock.now_ms()
+    assert clock.ahead_ms() == 0
+
+
+def set_back(lake_dir: Path, days: int) -> None:
+    """Let all of a lake be so much older than the machine's clock, by which delta-rs goes."""
+    for entry in lake_dir.glob("*/_delta_log/*.json"):
+        text = re.sub(
+            r'("(?:deletionTimestamp|timestamp)":)(\d+)',
+            lambda found: f"{found[1]}{int(found[2]) - days * 24 * HOUR_MS}",
+            entry.read_text(),
+        )
+        entry.unlink()
+        entry.write_text(text)
+    long_ago = time.time() - days * 86_400
+    for file in lake_dir.rglob("*"):
+        os.utime(file, (long_ago, long_ago))
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_clean_up_under_a_clock_a_month_ahead_deletes_nothing(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
+) -> None:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    set_back(tmp_path, 31)
+    writer = open_writer(tmp_path)
+    log = FixedLog(RECORDS)
+    maintenance = Maintenance(writer.tables, log, 30, log_retention_hours=24)
+    if not is_trusted:
+        monkeypatch.setattr(maintenance._clock, "ahead_ms", lambda: 31 * 24 * HOUR_MS)
+    before = files(tmp_path, "topicQueueTable")
+    for _ in sweep(maintenance, writer):
+        pass
+    after = files(tmp_path, "topicQueueTable")
+    if is_trusted:  # the month has passed
+        assert after["data"] < before["data"] and after["change"] < before["change"]
+    else:
+        assert after["data"] >= before["data"] and after["change"] >= before["change"]
+        assert after["log"] >= before["log"]
+        assert all_epochs(tmp_path) == all_epochs(made)
+
+
+def test_the_log_is_judged_by_its_own_time(writer: LakeWriter) -> None:
+    """A gateway's clock may be behind: what it has just written is not old."""
+    log = FixedLog(RECORDS)
+    Maintenance(writer.tables, log, 30, log_retention_hours=24)._trim(writer.log_offset + 1)
+    ((_, older_than_ms),) = log.trims
+    assert older_than_ms == RECORDS[-1].event_time_ms - 24 * HOUR_MS
 
 
 def test_a_failure_is_no_reason_to_stop(tmp_path: Path) -> None:

@@ -200,6 +200,12 @@ def _haste(module: Any) -> None:
     module.SWEEP_INTERVAL_S, module.FIRST_SWEEP_S, module.TRIM_INTERVAL_S = 20.0, 5.0, 5.0
 
 
+def _early_trim(module: Any) -> None:
+    """Not a defect: the event log is trimmed every two seconds, and of the rest of maintenance there is some."""
+    module.CHECKPOINT_EVERY_COMMITS, module.COMPACT_EVERY_COMMITS, module.COMPACT_WHEN_FILES = 25, 15, 4
+    module.TRIM_INTERVAL_S = 2.0
+
+
 def _small_fold(module: Any) -> None:
     """Not a defect: the fold process without Spark."""
     from tests.robustness import small_fold
@@ -379,6 +385,7 @@ def _stale_304(module: Any) -> None:
 
 def _unsynced_trim(module: Any) -> None:
     """What was folded is not brought to the disk before the event log forgets it: `test_power_cut.py` finds it."""
+    _early_trim(module)
     module.sync_lake = lambda *arguments: None
 
 
@@ -453,6 +460,7 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {"early-ack": ("kill-log",), "no-resume":
 PLANTS = {
     **MUTANTS,
     "haste": ("pipelines.tables.maintenance", _haste),
+    "early-trim": ("pipelines.tables.maintenance", _early_trim),
     "small-fold": ("pipelines.main", _small_fold),
     "unsynced-trim": ("pipelines.tables.maintenance", _unsynced_trim),
 }
