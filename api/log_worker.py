@@ -139,13 +139,15 @@ class LogWorker:
             end = await self._ask(None)
         except InDoubtError as error:
             raise UnavailableError("the process that writes the event log has died") from error
-        assert isinstance(end, LogEnd)
+        if not isinstance(end, LogEnd):
+            raise UnavailableError("the process that writes the event log has answered another question")
         return end
 
     async def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See `LogClient`."""
         written = await self._ask(entries)
-        assert isinstance(written, list)
+        if not isinstance(written, list):
+            raise InDoubtError("the process that writes the event log has answered another question")
         return written
 
     async def close(self) -> None:

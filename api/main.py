@@ -19,7 +19,8 @@ from api.wiring import GatewayParts
 from api.worker_metrics import WorkerMetrics
 from lake.ddl import check_format
 from pipelines.log.open import open_reader
-from pipelines.log.urls import is_kafka
+from pipelines.log.sqlite_file import wal_bytes
+from pipelines.log.urls import is_kafka, sqlite_path
 from remoting.settings import RemotingSettings
 from runtime.children import on_parent_exit
 from runtime.deaths import essential, on_death, watch_threads
@@ -74,6 +75,8 @@ def run_gateway(
     tls = None if tls_settings is None else Tls(tls_settings)
     reader = partial(open_reader, log_url)
     parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls, quotas)
+    if not is_kafka(log_url):
+        parts.metrics.follow_wal(partial(wal_bytes, sqlite_path(log_url)))
     if settings.lake_url and is_kafka(log_url):
         from pipelines.log.epochs import Announcements
 

@@ -148,6 +148,11 @@ class Metrics:
             Gauge("routelake_auth_file_failing", text, registry=self.registry).set_function(lambda: float(is_failing()))
         return counter
 
+    def follow_wal(self, size_bytes: Callable[[], int]) -> None:
+        """Add the gauge that looks at the -wal of an event log in SQLite. Once."""
+        text = "Size of the event log's -wal. It grows while a process keeps a snapshot of the log open."
+        Gauge("routelake_log_wal_bytes", text, registry=self.registry).set_function(size_bytes)
+
     def before_scrape(self, bring: Callable[[], None]) -> None:
         """Call back before every scrape: whoever counts in plain numbers brings them then."""
         self._bring.append(bring)

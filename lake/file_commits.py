@@ -73,10 +73,12 @@ def change_partitions(
     """Commit what becomes of some partitions, each of which is named once.
 
     Raises:
+        ValueError: one is named twice; nothing was committed.
         DeltaError, OSError: storage failed.
     """
     named = [tuple(partition.values.values()) for partition in partitions]
-    assert len(set(named)) == len(named), "a partition is named twice: its rows would be, too"
+    if len(set(named)) < len(named):
+        raise ValueError(f"a batch names a partition of {table.name} twice: its rows would be, too")
     if all(partition.feed is None for partition in partitions):
         append_files(staged, [(one.values, one.added) for one in partitions if one.added is not None], transaction)
         return

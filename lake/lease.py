@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from lake.store import Store, Tag, Tagged, TakenError
+from runtime.deaths import essential_thread
 from schemas.errors import RoutelakeError, SetupError
 
 log = structlog.get_logger("routelake.fold")
@@ -59,7 +60,7 @@ class Lease:
         store: The lake's.
         holder: Of this fold; the same after a restart in the same data directory, which one process uses at a time.
         clock_s: For tests.
-        on_lost: Is told, on the lease's thread, when somebody else has it.
+        on_lost: Is told, on the lease's thread, when somebody else has it, or it cannot be kept.
 
     Attributes:
         term: Of this claim; 0 before it is held.
@@ -138,7 +139,7 @@ class Lease:
 
     def keep(self) -> None:
         """Renew it from now on, on a thread of its own."""
-        self._thread = threading.Thread(target=self._keep, name="fold-lease", daemon=True)
+        self._thread = essential_thread(self._keep, "fold-lease")
         self._thread.start()
 
     def confirm(self) -> None:
@@ -173,6 +174,10 @@ class Lease:
                 return
             except OSError as error:
                 log.warning("the lease was not renewed, and will be tried again", error=str(error))
+            except Exception as error:
+                self._is_lost = True
+                self._on_lost(f"the lease of {self._store.url} cannot be renewed: {type(error).__name__}: {error}")
+                return
 
     def _has_lost(self) -> None:
         self._is_lost = True

@@ -228,7 +228,8 @@ class Mirror:
     def _publish(self, *waves: Sequence[str]) -> list[_Entry]:
         if self.lost is not None:
             raise FencedError(self.lost)
-        assert self._is_held, "the lake was not taken"
+        if not self._is_held:
+            raise RuntimeError(f"{self.store.url} was not taken by this fold: nothing is published")
         pending = [[entry for name in wave for entry in self._pending(name)] for wave in waves]
         if not any(pending):
             return []

@@ -34,6 +34,7 @@ from pipelines.log.base import check_end
 from pipelines.log.open import open_log
 from pipelines.log.urls import is_kafka
 from runtime.children import give_way, on_parent_exit
+from runtime.deaths import on_death, watch_threads
 from runtime.machine import raise_file_limit
 from runtime.process import EXIT_FAILED, StopSignal, refusal
 from runtime.service_manager import tell_ready
@@ -86,7 +87,24 @@ def run_fold(settings: FoldSettings) -> int:
     """
     raise_file_limit()
     stop = StopSignal().listen()
+    deaths: list[str] = []
+
+    def end(what: str, _error: BaseException) -> None:
+        deaths.append(what)
+        stop.set()
+
+    watch_threads()
+    forget = on_death(end)
     on_parent_exit(stop.set)
+    try:
+        code = _run(settings, stop)
+    finally:
+        forget()
+    return EXIT_FAILED if deaths else code
+
+
+def _run(settings: FoldSettings, stop: StopSignal) -> int:
+    """`run_fold`, until something stops it."""
     if not settings.lake_url:
         check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)

@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -24,6 +23,7 @@ from deploy.jars import ensure
 from pipelines.cluster.code import write_archive
 from pipelines.cluster.place import AUTHENTICATE, Cluster, spark_options
 from pipelines.cluster.reach import own_address
+from runtime.deaths import essential_thread
 from schemas.errors import SetupError, UnavailableError
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
@@ -174,7 +174,7 @@ def _quoted(path: Path) -> str:
 def _launch(conf: SparkConf) -> Any:  # noqa: ANN401 (untyped there)
     """Start the JVM. Raises SetupError."""
     read_end, write_end = os.pipe()
-    threading.Thread(target=_pass_on, args=(os.fdopen(read_end, "rb"),), name="spark-output", daemon=True).start()
+    essential_thread(_pass_on, "spark-output", (os.fdopen(read_end, "rb"),)).start()
     try:
         # It prints what was wrong before it ends, through the pipe.
         return launch_gateway(conf, {"stdout": write_end, "stderr": write_end})  # type: ignore[no-untyped-call]

@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from runtime.deaths import essential_thread
 from runtime.procfs import threads_below
 from runtime.secrets import without_secrets
 
@@ -45,7 +45,7 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
             pass
         stop()
 
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+    essential_thread(watch, "parent-watch").start()
 
 
 def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 log = structlog.get_logger("routelake.deaths")
 
-ESSENTIAL_THREADS: Final = ("head", "view-follower", "tls-files", "parent-watch")
-"""By name. Of another one it is told, and the process goes on."""
-
 OnDeath = Callable[[str, BaseException], object]
 
 _listeners: list[OnDeath] = []
+_essential: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+"""Of another one it is told, and the process goes on."""
 
 
 def on_death(listener: OnDeath) -> Callable[[], None]:
@@ -44,6 +44,19 @@ def on_death(listener: OnDeath) -> Callable[[], None]:
 def watch_threads() -> None:
     """From now on, in this process, for all threads."""
     threading.excepthook = _thread_died
+
+
+def essential_thread(target: Callable[..., object], name: str, args: tuple[Any, ...] = ()) -> threading.Thread:
+    """A daemon thread that is to run until the process ends, or to end well; not started yet.
+
+    Args:
+        target: What it does.
+        name: Names it to an operator.
+        args: Of the target.
+    """
+    thread = threading.Thread(target=target, name=name, args=args, daemon=True)
+    _essential.add(thread)
+    return thread
 
 
 def essential(task: asyncio.Task[Any], what: str) -> asyncio.Task[Any]:
@@ -73,7 +86,7 @@ def _thread_died(found: threading.ExceptHookArgs) -> None:
     error = found.exc_value or found.exc_type()
     if isinstance(error, SystemExit):
         return
-    if name in ESSENTIAL_THREADS:
+    if found.thread in _essential:
         _tell(name, error)
     else:
         log.error("a thread has died", thread=name, exc_info=error)

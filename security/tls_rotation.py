@@ -20,6 +20,7 @@ from typing import Final
 
 import structlog
 
+from runtime.deaths import essential_thread
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
@@ -87,7 +88,7 @@ class Tls:
         if self.settings.mode is TlsMode.PERMISSIVE:
             log.info("TLS is permissive: plain connections are taken, too (--tls-mode enforcing takes none)")
         self._warn_of_expiry()
-        self._thread = threading.Thread(target=self._watch, name="tls-files", daemon=True)
+        self._thread = essential_thread(self._watch, "tls-files")
         self._thread.start()
 
     def stop(self) -> None:

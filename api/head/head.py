@@ -37,6 +37,7 @@ from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome, RouteCommit
 from pipelines.fold.version import RULES_VERSION
 from pipelines.log.base import LOST_LOG, LogReader, LogRecord
+from runtime.deaths import essential_thread
 from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_line
 
 log = structlog.get_logger("routelake.gateway")
@@ -162,7 +163,7 @@ class Head:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._thread = threading.Thread(target=self._run, name="head", daemon=True)
+        self._thread = essential_thread(self._run, "head")
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:

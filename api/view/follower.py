@@ -39,6 +39,7 @@ from api.view.snapshot import RouteView, no_pause
 from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between, last_exact_commit
 from lake.deltalog import is_local, table_uri
 from lake.offer import Offer
+from runtime.deaths import essential_thread
 from schemas.errors import one_line
 from schemas.tables import ROUTE_COMMIT_TABLE
 
@@ -136,7 +137,7 @@ class Follower:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._thread = threading.Thread(target=self._run, name="view-follower", daemon=True)
+        self._thread = essential_thread(self._run, "view-follower")
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:

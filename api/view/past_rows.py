@@ -18,6 +18,7 @@ from api.view.past_tables import PastTables
 from lake.commits import RouteCommit
 from lake.query import names, select
 from lake.types import arrow_schema
+from schemas.errors import UnavailableError
 from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE, Table
 
 _TOPICS_BYTES: Final = 64 * 1024 * 1024
@@ -64,7 +65,8 @@ class PastRows:
         if moment.until is None:
             return rows
         later = self._epochs.commit(commit.epoch + 1)
-        assert later is not None
+        if later is None:
+            raise UnavailableError(f"epoch {commit.epoch + 1} cannot be read now")
         changes = self._tables.at(ROUTE_CHANGE_TABLE, later)
         return with_changes(spec, rows, changed_rows(changes, spec, later.epoch, moment.until, of_changes or condition))
 
@@ -101,7 +103,8 @@ class PastRows:
         if intervals is not None:
             return from_intervals(intervals, spec, commit.epoch, condition)
         newest = self._epochs.commit(self._epochs.newest)
-        assert newest is not None
+        if newest is None:
+            raise UnavailableError("the newest epoch cannot be read now")
         return from_changes(self._tables.at(ROUTE_CHANGE_TABLE, newest), spec, commit.epoch, of_changes)
 
 

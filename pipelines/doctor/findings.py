@@ -18,6 +18,7 @@ class Kind(StrEnum):
     LOG_SHORT = "log-ends-before-tables"
     LOG_LACKS = "log-lacks-records"
     LOG_OTHER = "log-of-another-lake"
+    LOG_WAL = "log-wal-large"
     RECORD = "record-damaged"
     TABLE = "table-missing"
     ENTRY = "commit-damaged"
@@ -37,6 +38,7 @@ MEANS: Final = {
     Kind.LOG_SHORT: "records that the tables hold are not on the log: no gateway and no fold starts on it",
     Kind.LOG_LACKS: "the fold cannot go on from these tables: what came between them and the log is gone",
     Kind.LOG_OTHER: "the tables were not folded from this log: a new write could not be told from an old one",
+    Kind.LOG_WAL: "it takes room, and is read at each start; nothing is lost",
     Kind.RECORD: "the fold puts it into quarantineTable and goes on; what it said is lost",
     Kind.TABLE: "gateways that run serve the last routes; none starts, nor does the fold",
     Kind.ENTRY: "gateways that run serve the last routes; none starts, nor does the fold",
@@ -57,6 +59,7 @@ WAY_OUT: Final = {
     Kind.LOG_SHORT: "restore lake and log from one backup, or start with a new data directory",
     Kind.LOG_LACKS: "restore lake and log from one backup, or start with a new data directory",
     Kind.LOG_OTHER: "put the log back that belongs to these tables, or restore both from one backup",
+    Kind.LOG_WAL: "end what the finding says; the next checkpoint of SQLite begins it anew",
     Kind.RECORD: "nothing can bring it back; registrations come again within a minute, KV commands must be given again",
     Kind.TABLE: _RESTORE,
     Kind.ENTRY: _RESTORE,
@@ -72,7 +75,7 @@ WAY_OUT: Final = {
 HARMLESS: Final = frozenset({Kind.POINTER, Kind.FOLD_CHECKPOINT})
 """What the next start of the fold makes good by itself."""
 
-REMAINS: Final = frozenset({Kind.RECORD, Kind.OLD_FILE})
+REMAINS: Final = frozenset({Kind.RECORD, Kind.OLD_FILE, Kind.LOG_WAL})
 """What nothing here can make good, and nothing stops for."""
 
 

@@ -18,7 +18,13 @@ from typing import Final
 
 from pipelines.doctor.findings import Finding, Kind
 from pipelines.log.base import LogRecord
-from pipelines.log.sqlite_file import open_for_writing, read_log_id
+from pipelines.log.sqlite_file import (
+    LARGE_WAL_BYTES,
+    open_for_writing,
+    read_log_id,
+    wal_bytes,
+    who_holds_the_wal,
+)
 from pipelines.log.sqlite_start import LOCK_SUFFIX, Extent, check_extent, prove
 from schemas.errors import EventDecodeError, SetupError, one_line
 from schemas.events import read_json
@@ -72,6 +78,9 @@ def examine_log(path: Path, needs_from: int) -> ExaminedLog:
             found.findings.append(Finding(Kind.LOG_UNREADABLE, str(path), f"is damaged: {one_line(error)}"))
         if found.extent is not None:
             found.damaged = [offset for offset, _ in _damaged_records(path, found.extent)]
+    if found.in_use and (size := wal_bytes(path)) >= LARGE_WAL_BYTES:
+        what = f"has a -wal of {size // 2**20} MiB: {who_holds_the_wal(path)}"
+        found.findings.append(Finding(Kind.LOG_WAL, str(path), what))
     needed = [offset for offset in found.damaged if offset >= needs_from]
     for offset in needed[:_NAMED]:
         what = f"has a record at offset {offset} that does not fit its checksum, and is not in the tables yet"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 
 from pipelines.intervals.keeper import IntervalKeeper
+from runtime.deaths import essential_thread
 
 
 class BesideEpochs:
@@ -32,9 +33,7 @@ class BesideEpochs:
         """Begin a step, where one is due and none is under way. The arguments are those of `IntervalKeeper.step`."""
         if self.is_idle and self._keeper.is_due:
             # As a daemon: a process that has to end leaves a step as it leaves a batch, and another one goes on.
-            self._thread = threading.Thread(
-                target=self._keeper.step, args=(epoch, version), name="intervals", daemon=True
-            )
+            self._thread = essential_thread(self._keeper.step, "intervals", (epoch, version))
             self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:

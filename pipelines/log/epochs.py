@@ -23,7 +23,8 @@ from lake.offer import Offer, decode_offer, encode_offer
 from pipelines.log.kafka_client import close_consumer, close_producer, entered, log_consumer
 from pipelines.log.kafka_topic import make_topic
 from pipelines.log.urls import KafkaPlace, parse_url
-from schemas.errors import RoutelakeError, one_line
+from runtime.deaths import essential_thread
+from schemas.errors import one_line
 
 SUFFIX: Final = "-epochs"
 
@@ -52,14 +53,14 @@ class Listener(Protocol):
 
 
 class _Thread:
-    """A thread that uses a client of Kafka's, and begins anew some time after it has failed."""
+    """A thread that uses a client of Kafka's, and begins anew some time after it has failed, at whatever."""
 
     def __init__(self, url: str, name: str, failing: str) -> None:
         self.place = parse_url(url)._replace(topic=parse_url(url).topic + SUFFIX)
         self.partition = TopicPartition(self.place.topic, 0)
         self.ended = threading.Event()
         self._failing = failing
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = essential_thread(self._run, name)
 
     def start(self) -> None:
         """Begin. Nothing is asked of Kafka on the caller's thread, and nothing raised."""
@@ -83,7 +84,7 @@ class _Thread:
         while not self.ended.is_set():
             try:
                 self._work()
-            except (KafkaError, RoutelakeError) as error:
+            except Exception as error:  # whatever a client of Kafka's raises: nobody waits for this thread
                 if (why := one_line(error) or type(error).__name__) != said:
                     said = why
                     log = structlog.get_logger("routelake.epochs")

@@ -31,6 +31,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+import structlog
+
 from pipelines.log.base import (
     DEFAULT_READ_BYTES,
     DEFAULT_READ_RECORDS,
@@ -43,16 +45,21 @@ from pipelines.log.base import (
 )
 from pipelines.log.sqlite_file import (
     BUSY_TIMEOUT_S,
+    LARGE_WAL_BYTES,
     connect_reader,
     file_identity,
     open_for_writing,
     read_log_id,
     refuse_moved,
     sqlite_errors,
+    wal_bytes,
+    who_holds_the_wal,
 )
 from pipelines.log.sqlite_start import HeldLog, prove, read_generation
 from pipelines.log.stamps import Stamps
 from schemas.errors import UnavailableError
+
+log = structlog.get_logger("routelake.log")
 
 _TRIM_RECORDS: Final = 1_000
 _TRIM_BYTES: Final = 4 * 1024 * 1024
@@ -92,6 +99,8 @@ class SqliteLog:
         self._stamped = 0, 0
         self._not_after_ms: int | None = None
         self._refusal: Exception | None = None
+        self._told_bytes = LARGE_WAL_BYTES
+        """The -wal's size from which on it is spoken of."""
         self._held = HeldLog(path)
         try:
             with sqlite_errors(path, "open", at_start=True):
@@ -165,12 +174,26 @@ class SqliteLog:
     def trim(self, before_offset: int, older_than_ms: int) -> int:
         """See `EventLog.trim`."""
         dropped = 0
+        self._look_at_wal()
         while True:
             with self._reading() as reader:
                 last = _last_of_trim_step(reader, before_offset, older_than_ms)
             if last is None:
                 return dropped
             dropped += self._write(partial(self._delete_up_to, last), "trim")
+
+    def _look_at_wal(self) -> None:
+        """Say that the -wal is large, and again whenever it has doubled."""
+        size = wal_bytes(self._path)
+        if size < LARGE_WAL_BYTES:
+            self._told_bytes = LARGE_WAL_BYTES
+        elif size >= self._told_bytes:
+            self._told_bytes = size * 2
+            log.warning(
+                "the -wal of the event log grows",
+                wal_bytes=size,
+                why=who_holds_the_wal(self._path),
+            )
 
     def _delete_up_to(self, offset: int, writer: sqlite3.Connection) -> int:
         self._check_file()

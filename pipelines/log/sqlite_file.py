@@ -22,6 +22,9 @@ MOVED: Final = "moved"
 
 _MOVED_TO: Final = "moved_to"
 
+LARGE_WAL_BYTES: Final = 256 * 1024 * 1024
+"""The -wal is begun anew when it has a few MiB, unless somebody reads what was there before it."""
+
 BUSY_TIMEOUT_S: Final = 10.0
 """How long to wait for another process's append."""
 
@@ -99,6 +102,22 @@ def mark_moved(path: Path, to: str) -> None:
         writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MOVED_TO, to))
         writer.execute("INSERT OR REPLACE INTO meta VALUES ('format_version', ?)", (MOVED,))
         writer.execute("COMMIT")
+
+
+def wal_bytes(path: Path) -> int:
+    """Size of a log's -wal."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def who_holds_the_wal(path: Path) -> str:
+    """What to do about a -wal that is too large."""
+    return (
+        f"a process has kept a snapshot of {path} open, so that its -wal cannot be begun anew. Find it with "
+        f"`fuser -v {path}`, and let it end its read or close it"
+    )
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:

@@ -313,7 +313,8 @@ class LakeWriter:
             self._append(ROUTE_CHANGE_TABLE, (with_epoch(rows, epoch) for rows in rows_of_driver), transaction)
             return
         for written in batch.histories:
-            assert written.epoch == epoch, f"a shard wrote rows of epoch {written.epoch}, and this is {epoch}"
+            if written.epoch != epoch:
+                raise ValueError(f"a shard wrote changes of epoch {written.epoch}, and this is epoch {epoch}")
         staged = self.tables[ROUTE_CHANGE_TABLE.name]
         rest = HistoryFile(staged.staging, epoch)
         for rows in rows_of_driver:

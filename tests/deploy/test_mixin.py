@@ -51,6 +51,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[
         pair = Authority(folder).issue()
         more = Metrics()
         more.follow_tls(Tls(TlsSettings(TlsMode.PERMISSIVE, pair.cert, pair.key)))
+        more.follow_wal(lambda: 0.0)
         more.security.labels("protocol-error").inc()
         more.requests.labels("remoting", "GET_ROUTEINFO_BY_TOPIC", "1").inc()
         found: dict[str, set[str]] = {}
@@ -150,6 +151,7 @@ def test_alerts_fire(tmp_path: Path) -> None:
         _fires(
             "RoutelakeRoutesStale", 'rocketmq_namesrv_route_freshness{job="routelake",instance="a"}', "0+15x20", "5m"
         ),
+        _fires("RoutelakeLogWalGrows", 'routelake_log_wal_bytes{job="routelake",instance="a"}', "300000000+0x40", "6m"),
         _fires("RoutelakeNoGateway", "unrelated", "1+0x20", "2m", labels={}),
         _fires("RoutelakeGatewayDown", 'up{job="routelake",instance="a"}', "0+0x20", "2m"),
         _fires("RoutelakeConnectionsNearLimit", _connections(2), "8500+0x40", "6m"),

@@ -146,3 +146,26 @@ def test_a_standby_can_be_stopped(memory: MemoryStore, tmp_path: Path) -> None:
     Lease(store(memory), "other").try_to_take()
     (tmp_path / "copy").mkdir()
     assert not HeldLake(store(memory), tmp_path / "copy").take(lambda seconds: True, standby=True)
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), RuntimeError("odd"), KeyError("odd")])
+def test_a_lease_that_cannot_be_renewed_for_any_reason_is_told(
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Else the fold would go on until another takes the lake from it."""
+    told: list[str] = []
+    monkeypatch.setattr("lake.lease.RENEW_S", 0.001)
+    own = SteppingStore(memory)
+    one = Lease(own, "one", on_lost=told.append)
+    one.try_to_take()
+
+    def fail(number: int, path: str) -> None:
+        raise error
+
+    own.before = fail
+    one.keep()
+    assert one._thread is not None
+    one._thread.join(10)
+    assert not one._thread.is_alive()
+    (why,) = told
+    assert "cannot be renewed" in why and type(error).__name__ in why

@@ -15,7 +15,7 @@ import pytest
 
 from peers.java import free_port
 from peers.routelake import ROOT
-from runtime.deaths import ESSENTIAL_THREADS, essential, on_death, watch_threads
+from runtime.deaths import essential, essential_thread, on_death, watch_threads
 from tests.support.loops import eventually, on_a_loop
 
 Told = list[tuple[str, str]]
@@ -37,20 +37,35 @@ def die() -> None:
     raise RuntimeError("of this")
 
 
-def run_thread(name: str) -> None:
-    thread = threading.Thread(target=die, name=name)
+def run_thread(thread: threading.Thread) -> None:
     thread.start()
     thread.join()
 
 
-def test_a_thread(told: Told) -> None:
-    run_thread(ESSENTIAL_THREADS[0])
-    assert told == [(ESSENTIAL_THREADS[0], "RuntimeError('of this')")]
+def test_a_thread_whatever_it_is_called(told: Told) -> None:
+    for name in ("head", "any"):
+        run_thread(essential_thread(die, name))
+    assert told == [("head", "RuntimeError('of this')"), ("any", "RuntimeError('of this')")]
 
 
 def test_a_thread_that_is_done_without(told: Told) -> None:
-    run_thread("fqdn")
+    for name in ("fqdn", "head"):
+        run_thread(threading.Thread(target=die, name=name))
     assert told == []
+
+
+def test_threads_of_the_product_are_made_as_essential_or_named_here() -> None:
+    """Whoever makes another one decides: is it to be watched?"""
+    found = {
+        f"{path.relative_to(ROOT)}"
+        for room in ("api", "lake", "pipelines", "runtime", "security", "remoting")
+        for path in (ROOT / room).rglob("*.py")
+        if "threading.Thread(" in path.read_text()
+    }
+    assert found == {
+        "api/http/sites.py",  # asks for the machine's name; without it a Host is refused
+        "runtime/deaths.py",  # `essential_thread`
+    }
 
 
 @on_a_loop

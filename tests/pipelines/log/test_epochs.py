@@ -124,3 +124,21 @@ def test_what_was_announced_before_the_end_is_told(monkeypatch: pytest.MonkeyPat
     announcer.announce(Offer(5))
     announcer._work()
     assert list(map(decode_offer, sent)) == [Offer(5), Offer(6)]
+
+
+def test_whatever_is_raised_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of Kafka's raises more than its own errors; a thread that ended would be missed by nobody."""
+    tries: list[int] = []
+
+    def fail(self: Announcer) -> None:
+        tries.append(1)
+        if len(tries) < 4:
+            raise [OSError("odd"), ValueError("odd"), AssertionError("odd")][len(tries) - 1]
+        self.ended.set()
+
+    monkeypatch.setattr(epochs, "_RETRY_S", 0.001)
+    monkeypatch.setattr(Announcer, "_work", fail)
+    announcer = Announcer("kafka://127.0.0.1:1/topic")
+    announcer.start()
+    announcer._thread.join(10)
+    assert len(tries) == 4

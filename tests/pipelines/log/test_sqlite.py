@@ -13,13 +13,18 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from peers.routelake import ROOT
-from pipelines.log import LogRecord, open_log
+from pipelines.doctor.findings import Kind
+from pipelines.doctor.log import examine_log
+from pipelines.log import LogRecord, open_log, sqlite
 from pipelines.log.sqlite import SqliteLog
+from pipelines.log.sqlite_file import wal_bytes
 from schemas.errors import SetupError, UnavailableError
 from tests.support.stamps import stamps_of
 
@@ -346,3 +351,35 @@ def test_trim_takes_small_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(steps) == 1999
     assert steps[:2] == [4, 4]
     assert max(steps) <= 1000
+
+
+def test_a_reader_that_keeps_a_snapshot_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its -wal cannot be begun anew: said at a trim, and again when it has doubled; doctor finds it, too."""
+    path = tmp_path / "events.db"
+    monkeypatch.setattr(sqlite, "LARGE_WAL_BYTES", 200_000)
+    monkeypatch.setattr("pipelines.doctor.log.LARGE_WAL_BYTES", 200_000)
+    with closing(SqliteLog(path)) as log, closing(sqlite3.connect(path, isolation_level=None)) as foreign:
+        log.append([("k", b"x" * 100)])
+        assert wal_bytes(path) < 200_000
+
+        def trim() -> list[str]:
+            with capture_logs() as said:
+                log.trim(0, 0)
+            return [line["why"] for line in said if "-wal" in line["event"]]
+
+        foreign.execute("BEGIN")
+        foreign.execute("SELECT count(*) FROM event").fetchone()
+        assert trim() == []
+        grow(log, 400_000)
+        (why,) = trim()
+        assert f"fuser -v {path}" in why
+        assert trim() == []
+        (finding,) = (found for found in examine_log(path, 0).findings if found.kind is Kind.LOG_WAL)
+        assert f"fuser -v {path}" in finding.what
+        grow(log, wal_bytes(path) * 2)
+        assert len(trim()) == 1
+
+
+def grow(log: SqliteLog, wal: int) -> None:
+    while wal_bytes(log._path) < wal:
+        log.append([("k", b"x" * 50_000)])

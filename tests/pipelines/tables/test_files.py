@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 
 from lake.actions import entry_name
-from lake.data_file import CHANGE_TYPE, INSERTED, STATISTICS_LENGTH, DataFile, DataFileWriter
+from lake.data_file import CHANGE_TYPE, INSERTED, STATISTICS_LENGTH, DataFile, DataFileWriter, Partition
 from lake.deltalog import GONE, DeltaLog
 from pipelines.log.base import LogRecord
 from pipelines.shards import history_file
@@ -215,9 +215,17 @@ def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.Mon
 def test_rows_of_another_epoch_are_not_committed(tmp_path: Path) -> None:
     lake = DeltaLake(open_writer(tmp_path / "lake"))
     written_as_second = WrittenHistory(2, DataFile("", 1, 1, "{}", 0), [])
-    with pytest.raises(AssertionError, match="epoch 2"):
+    with pytest.raises(ValueError, match="epoch 2"):
         lake.writer.write("q", 0, Batch(histories=[written_as_second]))
     assert list(versions(tmp_path / "lake", HISTORY)) == []
+
+
+def test_a_partition_that_is_named_twice_is_not_committed(tmp_path: Path) -> None:
+    lake = DeltaLake(open_writer(tmp_path / "lake"))
+    twice = Partition({"brokerName": "a"}, None, None)
+    with pytest.raises(ValueError, match="twice"):
+        lake.writer.write("q", 0, Batch(partitions=[twice, twice]))
+    assert lake.writer.tables[TOPIC_QUEUE_TABLE.name].version == 0
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
