@@ -17,11 +17,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
+from pipelines import job, main
 from pipelines.intervals.keeper import IntervalKeeper
 from pipelines.log.base import LogRecord
 from pipelines.shards.history_file import ROWS_WORTH_A_FILE
 from pipelines.tables.maintenance import Maintenance
+from runtime.process import EXIT_FAILED, StopSignal
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, encode, routing_key
@@ -32,6 +35,7 @@ from tests.support import lakes
 from tests.support.expected import Expected
 from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
 from tests.support.intervals import assert_kept, assert_now
+from tests.support.loops import until
 from tests.support.microbatches import ordered
 
 pytestmark = pytest.mark.jvm
@@ -166,6 +170,65 @@ def test_a_lost_checkpoint_loses_nothing(stages: Callable[..., Stage]) -> None:
     stage.stop()
     tables_are_right(stage.lake_dir, stage.records())
     assert len({commit["queryId"] for commit in lakes.commits(stage.lake_dir)}) == 4
+
+
+@pytest.mark.parametrize("file", ["offsets", "commits", "metadata", "epoch", "routelake.json"])
+def test_a_torn_file_of_the_checkpoint_heals_at_the_start(stage: Stage, file: str) -> None:
+    """As a power cut leaves it."""
+    records = random_log(4, 60)
+    stage.start()
+    stage.wait(stage.write(records[:30]))
+    stage.wait_idle()
+    stage.stop()
+    torn = stage.checkpoint_dir / file
+    if torn.is_dir():
+        torn = max((entry for entry in torn.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name))
+    torn.write_bytes(b"")
+    with capture_logs() as said:
+        stage.start()
+    assert [line["event"] for line in said if "made anew" in line["event"]] == [
+        "the checkpoint is made anew; the state comes back from the tables"
+    ]
+    stage.wait(stage.write(records[30:]))
+    stage.stop()
+    tables_are_right(stage.lake_dir, stage.records())
+
+
+@pytest.mark.parametrize(
+    "pattern", ["state/0/_metadata/v2/0", "state/0/_stateSchema/default/*", "state/**/*.changelog"]
+)
+def test_torn_state_heals_after_some_tries(stage: Stage, pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark says of it names the checkpoint, or nothing that anybody could know it by."""
+    records = random_log(5, 60)
+    stage.start()
+    stage.wait(stage.write(records[:30]))
+    stage.wait_idle()
+    stage.stop()
+    for torn in stage.checkpoint_dir.glob(pattern):
+        torn.write_bytes(bytes(torn.stat().st_size // 2))
+    last = stage.write(records[30:])
+    monkeypatch.setattr(main, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(main, "_MAX_PAUSE_S", 0.01)
+
+    def end(self: job.FoldQuery, timeout_s: float = 0.0) -> bool:
+        self.query.stop()  # the process does not end here
+        return True
+
+    monkeypatch.setattr(job.FoldQuery, "hold", end)
+    stop = StopSignal()
+    codes: list[int] = []
+
+    def fold() -> None:
+        while EXIT_FAILED in (codes or [EXIT_FAILED])[-1:]:  # as a supervisor has it
+            codes.append(main._fold(stage.spark, replace(stage.settings, niceness=0), stop, None))
+
+    folding = threading.Thread(target=fold)
+    folding.start()
+    until(lambda: lakes.commits(stage.lake_dir)[-1]["logOffset"] >= last, WAIT_S)
+    stop.set()
+    folding.join(60)
+    assert codes[-1] == 0 and len(codes) <= 2
+    tables_are_right(stage.lake_dir, stage.records())
 
 
 def test_a_lake_restored_beside_a_newer_checkpoint_gets_back_what_it_lacks(stage: Stage, tmp_path: Path) -> None:
