@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from api.arrival import Arrival
 from lake.deltalog import is_local
 from lake.store import store_of
 from schemas.tables import FOLD_FAILURE_FILE, FOLD_STATUS_FILE
@@ -24,19 +25,21 @@ _FAILURE_EVERY: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class FoldStatus:
-    """How far the fold got (its status file)."""
+    """How far the fold got (its status file); ``time_ms`` is by the fold's clock, ``look`` in which it was found."""
 
     epoch: int
     log_offset: int
     time_ms: int
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FoldFailure:
-    """Why the fold last failed, in one line (its failure file)."""
+    """Why the fold last failed, in one line (its failure file); times as in `FoldStatus`."""
 
     time_ms: int
     error: str
+    look: int = 0
 
 
 class FoldReports:
@@ -53,6 +56,7 @@ class FoldReports:
         self._status_file, self._failure_file = report(lake, FOLD_STATUS_FILE), report(lake, FOLD_FAILURE_FILE)
         self._status: FoldStatus | None = None
         self._failure: FoldFailure | None = None
+        self._status_came, self._failure_came = Arrival(), Arrival()
 
     @property
     def status(self) -> FoldStatus | None:
@@ -63,20 +67,41 @@ class FoldReports:
     def failure(self) -> FoldFailure | None:
         """Why the fold last failed; None if it has gone on since, or never did."""
         failure, status = self._failure, self._status
-        return None if failure is None or (status is not None and status.time_ms > failure.time_ms) else failure
+        is_over = (
+            failure is not None
+            and status is not None
+            and (status.look, status.time_ms)
+            > (
+                failure.look,
+                failure.time_ms,
+            )
+        )
+        return None if is_over else failure
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the fold was heard of, whatever its clock says; None if it never was."""
+        return self._status_came.age_s
+
+    @property
+    def failure_age_s(self) -> float | None:
+        """Seconds since its failure came to be known; None if there was none."""
+        return self._failure_came.age_s
 
     async def follow(self, moved: Callable[[], None]) -> None:
         """Read them again and again; call back when there is a new status."""
         for number in count():
             if (found := await self._news(self._status_file)) is not None:
                 with suppress(KeyError, TypeError):
-                    self._status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"])
+                    self._status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"], number)
+                    self._status_came.came(self._status.time_ms / 1000)
                     moved()
             if (self._is_local or number % _FAILURE_EVERY == 0) and (
                 found := await self._news(self._failure_file)
             ) is not None:
                 with suppress(KeyError, TypeError):
-                    self._failure = FoldFailure(found["timeMillis"], found["error"])
+                    self._failure = FoldFailure(found["timeMillis"], found["error"], number)
+                    self._failure_came.came(self._failure.time_ms / 1000)
             await asyncio.sleep(_POLL_S if self._is_local else _REMOTE_POLL_S)
 
     async def _news(self, report: _ReportFile | _ReportObject) -> Any:  # noqa: ANN401 (JSON)

@@ -230,6 +230,11 @@ class Gateway:
         return self._writer.failing
 
     @property
+    def clock_problem(self) -> str | None:
+        """Why event times are refused; None while this machine's clock is believed."""
+        return self._writer.clock_problem
+
+    @property
     def head(self) -> Head:
         """For its status."""
         return self._head
@@ -321,7 +326,7 @@ class Gateway:
         """
         key, payload = encoded or (routing_key(event), self._encoder.encode(event))
         live = self.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-        if not self.quotas.is_to_be_written(event.actor, len(payload), live):
+        if not self.quotas.is_to_be_written(event.actor, len(payload), live, self.at_head.event.now_ms):
             return self.receipt_of_nothing()
         appended = await self.append_encoded(key, payload)
         return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from pipelines.log.base import Appended, Entry, LogEnd, LogRecord
+from pipelines.log.stamps import ClockError
 from runtime.deaths import essential
 from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import DEFERRABLE, Actor, Clock, Resume, encode, routing_key
@@ -130,6 +131,8 @@ class GroupCommit:
         self._immediate = False
         self._stopping = False
         self._failing = False
+        self.clock_problem: str | None = None
+        """Why the log refuses event times; None while the clock is believed."""
         self._began_s = 0.0
         self._rest_until_s = 0.0
         self._next_clock_s = 0.0
@@ -262,12 +265,13 @@ class GroupCommit:
             if not self._failing:
                 log.error("event log cannot be written", error=str(error))
             self._failing = True
+            self.clock_problem = str(error) if isinstance(error, ClockError) else None
             _refuse(group, error if isinstance(error, RoutelakeError) else UnavailableError(f"event log: {error}"))
             await asyncio.sleep(_PAUSE_S)
         else:
             if self._failing:
                 log.info("event log can be written again")
-            self._failing = False
+            self._failing, self.clock_problem = False, None
             written = written[-len(group) :]
             self._last_stamp_ms, self._last_stamp_s = written[-1].event_time_ms, self._loop.time()
             placed = list(zip(group, written, strict=True))

@@ -71,7 +71,7 @@ def run_gateway(
     check_file_limit(remoting_settings.max_connections + http_settings.max_connections)
     stop = StopSignal().listen()
     on_parent_exit(stop.set)
-    worker = LogWorker(log_url, settings.gateway_id, settings.gap_s)
+    worker = LogWorker(log_url, settings.gateway_id, settings.gap_s, round(settings.max_clock_leap_s * 1000))
     tls = None if tls_settings is None else Tls(tls_settings)
     reader = partial(open_reader, log_url)
     parts = GatewayParts(settings, worker, reader, remoting_settings, http_settings, policy, accounts, tls, quotas)

@@ -10,7 +10,6 @@ loop writes and only a scrape reads.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -167,16 +166,20 @@ class Metrics:
             return sum(1 for _ in gateway.view.all_live_rows())
 
         def freshness() -> float:
-            view = gateway.view
-            return max(0.0, time.time() - view.event_time.timestamp()) if view.epoch else float("nan")
+            age_s = gateway.shown.event.age_s
+            return age_s if age_s is not None and gateway.view.epoch else float("nan")
 
         def commit_age() -> float:
             age = gateway.follower.status().commit_age_s
             return float("nan") if age is None else age
 
         def fold_age() -> float:
-            fold = gateway.fold.status
-            return float("nan") if fold is None else max(0.0, time.time() - fold.time_ms / 1000)
+            age_s = gateway.fold.age_s
+            return float("nan") if age_s is None else age_s
+
+        def ahead() -> float:
+            ahead_s = gateway.at_head.event.ahead_s
+            return float("nan") if ahead_s is None else ahead_s
 
         gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1.0)
         gauge("rocketmq_namesrv_active_brokers", "Live broker addresses.", live)
@@ -186,6 +189,11 @@ class Metrics:
         gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.shown.offset))
         gauge("routelake_commit_age_seconds", "Age of the commit that the routes show.", commit_age)
         gauge("routelake_fold_status_age_seconds", "Time since the fold was heard of.", fold_age)
+        gauge(
+            "routelake_event_time_ahead_seconds",
+            "By how much the time of the event log is ahead of this machine's clock.",
+            ahead,
+        )
         gauge(
             "routelake_log_failing",
             "1 while the event log refuses appends, or one has been under way for long.",
@@ -308,7 +316,7 @@ def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "routelake_self_preservation_seconds",
         "For how long expiry has paused.",
-        max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
+        max(0.0, (gateway.at_head.event.now_ms - since_ms) / 1000) if since_ms else 0.0,
     )
     counted = gateway.preservation.counted
     if counted is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
+from api.arrival import Arrival
 from api.view.snapshot import RouteView
 
 _PRUNE_WAITERS: Final = 1_000
@@ -23,11 +24,13 @@ class MovingView:
     Attributes:
         view: The newest.
         offset: What came of the log up to this offset, the view shows.
+        event: The newest event that it shows: how old that is, and the log's time now.
     """
 
     def __init__(self) -> None:
         """Empty; nobody waits."""
         self.view = RouteView.empty()
+        self.event = Arrival()
         self.offset = -1
         self._followers: list[OnMove] = []
         self._epoch_followers: list[Callable[[], None]] = []
@@ -48,6 +51,8 @@ class MovingView:
     def move(self, view: RouteView, offset: int) -> None:
         """There is a newer view, and it shows what came of the log up to an offset."""
         previous, self.view, self.offset = self.view, view, offset
+        if view.log_offset >= 0:
+            self.event.came(view.event_time.timestamp())
         if view.serial != previous.serial:
             for moved in self._followers:
                 moved(previous, view)

@@ -53,7 +53,6 @@ class GatewayQuotas:
         *,
         trusts_users: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Nobody has done anything yet.
 
@@ -61,11 +60,10 @@ class GatewayQuotas:
             quotas: The limits; None: the defaults.
             trusts_users: Whether nobody but an admin comes with a user's name where a request needs an admin.
             clock: Seconds; never goes back.
-            wall_clock: Seconds since the epoch.
         """
         self._judge = Judge(quotas or Quotas())
         self._trusts_users = trusts_users
-        self._clock, self._wall_clock = clock, wall_clock
+        self._clock = clock
         self._holdings = Holdings()
         self._refusals = Refusals("quota")
         self._epochs = EpochCosts(clock)
@@ -113,13 +111,14 @@ class GatewayQuotas:
 
     # --- signs of life ---
 
-    def is_to_be_written(self, actor: Actor, payload_bytes: int, live: LiveRow | None) -> bool:
+    def is_to_be_written(self, actor: Actor, payload_bytes: int, live: LiveRow | None, now_ms: int) -> bool:
         """Whether a sign of life is to be written; if not, it is answered as if it were.
 
         Args:
             actor: Who gives it.
             payload_bytes: What it would take.
             live: The broker as the head shows it.
+            now_ms: The log's time.
 
         Raises:
             QuotaError: It is too much, and the broker's last one is old, or nobody knows the broker.
@@ -127,7 +126,7 @@ class GatewayQuotas:
         who, now_s = peer_name(actor), self._clock()
         age = math.inf
         if live is not None:
-            age_ms = self._wall_clock() * 1000 - live.last_update_timestamp
+            age_ms = now_ms - live.last_update_timestamp
             age = age_ms / max(1, live.heartbeat_timeout_millis)
         if age < _YOUNG and self._judge.is_low(HEARTBEAT_BYTES, who, now_s):
             self.unwritten += 1  # what is left is for those that need it

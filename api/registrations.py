@@ -319,7 +319,9 @@ class Registrations:
     async def _sign_of_life(self, event: RegisterBroker, key: str, payload: bytes) -> Receipt:
         """Write a registration without its topics, unless that is too much and the broker's last one is young."""
         live = self._gateway.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
-        if not self._gateway.quotas.is_to_be_written(event.actor, len(payload), live):
+        if not self._gateway.quotas.is_to_be_written(
+            event.actor, len(payload), live, self._gateway.at_head.event.now_ms
+        ):
             return self._gateway.receipt_of_nothing()
         return await self._receipt(key, payload)
 

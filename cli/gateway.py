@@ -61,6 +61,7 @@ def gateway(
         self_preservation_percent=options.preservation.percent(),
         self_preservation_limit_s=options.preservation.limit_s,
         reads=options.reads,
+        max_clock_leap_s=options.max_clock_leap_s,
     )
     tls = options.tls.settings()
     raise typer.Exit(

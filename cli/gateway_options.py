@@ -35,6 +35,7 @@ from cli.options import (
     FrameLimitMib,
     GatewayId,
     Http,
+    MaxClockLeapS,
     Quota,
     ReadsFrom,
     Remoting,
@@ -67,6 +68,7 @@ _READING: Final[Options] = (
     ("allow_config_update", AllowConfigUpdate, False),
     ("reads", ReadsFrom, Reads.HEAD),
     ("frame_limit_mib", FrameLimitMib, 64),
+    ("max_clock_leap_s", MaxClockLeapS, 3_600.0),
 )
 _PRESERVATION: Final[Options] = (("self_preservation", Share, "off"), ("self_preservation_limit_s", LimitS, 3_600.0))
 _WHO: Final[Options] = (
@@ -106,6 +108,7 @@ class GatewayOptions(NamedTuple):
     allow_config_update: bool
     reads: Reads
     frame_limit_mib: int
+    max_clock_leap_s: float
     preservation: PreservationOptions
     who: AuthOptions
     tls: Encryption
@@ -121,7 +124,7 @@ class GatewayOptions(NamedTuple):
             return [values.pop(name) for name, _, _ in options]
 
         http, remoting = taken(_ADDRESSES)
-        config, allow_config_update, reads, frame_limit_mib = taken(_READING)
+        config, allow_config_update, reads, frame_limit_mib, max_clock_leap_s = taken(_READING)
         quota, gateway_id, workers = taken(_REST)
         tls_config, *rest_of_tls = taken(_TLS)
         return cls(
@@ -131,6 +134,7 @@ class GatewayOptions(NamedTuple):
             allow_config_update,
             reads,
             frame_limit_mib,
+            max_clock_leap_s,
             PreservationOptions(*taken(_PRESERVATION)),
             AuthOptions(*taken(_WHO)),
             Encryption(tls_config, TlsOptions(*rest_of_tls)),
@@ -190,7 +194,7 @@ class GatewayOptions(NamedTuple):
         http, remoting = listen
         return [
             *("--http", str(http), "--remoting", str(remoting), "--frame-limit-mib", str(self.frame_limit_mib)),
-            *("--reads", self.reads),
+            *("--reads", self.reads, "--max-clock-leap-s", str(self.max_clock_leap_s)),
             *(["--config", str(self.config)] if self.config else []),
             *(["--allow-config-update"] if self.allow_config_update else []),
             *self.who.arguments(),

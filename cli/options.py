@@ -170,6 +170,16 @@ AllowConfigUpdate = Annotated[
         help="Let mqadmin updateNamesrvConfig change the live switches, for all gateways of the log.",
     ),
 ]
+MaxClockLeapS = Annotated[
+    float,
+    option(
+        "--max-clock-leap-s",
+        min=0,
+        max=31_536_000,
+        help="How far this machine's clock may leap ahead, in seconds. Beyond it, writes to a SQLite log are refused. "
+        "0: any leap is taken.",
+    ),
+]
 FrameLimitMib = Annotated[
     int,
     option(

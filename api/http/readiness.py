@@ -19,6 +19,9 @@ from api.self_preservation import preserved_ms_of
 _MAX_EPOCHS_BEHIND: Final = 50
 """A view further behind the fold than this is not fresh."""
 
+_AHEAD_S: Final = 30.0
+"""Clocks of two machines may differ by so much."""
+
 
 def service_problem(gateway: Gateway) -> str | None:
     """Why nobody should be sent to this gateway; None while it answers routes."""
@@ -39,9 +42,22 @@ def view_problem(gateway: Gateway) -> str | None:
 
 def log_problem(gateway: Gateway) -> str | None:
     """Why nothing can be written."""
+    if gateway.clock_problem is not None:
+        return gateway.clock_problem
     if gateway.log_failing:
         return "the event log refuses appends (see the gateway's log), or one has been under way for long"
     return None
+
+
+def clock_problem(gateway: Gateway) -> str | None:
+    """That event time and this machine's clock are far apart; None while they agree."""
+    ahead_s = gateway.at_head.event.ahead_s
+    if ahead_s is None or ahead_s <= _AHEAD_S:
+        return None
+    return (
+        f"the event log's time is {ahead_s:.0f} s ahead of this machine's clock: one of the clocks is wrong, or was "
+        'when it wrote (docs/operations.md, "Clocks")'
+    )
 
 
 def _lag_problem(gateway: Gateway) -> str | None:
@@ -51,19 +67,19 @@ def _lag_problem(gateway: Gateway) -> str | None:
     return None
 
 
-def routes_age_s(gateway: Gateway, now_s: float) -> float | None:
+def routes_age_s(gateway: Gateway) -> float | None:
     """How old the routes are that are answered, seconds: what came to the log since is not in. None: there is nothing.
 
     Args:
         gateway: Which answers them.
-        now_s: Seconds since 1970.
     """
-    newest_s = gateway.view.event_time.timestamp()
+    age_s = gateway.shown.event.age_s
     fold = gateway.fold.status
     is_committed = gateway.settings.reads is Reads.COMMITTED or gateway.head.aside is not None
     if is_committed and fold is not None and gateway.committed.view.epoch >= fold.epoch:
-        newest_s = max(newest_s, fold.time_ms / 1000)  # a quiet stretch makes no epoch
-    return max(0.0, now_s - newest_s) if newest_s else None
+        ages = (age_s, gateway.fold.age_s)  # a quiet stretch makes no epoch
+        age_s = min((age for age in ages if age is not None), default=None)
+    return age_s
 
 
 def head_problem(head: Head) -> str | None:
@@ -73,34 +89,32 @@ def head_problem(head: Head) -> str | None:
     return None if head.checks.last is None else f"head and tables differed, and the tables won: {head.checks.last}"
 
 
-def preservation_problem(gateway: Gateway, now_s: float) -> str | None:
+def preservation_problem(gateway: Gateway) -> str | None:
     """That nobody expires, since when, and how many are silent; None while brokers do.
 
     Args:
         gateway: Which looks at them.
-        now_s: Seconds since 1970.
     """
     since_ms = preserved_ms_of(gateway.at_head.view)
     if not since_ms:
         return None
     counted = gateway.preservation.counted
     who = "" if counted is None else f"; {counted.silent} of {counted.live} are silent"
-    return f"self-preservation: no broker expires since {now_s - since_ms / 1000:.0f} s{who}"
+    return f"self-preservation: no broker expires since {(gateway.at_head.event.now_ms - since_ms) / 1000:.0f} s{who}"
 
 
-def fold_problem(gateway: Gateway, *, stale_s: float, now_s: float) -> str | None:
+def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:
     """Why the fold cannot be relied on.
 
     Args:
         gateway: Which has its status.
         stale_s: Not heard of for this long is not alive.
-        now_s: Seconds since the epoch.
     """
     status, failure = gateway.fold.status, gateway.fold.failure
-    why = "" if failure is None else f"; it failed {now_s - failure.time_ms / 1000:.0f} s ago: {failure.error}"
+    why = "" if failure is None else f"; it failed {gateway.fold.failure_age_s or 0.0:.0f} s ago: {failure.error}"
     if status is None:
         return f"the fold has not run on this lake yet{why}"
-    age_s = now_s - status.time_ms / 1000
+    age_s = gateway.fold.age_s or 0.0
     if age_s > stale_s or failure is not None:
         return f"the fold was last heard of {age_s:.0f} s ago{why}"
     behind = gateway.started_offset - gateway.committed.offset

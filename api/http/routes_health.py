@@ -16,6 +16,7 @@ from api.http.describe import errors, plain
 from api.http.etag import JSON
 from api.http.problems import BAD_PARAMETER, RETRY, UNAUTHORIZED, FieldError, fields_problem
 from api.http.readiness import (
+    clock_problem,
     fold_problem,
     head_problem,
     log_problem,
@@ -44,7 +45,7 @@ _READY: Final = {
     "epoch": 5,
     "offset": 17,
     "routesAgeSeconds": 0.412,
-    "checks": dict.fromkeys(("view", "log", "fold", "head"), _OK),
+    "checks": dict.fromkeys(("view", "log", "fold", "head", "clock"), _OK),
 }
 _NOT_READY: Final = {
     "ready": False,
@@ -53,7 +54,7 @@ _NOT_READY: Final = {
     "routesAgeSeconds": 71.4,
     "checks": {
         "view": {"ok": False, "reason": "the view is at epoch 5, the fold at 70"},
-        **dict.fromkeys(("log", "fold", "head"), _OK),
+        **dict.fromkeys(("log", "fold", "head", "clock"), _OK),
     },
 }
 _FOLD: Final = {**_OK, "epoch": 5, "offset": 17, "lag": {"epochs": 0, "events": 1, "seconds": 0.8}}
@@ -111,20 +112,21 @@ async def ready(
 
     `/readyz?strict` is 200 only if every check is ok: the routes are followed (`view`), the event log can be written
     (`log`), the fold is alive and keeps up (`fold`, also as `/healthz/fold`), answers can be from the head of the log
-    and never differed from the tables (`head`), no pause keeps silent brokers routed (`selfPreservation`, where it is
-    on), and, where there are accounts or certificates, their files could be read again after their last change
-    (`accounts`, `tls`). Reasons are for readers; to others each is the same sentence.
+    and never differed from the tables (`head`), event time is not ahead of this machine's clock (`clock`), no pause
+    keeps silent brokers routed (`selfPreservation`, where it is on), and, where there are accounts or certificates,
+    their files could be read again after their last change (`accounts`, `tls`). Reasons are for readers; to others each
+    is the same sentence.
     """
     context = context_of(request)
     gateway = context.gateway
-    now_s = time.time()
     problems = {
         "view": view_problem(gateway),
         "log": log_problem(gateway),
-        "fold": fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s),
+        "fold": fold_problem(gateway, stale_s=_stale_s(context)),
         "head": head_problem(gateway.head),
+        "clock": clock_problem(gateway),
     }
-    preservation = preservation_problem(gateway, now_s)
+    preservation = preservation_problem(gateway)
     if preservation is not None or gateway.settings.self_preservation_percent:
         problems["selfPreservation"] = preservation
     if context.guard.has_accounts:
@@ -137,7 +139,7 @@ async def ready(
         is_ready = all(check["ok"] for check in checks.values())
     else:
         is_ready = service_problem(gateway) is None
-    age_s = routes_age_s(gateway, now_s)
+    age_s = routes_age_s(gateway)
     found = {
         "ready": is_ready,
         "epoch": gateway.view.epoch,
@@ -164,13 +166,12 @@ async def fold_health(request: Request) -> Response:
     """
     context = context_of(request)
     gateway = context.gateway
-    now_s = time.time()
-    reason = fold_problem(gateway, stale_s=_stale_s(context), now_s=now_s)
+    reason = fold_problem(gateway, stale_s=_stale_s(context))
     status = gateway.fold.status
     lag = {
         "epochs": 0 if status is None else max(0, status.epoch - gateway.committed.view.epoch),
         "events": max(0, gateway.at_head.offset - gateway.committed.offset),
-        **({} if status is None else {"seconds": round(max(0.0, now_s - status.time_ms / 1000), 3)}),
+        **({} if gateway.fold.age_s is None else {"seconds": round(gateway.fold.age_s, 3)}),
     }
     position = {} if status is None else {"epoch": status.epoch, "offset": status.log_offset}
     check = _check(reason, is_seen=context.guard.may_see_details(request))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import msgspec
@@ -55,7 +54,7 @@ async def get_self_preservation(request: Request) -> Response:
     if since_ms:
         limit_ms = round(settings.self_preservation_limit_s * 1000)
         found |= {"since": rfc3339_ms(since_ms), "until": rfc3339_ms(since_ms + limit_ms)}
-    counted = gateway.preservation.counted or census_of(view, round(time.time() * 1000))
+    counted = gateway.preservation.counted or census_of(view, gateway.at_head.event.now_ms)
     return Response(_encode(found | counted._asdict()), 200, {"cache-control": "no-store"}, JSON)
 
 

@@ -27,7 +27,8 @@ class GatewaySettings:
     ``lake_dir`` has the tables, and what the gateway itself writes beside them; with ``lake_url`` they are there.
 
     ``clock_interval_s`` is RocketMQ's scanNotActiveBrokerInterval: how late a silent broker may be noticed. A silence
-    of the log of ``gap_s``, always longer than that, counts against no broker.
+    of the log of ``gap_s``, always longer than that, counts against no broker. A clock that leaps by more than
+    ``max_clock_leap_s`` is not believed (ADR 23; 0: every clock is).
 
     From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
     ``reads`` chooses what answers show where a request does not say. ``head_wait_s``: a write that the head has not
@@ -46,6 +47,7 @@ class GatewaySettings:
     head_wait_s: float = 10.0
     clock_interval_s: float = 5.0
     gap_s: float = 10.0
+    max_clock_leap_s: float = 3600.0
     poll_s: float = 0.1
     support_acting_master: bool = False
     order_message_enable: bool = False

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
 RETENTION_DAYS: Final = 30
 """Of history, where the tables do not say."""
+_AHEAD_S: Final = 60.0
+"""Clocks of two machines may differ by so much."""
 
 
 @dataclass
@@ -105,6 +108,7 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
             found.log.findings.clear()  # a data directory that has not begun
         found.findings += found.log.findings
         _compare_with_log(found, found.log)
+    _compare_with_clock(found)
     if found.checkpoint_dir.exists():
         _examine_checkpoint(found)
     found.place = (
@@ -113,6 +117,17 @@ def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) ->
         else None
     )
     return found
+
+
+def _compare_with_clock(found: Examination) -> None:
+    """Whether event time is ahead of this machine's clock, by log or tables."""
+    times = [found.log.last_time_ms] if found.log is not None and found.log.last_time_ms is not None else []
+    times += [to_ms(found.last.event_time)] if found.last is not None else []
+    ahead_s = max(times, default=0) / 1000 - time.time()
+    if ahead_s > _AHEAD_S:
+        where = str(found.log.path) if found.log is not None else str(found.lake_dir)
+        what = f"has events of {ahead_s:,.0f} s after this machine's clock"
+        found.findings.append(Finding(Kind.AHEAD, where, what))
 
 
 def _examine_lake(found: Examination, *, thorough: bool) -> None:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     FILE = "file-lost"
     OLD_FILE = "old-file-lost"
     BEHIND = "table-behind-epoch"
+    AHEAD = "event-time-ahead"
     FOLD_CHECKPOINT = "checkpoint-unusable"
 
 
@@ -47,6 +48,7 @@ MEANS: Final = {
     Kind.FILE: "rows of the newest epoch are gone: gateways that run serve the last routes; none starts",
     Kind.OLD_FILE: "reads of the past that need it fail; routes are not touched",
     Kind.BEHIND: "the table was lost or restored alone: the fold does not start",
+    Kind.AHEAD: "a clock is wrong, or was when it wrote: times in tables and history are later than they were",
     Kind.FOLD_CHECKPOINT: "nothing: the fold makes it anew from tables and log at its next start",
 }
 
@@ -68,6 +70,7 @@ WAY_OUT: Final = {
     Kind.FILE: _RESTORE,
     Kind.OLD_FILE: "restore a backup elsewhere to read that past; here it stays lost",
     Kind.BEHIND: _RESTORE,
+    Kind.AHEAD: 'compare clocks; event time goes on from where it is (docs/operations.md, "Clocks")',
     Kind.FOLD_CHECKPOINT: "nothing",
 }
 """What is left where no repair is known."""
@@ -75,7 +78,7 @@ WAY_OUT: Final = {
 HARMLESS: Final = frozenset({Kind.POINTER, Kind.FOLD_CHECKPOINT})
 """What the next start of the fold makes good by itself."""
 
-REMAINS: Final = frozenset({Kind.RECORD, Kind.OLD_FILE, Kind.LOG_WAL})
+REMAINS: Final = frozenset({Kind.RECORD, Kind.OLD_FILE, Kind.LOG_WAL, Kind.AHEAD})
 """What nothing here can make good, and nothing stops for."""
 
 

@@ -41,6 +41,7 @@ class ExaminedLog:
     Attributes:
         path: The file.
         extent: Which records it has; None where that cannot be told.
+        last_time_ms: The last record's event time.
         in_use: A process has it open, so that its -wal could not be compared with it.
         findings: What is wrong.
         damaged: Offsets whose content does not fit its checksum, or cannot be read.
@@ -48,6 +49,7 @@ class ExaminedLog:
 
     path: Path
     extent: Extent | None = None
+    last_time_ms: int | None = None
     in_use: bool = False
     findings: list[Finding] = field(default_factory=list)
     damaged: list[int] = field(default_factory=list)
@@ -72,6 +74,7 @@ def examine_log(path: Path, needs_from: int) -> ExaminedLog:
             with closing(connect(path)) as connection:
                 connection.execute("BEGIN")  # of one moment, while others append
                 found.extent = check_extent(path, connection, whole=True)
+                (found.last_time_ms,) = connection.execute("SELECT max(event_time_ms) FROM event").fetchone()
         except SetupError as error:
             found.findings.append(Finding(Kind.LOG_UNREADABLE, str(path), f"is refused: {one_line(error)}"))
         except sqlite3.Error as error:

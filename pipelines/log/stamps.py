@@ -71,7 +71,7 @@ class Stamps:
         limit_ms = MAX_PAUSE_MS
         if self._stamped is not None:
             before_ms, before_s = self._stamped
-            passed_ms = max(0, int((steady_s - before_s) * 1000))
+            passed_ms = max(0, round((steady_s - before_s) * 1000))
             expected_ms = max(expected_ms, before_ms + passed_ms)
             floor_ms = max(floor_ms, before_ms + passed_ms * 9 // 10)
             limit_ms = self._max_leap_ms
@@ -94,7 +94,7 @@ class Stamps:
 
     def _way_on(self) -> str:
         if self._stamped is None:
-            return "start the gateway once with --max-clock-leap 0."
+            return "start the gateway once with --max-clock-leap-s 0."
         return "restart the gateway."
 
 

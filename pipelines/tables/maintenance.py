@@ -124,7 +124,8 @@ class Maintenance:
                 self._compacted[name] = table.version
         if now - self._trimmed_at >= TRIM_INTERVAL_S:
             self._trimmed_at = now
-            return "trim event log", partial(self._trim, min(writer.liveness_offset, self._folded_before) + 1)
+            before_offset = min(writer.liveness_offset, self._folded_before) + 1
+            return "trim event log", partial(self._trim, before_offset, writer.event_time_ms)
         if now - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = now
             self._sweep = self._sweep_work()
@@ -135,17 +136,15 @@ class Maintenance:
         self._tables[name].checkpoint()
         del self._checkpoint_from_s[name]
 
-    def _trim(self, before_offset: int) -> int:
+    def _trim(self, before_offset: int, event_time_ms: int) -> int:
         """Drop old records that every committed epoch has folded.
 
         Never one that a seed might need, nor one of the batch under way: Spark reads it again if the process dies
-        before the batch is in the checkpoint.
+        before the batch is in the checkpoint. Age is by the log's own time, so that no clock of the fold's decides.
         """
-        now_ms = self._clock.now_ms()
         if self._versions() != self._synced:
             self._sync()
-        newest_ms = self._event_log.end().last_event_time_ms or 0  # gateways may have another clock
-        return self._event_log.trim(before_offset, min(now_ms, newest_ms) - self._log_retention_ms)
+        return self._event_log.trim(before_offset, event_time_ms - self._log_retention_ms)
 
     def _sync(self) -> None:
         """Bring the lake to the disk. What was published is in the store already. Raises OSError."""

@@ -227,6 +227,11 @@ class LakeWriter:
         return self._offset
 
     @property
+    def event_time_ms(self) -> int:
+        """The greatest event time that has been folded."""
+        return self._event_time_ms
+
+    @property
     def liveness_offset(self) -> int:
         """A seed needs no log record at or below this one."""
         return self._liveness_offset

@@ -45,7 +45,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
-        self.quotas = GatewayQuotas(clock=lambda: self.now_s, wall_clock=lambda: self.now_s)
+        self.quotas = GatewayQuotas(clock=lambda: self.now_s)
         self.view: Any = View()
         event = self.registration("broker-0", NAMES)
         self.payload = encode(event)
@@ -85,7 +85,7 @@ class Cluster:
         for _ in range(seconds):
             for _ in range(BROKERS + BROKERS // 30):
                 self.quotas.request(Role.BROKER, "10.0.0.1", "")
-                self.quotas.is_to_be_written(NAT, 250, live)
+                self.quotas.is_to_be_written(NAT, 250, live, round(self.now_s * 1000))
             self.now_s += 1.0
             live.last_update_timestamp = self.now_s * 1000 - 29_000
 

@@ -149,6 +149,12 @@ def test_alerts_fire(tmp_path: Path) -> None:
         _fires("RoutelakeLogFailing", 'routelake_log_failing{job="routelake",instance="a"}', "1+0x20", "2m"),
         _fires("RoutelakeLogFailing", 'routelake_log_failing{job="routelake",instance="a",worker="2"}', "1+0x20", "2m"),
         _fires(
+            "RoutelakeEventTimeAhead",
+            'routelake_event_time_ahead_seconds{job="routelake",instance="a"}',
+            "7200+0x20",
+            "2m",
+        ),
+        _fires(
             "RoutelakeRoutesStale", 'rocketmq_namesrv_route_freshness{job="routelake",instance="a"}', "0+15x20", "5m"
         ),
         _fires("RoutelakeLogWalGrows", 'routelake_log_wal_bytes{job="routelake",instance="a"}', "300000000+0x40", "6m"),

@@ -21,12 +21,15 @@ from lake.inspection import TableOnDisk
 from pipelines.doctor.examine import examine
 from pipelines.doctor.findings import Kind
 from pipelines.doctor.repair import Repair
+from pipelines.log.base import now_ms
 from pipelines.log.sqlite import SqliteLog
 from schemas.errors import SetupError
+from schemas.events import encode, routing_key
 from schemas.tables import ALL_TABLES
 from tests.pipelines.doctor.data import EVENTS, flip, go_on, log_path, tree, trim, write_checkpoint
 from tests.support import events as make
 from tests.support.lakes import Tables, check_epochs, commits, last_epoch_tables, state_tables
+from tests.support.stamps import stamps_of
 
 TABLES = [
     "topicQueueTable",
@@ -351,6 +354,18 @@ def test_a_log_whose_old_pages_are_damaged_is_written_anew(data: Path) -> None:
         assert (log.log_id, log.end()) == (log_id, end)
         assert log.read(end.next_offset - 1) == last
     assert go_on(data, []) == tables
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_event_times_that_are_ahead_are_told(data: Path, is_folded: bool) -> None:
+    """A clock was three hours ahead when it wrote. Nothing stops for it, and time goes on."""
+    with closing(SqliteLog(log_path(data), stamps=stamps_of(lambda: now_ms() + 3 * 3_600_000))) as log:
+        log.append([(routing_key(event), encode(event)) for event in (make.clock(), make.put("n", "later"))])
+    tables = go_on(data, []) if is_folded else None
+    assert kinds(data) == {str(log_path(data)): Kind.AHEAD}
+    found = Repair(data, log_path(data)).run()
+    assert [finding.kind for finding in found.findings] == [Kind.AHEAD]
+    assert tables in (None, go_on(data, []))
 
 
 def test_a_log_that_is_cut_is_not_made_good(data: Path) -> None:
