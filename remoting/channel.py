@@ -32,18 +32,19 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from sys import getsizeof
 from typing import Any, Final, Protocol, cast
 
 from remoting.bounds import Holding, address_of
 from remoting.connection import Received, RemotingConnection
 from remoting.fair_queue import LARGE_BYTES
-from remoting.frame import HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame
+from remoting.frame import GRPC_IS_ELSEWHERE, HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame, offers_h2
 from remoting.inline import Inline
 from remoting.memory import ConnectionMemory
 from remoting.refusals import Refusals
 from remoting.reply import EncodedReply, encode_reply
 from remoting.settings import RemotingSettings
-from remoting.tls_channel import TlsTransport
+from remoting.tls_channel import NO_APPLICATION_PROTOCOL, TlsTransport
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -54,6 +55,12 @@ _HTTP_REFUSAL: Final = (
     f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(HTTP_IS_ELSEWHERE) + 1}\r\n"
     f"Connection: close\r\n\r\n{HTTP_IS_ELSEWHERE}\n"
 ).encode()
+
+_GO_AWAY: Final = b"\0\0\0\0\0\0\0\x01" + GRPC_IS_ELSEWHERE.encode()
+# SETTINGS without any, then GOAWAY with PROTOCOL_ERROR and a text, which gRPC clients show (RFC 9113, 6.5 and 6.8).
+_HTTP_2_REFUSAL: Final = b"\0\0\0\x04" + bytes(5) + len(_GO_AWAY).to_bytes(3) + b"\x07" + bytes(5) + _GO_AWAY
+FIELD_BYTES: Final = 64
+"""Of a header field in its dict, beside name and value."""
 
 CLOSE_GRACE_S: Final = 5.0
 """How long a closed connection may take to flush before it is dropped."""
@@ -253,7 +260,7 @@ class Connection(asyncio.Protocol):
         try:
             received = incoming.receive_data(data)
         except ProtocolError as error:
-            self._refuse(error)
+            self._refuse(error, data)
             return
         if received:
             self.has_spoken = True
@@ -262,7 +269,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._process(received)
         if incoming.error is not None:
-            self._refuse(incoming.error)
+            self._refuse(incoming.error, data)
         elif incoming.buffered_bytes or self._unfinished_bytes:
             self._note_unfinished(incoming.buffered_bytes, len(data))
 
@@ -483,10 +490,17 @@ class Connection(asyncio.Protocol):
         self._in_flight_bytes += size
         self._memory.account_in_flight(size)
 
-    def _refuse(self, error: ProtocolError) -> None:
+    def _refuse(self, error: ProtocolError, data: bytes) -> None:
+        protocol, answer = error.fields.get("protocol"), b""
+        if protocol == "TLS" and offers_h2(data):
+            error, answer = ProtocolError(f"a TLS ClientHello with h2; {GRPC_IS_ELSEWHERE}"), NO_APPLICATION_PROTOCOL
+        elif protocol == "HTTP":
+            answer = _HTTP_REFUSAL
+        elif protocol == "HTTP/2":
+            answer = _HTTP_2_REFUSAL
         self._server.refusals.note("protocol-error", self.peer, str(error))
-        if error.fields.get("protocol") == "HTTP" and self._transport is not None:
-            self._transport.write(_HTTP_REFUSAL)
+        if answer and self._transport is not None:
+            self._transport.write(answer)
         self.close(f"protocol error: {error}")
 
     def tick(self, now: float) -> None:
@@ -510,9 +524,16 @@ class Connection(asyncio.Protocol):
 
 
 def size_of(command: RemotingCommand) -> int:
-    """About how many bytes a request holds while it is handled."""
+    """About how many bytes a request holds while it is handled: a text by its width, a field by its place, too."""
     fields = command.ext_fields
-    return len(command.body) + (sum(map(len, fields.values())) if fields else 0)
+    if not fields:
+        return len(command.body)
+    return (
+        len(command.body)
+        + sum(map(getsizeof, fields))
+        + sum(map(getsizeof, fields.values()))
+        + FIELD_BYTES * len(fields)
+    )
 
 
 def host_and_port(address: object) -> str:

@@ -35,7 +35,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.frame import RemotingCommand
+from remoting.frame import RemotingCommand, fields_problem
 from remoting.names import check_broker_name, check_key, check_name
 from remoting.registration import (
     DEFAULT_INFLATED_LIMIT_BYTES,
@@ -61,7 +61,7 @@ from schemas.events import (
     topic_config_digest,
 )
 from schemas.kv import is_reserved
-from schemas.limits import MAX_HEADER_FIELDS_BYTES, MAX_KV_VALUE_BYTES
+from schemas.limits import MAX_KV_VALUE_BYTES
 
 ZONE_NAME: Final = "__ZONE_NAME"
 _NO_FIELDS: Final[dict[str, str]] = {}
@@ -208,8 +208,8 @@ def to_event(command: RemotingCommand, context: RequestContext) -> AnyEvent | No
         RefusedError: The answer is an error.
     """
     build = _BUILDERS[command.code]
+    check_header_fields(command)
     try:
-        _check_header_fields(command)
         return build(command, context)
     except RefusedError:
         raise
@@ -217,13 +217,15 @@ def to_event(command: RemotingCommand, context: RequestContext) -> AnyEvent | No
         raise RefusedError(str(error)) from error
 
 
-def _check_header_fields(command: RemotingCommand) -> None:
-    """Refuse what no peer has a use for: fields are kept, and repeated, by whoever remembers a request."""
-    size = sum(len(name) + len(text) for name, text in (command.ext_fields or {}).items())
-    if command.code == RequestCode.PUT_KV_CONFIG:
-        size -= len(command.ext("value") or "")
-    if size > MAX_HEADER_FIELDS_BYTES:
-        raise RefusedError(f"header fields of {size} characters: at most {MAX_HEADER_FIELDS_BYTES} are accepted")
+def check_header_fields(command: RemotingCommand) -> None:
+    """Refuse what no peer has a use for: fields are kept, and repeated, by whoever remembers a request.
+
+    Raises:
+        RefusedError: There are too many, or too long ones.
+    """
+    problem = fields_problem(command)
+    if problem is not None:
+        raise RefusedError(problem)
 
 
 def _register_broker(command: RemotingCommand, context: RequestContext) -> AnyEvent | None:

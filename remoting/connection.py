@@ -17,12 +17,15 @@ from typing import Final
 from remoting.frame import (
     DEFAULT_FRAME_LIMIT_BYTES,
     FLAG_RESPONSE,
+    HEADER_LIMIT_BYTES,
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
     RemotingCommand,
     check_length,
     check_mark,
     decode_header,
+    decode_long_header,
+    fields_problem,
 )
 from remoting.inline import Inline, Recognised
 from remoting.proxy_protocol import preamble_bytes
@@ -52,6 +55,7 @@ class RemotingConnection:
         "_announced",
         "_buffer",
         "_frame_limit_bytes",
+        "_head",
         "_inline",
         "_keep_responses",
         "_may_have_preamble",
@@ -79,6 +83,8 @@ class RemotingConnection:
         self._buffer = bytearray()
         self._needed = 1
         self._announced = 0
+        self._head: RemotingCommand | None = None
+        """Of a large frame that has begun: without its body."""
         self._may_have_preamble = True
         self.error: ProtocolError | None = None
 
@@ -95,6 +101,7 @@ class RemotingConnection:
     def drop_unfinished(self) -> None:
         """Let go of a frame that has begun: the connection ends."""
         self._buffer = bytearray()
+        self._head = None
         if self.error is not None:  # its traceback has the bytes, and this object, which has it
             self.error = ProtocolError(str(self.error))
 
@@ -159,17 +166,27 @@ class RemotingConnection:
                     continue
             check_length(length, self._frame_limit_bytes)
             check_mark(mark, length)
-            body_at = at + 8 + (mark & MAX_HEADER_BYTES)
+            header_length = mark & MAX_HEADER_BYTES
+            body_at = at + 8 + header_length
+            is_long = header_length > HEADER_LIMIT_BYTES and not self._keep_responses
             if length > _PLAIN_LENGTH and not self._keep_responses:
-                _check_large(mark, data[at + 8 : body_at], body_at - at - 8, end - at)
+                if is_long:
+                    raise ProtocolError(f"header of {header_length} bytes is over the limit of {HEADER_LIMIT_BYTES}")
                 if body_at > size:
                     self._announced, self._needed = end - at, body_at - at
                     return at
+                if self._head is None:
+                    self._head = _decode_head(mark, data[at + 8 : body_at], end - at)
             if end > size:
                 self._announced = self._needed = end - at
                 return at
             header = data[at + 8 : body_at]
-            command = decode_header(mark >> 24, header, data[body_at:end])
+            if self._head is not None:
+                command, self._head = self._head, None
+                command.body = data[body_at:end]
+            else:
+                decode = decode_long_header if is_long else decode_header
+                command = decode(mark >> 24, header, data[body_at:end])
             at = end
             # A server has not asked: it drops answers, as RocketMQ's does one with an opaque that it does not know.
             if self._keep_responses or not command.flag & FLAG_RESPONSE:
@@ -183,25 +200,24 @@ class RemotingConnection:
         return at
 
 
-def _check_large(mark: int, header: bytes, header_length: int, size: int) -> None:
-    """Refuse a large frame that is no registration.
+def _decode_head(mark: int, header: bytes, size: int) -> RemotingCommand:
+    """Decode the header of a large frame, once, and refuse the frame if it is no registration.
 
     Args:
         mark: The frame's.
-        header: What has arrived of it.
-        header_length: What there will be of it.
+        header: In full.
         size: Of the whole frame.
 
     Raises:
-        ProtocolError: It is none, or cannot be one.
+        ProtocolError: It is none, or has more fields than it may keep while its body comes.
     """
-    if header_length > PLAIN_FRAME_LIMIT_BYTES:
-        raise ProtocolError(f"header of {header_length} bytes is over the limit of {PLAIN_FRAME_LIMIT_BYTES}")
-    if len(header) < header_length:
-        return
-    code = decode_header(mark >> 24, header, b"").code
-    if code != RequestCode.REGISTER_BROKER:
+    command = decode_header(mark >> 24, header, b"")
+    if command.code != RequestCode.REGISTER_BROKER:
         raise ProtocolError(
-            f"frame of {size} bytes with request code {code}: only REGISTER_BROKER may have more than "
+            f"frame of {size} bytes with request code {command.code}: only REGISTER_BROKER may have more than "
             f"{PLAIN_FRAME_LIMIT_BYTES}"
         )
+    problem = fields_problem(command)
+    if problem is not None:
+        raise ProtocolError(problem)
+    return command

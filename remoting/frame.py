@@ -23,18 +23,27 @@ Sources (5.5.0): org.apache.rocketmq.remoting.protocol.RemotingCommand, RocketMQ
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import struct
+from decimal import Decimal
+from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
 
-from schemas.codes import MAX_INT, MIN_INT, V5_5_0, LanguageCode, SerializeType
+from schemas.codes import MAX_INT, MIN_INT, V5_5_0, LanguageCode, RequestCode, SerializeType
 from schemas.errors import ProtocolError
+from schemas.limits import MAX_HEADER_FIELDS, MAX_HEADER_FIELDS_BYTES
 
 LENGTH_BYTES: Final = 4
 MIN_LENGTH: Final = 4
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
+HEADER_LIMIT_BYTES: Final = 64 * 1024
+"""Largest header of a request. Stock peers send some hundred bytes; PUT_KV_CONFIG alone has its value there."""
+_LONG_HEADER_TEXTS: Final = 128
+"""Most texts in a longer one: it has one long value, and is not made of many fields."""
 DEFAULT_FRAME_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """Largest whole frame. RocketMQ's is 16 MiB; 100,000 topics in one registration need about 18 MB."""
 
@@ -88,13 +97,24 @@ class RemotingCommand(msgspec.Struct):
 
 
 HTTP_IS_ELSEWHERE: Final = "this is the remoting port, HTTP is on the one that --http names (8080 by default)"
-_HTTP_STARTS: Final = frozenset(
-    int.from_bytes(method)
-    for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN", b"PRI ")
+GRPC_IS_ELSEWHERE: Final = (
+    "this is the remoting port; gRPC clients use RocketMQ Proxy, which is another process (port 8081 by default)"
 )
+_HTTP_STARTS: Final = frozenset(
+    int.from_bytes(method) for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN")
+)
+_HTTP_2_START: Final = int.from_bytes(b"PRI ")
 _HTTP_ANSWER: Final = int.from_bytes(b"HTTP")
 _TLS_START: Final = 0x1603
 """ContentType handshake, and the major version of every TLS."""
+
+_ALPN_WITH_H2 = re.compile(rb"\x00\x10\x00.\x00.(?:.{0,64}?)\x02h2", re.DOTALL)
+
+
+def offers_h2(client_hello: bytes) -> bool:
+    """Whether the beginning of a TLS connection offers HTTP/2 (RFC 7301), as gRPC clients do."""
+    return _ALPN_WITH_H2.search(client_hello) is not None
+
 
 # --- decoding ---
 
@@ -110,6 +130,8 @@ def check_length(length: int, frame_limit_bytes: int) -> None:
     if length > frame_limit_bytes - LENGTH_BYTES:
         if length in _HTTP_STARTS:
             raise ProtocolError(f"an HTTP request; {HTTP_IS_ELSEWHERE}", protocol="HTTP")
+        if length == _HTTP_2_START:
+            raise ProtocolError(f"the preface of HTTP/2; {GRPC_IS_ELSEWHERE}", protocol="HTTP/2")
         if length == _HTTP_ANSWER:
             raise ProtocolError(
                 "an HTTP answer; that is an HTTP port, remoting is on the one that --remoting names (9876 by default)",
@@ -169,6 +191,30 @@ def decode_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCo
     raise ProtocolError(f"header type {serialize_type} is neither JSON (0) nor ROCKETMQ (1)", type=serialize_type)
 
 
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+
+def decode_long_header(serialize_type: int, header: bytes, body: bytes) -> RemotingCommand:
+    """Decode a request's header of more than `HEADER_LIMIT_BYTES`; what it costs is bounded before.
+
+    Raises:
+        ProtocolError: It cannot be read, has many fields, or is none of a PUT_KV_CONFIG.
+    """
+    if serialize_type == _JSON:
+        texts = sum(1 for _ in islice(_STRING.finditer(header), _LONG_HEADER_TEXTS + 1))
+        may_be = b"100" in header and texts <= _LONG_HEADER_TEXTS
+    else:
+        may_be = header[:2] == _SHORT.pack(RequestCode.PUT_KV_CONFIG)
+    if may_be:
+        command = decode_header(serialize_type, header, body)
+        if command.code == RequestCode.PUT_KV_CONFIG:
+            return command
+    raise ProtocolError(
+        f"header of {len(header)} bytes is over the limit of {HEADER_LIMIT_BYTES}: "
+        "only PUT_KV_CONFIG may have more, for its value"
+    )
+
+
 class _JsonHeader(msgspec.Struct, rename={"ext_fields": "extFields"}):
     """A JSON header as stock peers write it."""
 
@@ -182,31 +228,16 @@ class _JsonHeader(msgspec.Struct, rename={"ext_fields": "extFields"}):
     body: None = None
 
 
-class _LooseHeader(msgspec.Struct, rename={"ext_fields": "extFields"}):
-    """A JSON header with every value taken as text first."""
-
-    code: msgspec.Raw = msgspec.Raw(b"0")
-    ext_fields: dict[str, msgspec.Raw] | None = None
-    flag: msgspec.Raw = msgspec.Raw(b"0")
-    language: msgspec.Raw = msgspec.Raw(b'"JAVA"')
-    opaque: msgspec.Raw = msgspec.Raw(b"0")
-    remark: msgspec.Raw = msgspec.Raw(b"null")
-    version: msgspec.Raw = msgspec.Raw(b"0")
-    body: msgspec.Raw = msgspec.Raw(b"null")
-
-
 _decode_strict = msgspec.json.Decoder(_JsonHeader).decode
-_decode_loose = msgspec.json.Decoder(_LooseHeader).decode
-_decode_string = msgspec.json.Decoder(str).decode
 
 
 def _decode_json(header: bytes, body: bytes) -> RemotingCommand:
     try:
         fields = _decode_strict(header)
-    except msgspec.ValidationError:
-        return _decode_json_loosely(header, body)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"JSON header: {error}") from error
+        if len(header) > HEADER_LIMIT_BYTES:
+            raise ProtocolError(f"JSON header: {error}") from error
+        return _decode_json_loosely(header, body)
     name = fields.language
     return RemotingCommand(
         fields.code,
@@ -220,63 +251,145 @@ def _decode_json(header: bytes, body: bytes) -> RemotingCommand:
     )
 
 
+class _Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def _no_json(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+_decode_loosely = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_json).decode
+
+
 def _decode_json_loosely(header: bytes, body: bytes) -> RemotingCommand:
     """What fastjson2 makes of a header whose values have other types than declared."""
     try:
-        fields = _decode_loose(header)
-        ext_fields: dict[str, str] | None = None
-        if fields.ext_fields is not None:
-            texts = {name: _text(raw) for name, raw in fields.ext_fields.items()}
-            ext_fields = {name: text for name, text in texts.items() if text is not None}
-        embedded = bytes(fields.body)
-        if embedded not in (b"null", b'""') and not embedded.startswith(b"["):
+        fields = _decode_loosely(header.decode())
+        if not isinstance(fields, dict):
+            raise ProtocolError("JSON header: no object")
+        embedded = fields.get("body")
+        if embedded not in (None, "") and not isinstance(embedded, list):
             raise ProtocolError("JSON header: key 'body' holds something else than bytes")
         return RemotingCommand(
-            _int(fields.code, "code"),
-            ext_fields,
+            _int(fields.get("code"), "code"),
+            _ext_fields(fields.get("extFields")),
             body,
-            _text(fields.remark),
-            _int(fields.flag, "flag"),
-            _int(fields.opaque, "opaque"),
-            _int(fields.version, "version"),
-            _language(fields.language),
+            _text(fields.get("remark")),
+            _int(fields.get("flag"), "flag"),
+            _int(fields.get("opaque"), "opaque"),
+            _int(fields.get("version"), "version"),
+            _language(fields.get("language", "JAVA")),
         )
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"JSON header: {error}") from error
 
 
-def _text(raw: msgspec.Raw) -> str | None:
-    """Text as it is, null as None, anything else as it was written."""
-    data = bytes(raw)
-    if data.startswith(b'"'):
-        return _decode_string(data)
-    return None if data == b"null" else data.decode()
+def _ext_fields(value: object) -> dict[str, str] | None:
+    """A map, or a list of one; empty text, null and its text are none."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        value = value[0]
+    if isinstance(value, dict):
+        texts = {_writable(name): _text(field) for name, field in value.items()}
+        return {name: text for name, text in texts.items() if text is not None}
+    if value is None or (value in ("", "null") and not isinstance(value, _Number)):
+        return None
+    raise ProtocolError("JSON header: key 'extFields' holds no object")
 
 
-_NUMBER = re.compile(r"([+-]?[0-9]{1,11})(?:\.[0-9]*)?")
-_NOT_NUMBERS: Final = {"": 0, "true": 1, "false": 0}
+def _writable(text: str) -> str:
+    """Half of a surrogate pair becomes a question mark, as String.getBytes makes of it."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _int(raw: msgspec.Raw, name: str) -> int:
-    """An int from a number (a fraction is cut off), its text, a boolean, null or empty text (0)."""
-    text = _text(raw) or ""
-    number = _NOT_NUMBERS.get(text)
-    if number is None:
-        match = _NUMBER.fullmatch(text)
-        number = int(match.group(1)) if match else MAX_INT + 1
-    if not MIN_INT <= number <= MAX_INT:
-        raise ProtocolError(f"JSON header: key {name!r} is no int: {text[:40]}")
-    return number
+def _text(value: object) -> str | None:
+    """JSONReader.readString: text as it is, a list of one text likewise, null as None, anything else as JSON."""
+    if value is None or (isinstance(value, str) and not isinstance(value, _Number)):
+        return None if value is None else _writable(value)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and not isinstance(value[0], _Number):
+        return _writable(value[0])
+    return _json(value)
 
 
-def _language(raw: msgspec.Raw) -> LanguageCode | None:
+def _json(value: object) -> str:
+    """JSON.toJSONString: no blanks, and no null values in objects."""
+    match value:
+        case _Number():
+            return _java_number(value)
+        case dict():
+            kept = (f"{_quoted(name)}:{_json(item)}" for name, item in value.items() if item is not None)
+            return f"{{{','.join(kept)}}}"
+        case list():
+            return f"[{','.join(map(_json, value))}]"
+        case str():
+            return _quoted(value)
+        case _:
+            return "null" if value is None else str(value).lower()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(_writable(text), ensure_ascii=False)
+
+
+_LONGEST_NUMBER: Final = 1_000
+"""Characters; what longer ones cost to read grows with the square."""
+
+
+def _java_number(written: str) -> str:
+    """Integer.toString, BigDecimal.toString or, of a number with an exponent, Double.toString."""
+    if len(written) > _LONGEST_NUMBER:
+        raise ProtocolError(f"JSON header: a number of {len(written)} characters")
+    mantissa, _, exponent = written.lower().partition("e")
+    if not int(exponent or "0"):
+        written = mantissa
+    if written.lstrip("-").isdigit():
+        return "0" if written == "-0" else written
+    if "e" not in written.lower():
+        decimal = Decimal(written)
+        return str(decimal if decimal else abs(decimal))
+    double = float(written)
+    if math.isinf(double):
+        return "Infinity" if double > 0 else "-Infinity"
+    if not double or 1e-3 <= abs(double) < 1e7:
+        return repr(double)
+    mantissa, _, exponent = f"{Decimal(repr(double)).normalize():e}".partition("e")
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}E{int(exponent)}"
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,11}(?:\.[0-9]*)?")
+_DOUBLE = re.compile(r"[+-]?[0-9]{1,32}(?:\.[0-9]{0,32})?[eE][+-]?[0-9]{1,9}")
+_NOT_NUMBERS: Final = {"": 0, "-": 0, "null": 0, "true": 1, "false": 0}
+
+
+def _int(value: object, name: str) -> int:
+    """JSONReader.readInt32Value: a fraction is cut off, and a number with an exponent ends at the bounds of an int.
+
+    Text is read as a number without its commas. A list of one counts as what is in it, an object as 0.
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if value is None or isinstance(value, bool | dict):
+        return int(value is True)
+    if isinstance(value, str):
+        text = value.replace(",", "") if not isinstance(value, _Number) else value
+        if text in _NOT_NUMBERS:
+            return _NOT_NUMBERS[text]
+        if _DOUBLE.fullmatch(text):
+            return int(max(MIN_INT, min(MAX_INT, float(text))))
+        if _INTEGER.fullmatch(text) and MIN_INT <= (number := int(text.partition(".")[0])) <= MAX_INT:
+            return number
+    raise ProtocolError(f"JSON header: key {name!r} is no int: {str(value)[:40]}")
+
+
+def _language(value: object) -> LanguageCode | None:
     """A language from its name or number; an unknown name is None."""
-    data = bytes(raw)
-    if data == b"null" or data.startswith(b'"'):
-        return _LANGUAGES.get(_text(raw) or "")
-    language = _LANGUAGES_BY_CODE.get(_int(raw, "language")) if data[:1].isdigit() else None
+    if value is None or (isinstance(value, str) and not isinstance(value, _Number)):
+        return _LANGUAGES.get(value or "")
+    language = _LANGUAGES_BY_CODE.get(_int(value, "language")) if isinstance(value, _Number) else None
     if language is None:
-        raise ProtocolError(f"JSON header: no such language: {data[:40]!r}")
+        raise ProtocolError(f"JSON header: no such language: {str(value)[:40]!r}")
     return language
 
 
@@ -309,8 +422,12 @@ def _decode_binary(header: bytes, body: bytes) -> RemotingCommand:
 def _decode_entries(header: bytes, at: int, end: int) -> dict[str, str]:
     """RocketMQSerializable.mapDeserialize; entries with a null key or value are left out."""
     entries = {}
+    most = _LONG_HEADER_TEXTS if len(header) > HEADER_LIMIT_BYTES else HEADER_LIMIT_BYTES
     try:
         while at < end:
+            most -= 1
+            if most < 0:
+                raise ProtocolError(f"ROCKETMQ header: too many extFields in {len(header)} bytes")
             key, at = _read_text(header, at, _SHORT)
             value, at = _read_text(header, at, INT)
             if key is not None and value is not None:
@@ -328,6 +445,24 @@ def _read_text(header: bytes, at: int, length_format: struct.Struct) -> tuple[st
     if length < 0 or end > len(header):
         raise ProtocolError(f"ROCKETMQ header: text of {length} bytes in a header of {len(header)}")
     return (header[start:end].decode("utf-8", "replace") if length else None), end
+
+
+def fields_problem(command: RemotingCommand) -> str | None:
+    """Why header fields are refused: there are more, or longer ones, than any peer has a use for.
+
+    The value of PUT_KV_CONFIG has a bound of its own.
+    """
+    fields = command.ext_fields
+    if not fields:
+        return None
+    size = sum(map(len, fields)) + sum(map(len, fields.values()))
+    if command.code == RequestCode.PUT_KV_CONFIG:
+        size -= len(fields.get("value", ""))
+    if size > MAX_HEADER_FIELDS_BYTES:
+        return f"header fields of {size} characters: at most {MAX_HEADER_FIELDS_BYTES} are accepted"
+    if len(fields) > MAX_HEADER_FIELDS:
+        return f"{len(fields)} header fields: at most {MAX_HEADER_FIELDS} are accepted"
+    return None
 
 
 # --- encoding ---

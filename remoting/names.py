@@ -36,6 +36,17 @@ def check_name(field: str, name: str) -> str:
     return name
 
 
+def may_exist(name: str | None) -> bool:
+    """Whether something can have been stored under a name."""
+    if name is None:
+        return False
+    try:
+        check_name("name", name)
+    except BadRequestError:
+        return False
+    return True
+
+
 def check_key(field: str, name: str) -> str:
     """A name that says who or what it is about: it may not be empty.
 

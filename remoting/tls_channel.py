@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol, cast
 
 from remoting.bounds import address_of
+from remoting.frame import GRPC_IS_ELSEWHERE, offers_h2
 from remoting.handshakes import OVER_QUOTA, Handshakes
 from remoting.proxy_protocol import preamble_bytes
 from remoting.tls import HANDSHAKE, TlsSession
@@ -38,6 +39,10 @@ FIRST_BYTES: Final = 20 * 1024
 
 HANDSHAKE_S: Final = 10.0
 """How long a client may take from its first byte to the end of the handshake."""
+
+
+NO_APPLICATION_PROTOCOL: Final = bytes((21, 3, 1, 0, 2, 2, 120))
+"""A TLS alert (RFC 7301, 3.2)."""
 
 
 class TlsSource(Protocol):
@@ -223,7 +228,8 @@ class TlsGate(asyncio.Protocol):
             behind: Sees plain bytes.
             source: Of the context.
             handshakes: Says when, and whether.
-            takes_preamble: Whether a PROXY preamble may come first. What is plain has it still before it.
+            takes_preamble: Whether it is remoting's port: a PROXY preamble may come first, which what is plain still
+                has before it, and who offers HTTP/2 is refused.
             handshake_s: See `HANDSHAKE_S`.
         """
         self._behind = behind
@@ -299,6 +305,12 @@ class TlsGate(asyncio.Protocol):
     def _ask_for_turn(self) -> None:
         peer = self._raw.get_extra_info("peername")
         address = address_of(peer[0]) if isinstance(peer, tuple) else ""
+        if self._takes_preamble and offers_h2(self._first):
+            self._disarm()
+            self._first = b""
+            self._raw.write(NO_APPLICATION_PROTOCOL)
+            self._behind.refuse_tls("protocol-error", f"a TLS ClientHello with h2; {GRPC_IS_ELSEWHERE}")
+            return
         refusal = self._handshakes.refusal(address)
         if refusal is not None or len(self._first) > FIRST_BYTES:
             self._disarm()

@@ -44,6 +44,9 @@ The fold enforces it (what is on its way cannot be known before), so it holds fo
 
 KV_ENTRY_BYTES: Final = 256
 
+MAX_HEADER_FIELDS: Final = 256
+"""Header fields of a remoting request. Stock peers send fewer than thirty."""
+
 MAX_HEADER_FIELDS_BYTES: Final = 32 * 1024
 """Names and values of a remoting request's header fields, the value of a KV entry not counted. Stock peers send a few
 hundred bytes, a signature of ACL included."""

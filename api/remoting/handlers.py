@@ -40,6 +40,7 @@ from remoting import commands
 from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
 from remoting.channel import SHARED_BYTES, Connection
 from remoting.frame import RemotingCommand
+from remoting.names import may_exist
 from remoting.registration import decode_data_version
 from remoting.reply import EncodedReply, response
 from schemas.codes import RequestCode, ResponseCode
@@ -154,6 +155,7 @@ class NameServerHandler:
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
+        commands.check_header_fields(command)
         who = connection.address
         if self._access is not None:
             judged = await self._access.judge(command, connection)
@@ -314,9 +316,12 @@ class NameServerHandler:
         that there is no such topic asks again after 30 s.
         """
         query = RouteRequest(command, self._route_reply)
+        topic = query.topic
+        if topic is None or not may_exist(topic):
+            return self._route_reply(query).command
         if self._is_unknown(query):
             await self._registrations.settled(_SETTLED_S)
-        if self._is_unknown(query) and self._unknown.was_asked(query.topic, time.monotonic()):
+        if self._is_unknown(query) and self._unknown.was_asked(topic, time.monotonic()):
             await self._registrations.arrived(lambda: not self._is_unknown(query), _ON_ITS_WAY_S)
         return self._route_reply(query).command
 

@@ -33,6 +33,9 @@ MAX_DIGITS: Final = 9
 _MAX_HEADER_BYTES: Final = 512
 """Longer headers are not remembered."""
 
+_MAX_INLINE_BYTES: Final = 4096
+"""Longer ones are handled as other requests are, which are counted and bounded."""
+
 _QUERY_BYTES: Final = 250
 """Of a query and its key, beside what they say and the cache's own, measured with tracemalloc."""
 
@@ -137,7 +140,7 @@ class RouteRequests:
 
     def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteRequest, bytes] | None:
         """See `remoting.inline.Inline.learn`."""
-        if command.code != self.code or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY):
+        if command.code != self.code or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY) or len(header) > _MAX_INLINE_BYTES:
             return None
         query = RouteRequest(command, self._answer)
         if len(header) <= _MAX_HEADER_BYTES and not command.body:

@@ -7,30 +7,31 @@ time at once may be on its way: the broker has answered the message, and its reg
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from sys import getsizeof
 from typing import Final
+
+from api.bounded import BoundedCache
 
 RECENT_S: Final = 3.0
 """A client gives a message that long to be sent."""
 
-_MAX_TOPICS: Final = 1024
+_KEPT_BYTES: Final = 1024 * 1024
+"""Some 2,000 topics."""
 
 
 class UnknownTopics:
     """When each was asked for last; the one that was not asked for longest is forgotten first."""
 
     def __init__(self) -> None:
-        self._asked: OrderedDict[str | None, float] = OrderedDict()
+        self._asked: BoundedCache[str, float] = BoundedCache(_KEPT_BYTES)
 
-    def was_asked(self, topic: str | None, now_s: float) -> bool:
+    def was_asked(self, topic: str, now_s: float) -> bool:
         """Whether somebody has asked for it within the last `RECENT_S`; remembers that it is asked for now.
 
         Args:
-            topic: Nobody has it.
+            topic: Nobody has it, but somebody may (`remoting.names.may_exist`).
             now_s: On a clock that only goes forward.
         """
-        before_s = self._asked.pop(topic, None)
-        self._asked[topic] = now_s
-        if len(self._asked) > _MAX_TOPICS:
-            self._asked.popitem(last=False)
+        before_s = self._asked.get(topic)
+        self._asked.put(topic, now_s, getsizeof(topic))
         return before_s is not None and now_s - before_s < RECENT_S

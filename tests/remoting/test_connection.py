@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import struct
 import time
 import tracemalloc
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -17,7 +18,14 @@ from hypothesis import strategies as st
 
 from api.remoting.route_requests import RouteRequests
 from remoting.connection import PLAIN_FRAME_LIMIT_BYTES, Received, RemotingConnection
-from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
+from remoting.frame import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    HEADER_LIMIT_BYTES,
+    RemotingCommand,
+    decode_header,
+    encode_frame,
+)
 from remoting.reply import EncodedReply, response
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
@@ -211,6 +219,71 @@ def test_a_byte_at_a_time_costs_no_more_than_the_bytes() -> None:
     assert time.monotonic() - start < 20
 
 
+# --- headers ---
+
+
+def long_headers() -> dict[str, bytes]:
+    """Frames whose header nobody has a use for: by length, by fields, as either type."""
+    many = {f"n{number}": "1" for number in range(20_000)}
+    value = {"namespace": "n", "key": "k", "value": "v" * HEADER_LIMIT_BYTES}
+    numbers = b'{"code":100,"extFields":{' + b",".join(b'"n":1' for _ in range(50_000)) + b"}}"
+    return {
+        "one long field": encode_frame(RemotingCommand(105, {"topic": "t" * HEADER_LIMIT_BYTES})),
+        "many fields": encode_frame(RemotingCommand(105, many)),
+        "many fields, in binary": encode_frame(RemotingCommand(105, many), SerializeType.ROCKETMQ),
+        "many fields of PUT_KV_CONFIG": encode_frame(RemotingCommand(100, {**value, **many})),
+        "many fields of PUT_KV_CONFIG, in binary": encode_frame(
+            RemotingCommand(100, {**value, **many}), SerializeType.ROCKETMQ
+        ),
+        "numbers": struct.pack(">iI", 4 + len(numbers), len(numbers)) + numbers,
+        "a remark": encode_frame(RemotingCommand(206, remark="r" * HEADER_LIMIT_BYTES)),
+        "a code inside a value": encode_frame(RemotingCommand(103, {"a": '"code":100' + "a" * HEADER_LIMIT_BYTES})),
+    }
+
+
+@pytest.mark.parametrize("name", long_headers())
+def test_a_long_header_is_refused(name: str) -> None:
+    data = long_headers()[name]
+    for body in (b"", bytes(PLAIN_FRAME_LIMIT_BYTES)):
+        length = struct.unpack(">i", data[:4])[0] + len(body)
+        with pytest.raises(ProtocolError, match=r"over the limit|extFields|JSON header"):
+            feed(struct.pack(">i", length) + data[4:] + body)
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+@pytest.mark.parametrize("first", ["code", "extFields"])
+def test_a_kv_value_may_make_a_header_long(kind: SerializeType, first: str) -> None:
+    command = RemotingCommand(100, {"namespace": "n", "key": "k", "value": '\\"{é}\n' * 40_000}, serialize_type=kind)
+    data = encode_frame(command, kind)
+    if kind is SerializeType.JSON:
+        fields = json.loads(data[8:])
+        header = json.dumps({first: fields.pop(first), **fields}).encode()
+        data = struct.pack(">iI", 4 + len(header), len(header)) + header
+    assert feed(data, range(0, len(data), 65_536)) == [command]
+
+
+def test_a_header_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pieces the body of a large registration comes in."""
+    decoded = []
+
+    def counting(*args: Any) -> RemotingCommand:
+        decoded.append(args)
+        return decode_header(*args)
+
+    monkeypatch.setattr("remoting.connection.decode_header", counting)
+    commands = [RemotingCommand(103, {"brokerName": "a"}, bytes(PLAIN_FRAME_LIMIT_BYTES)) for _ in range(2)]
+    data = b"".join(map(encode_frame, commands))
+    assert feed(data, range(0, len(data), 65_536)) == commands
+    assert len(decoded) == 2
+
+
+def test_the_fields_of_a_large_registration_are_bounded_before_its_body_comes() -> None:
+    fields = {f"n{number}": "" for number in range(1_000)}
+    data = encode_frame(RemotingCommand(103, fields, bytes(PLAIN_FRAME_LIMIT_BYTES)))
+    with pytest.raises(ProtocolError, match="1000 header fields"):
+        RemotingConnection().receive_data(data[:100_000])
+
+
 # --- PROXY protocol ---
 
 
@@ -259,7 +332,7 @@ def test_only_a_registration_may_be_large(kind: SerializeType, piece: int) -> No
     pieces = (registration[at : at + piece] for at in range(0, len(registration), piece))
     found = [command for data in pieces for command in connection.receive_data(data)]
     assert [command.body for command in found if isinstance(command, RemotingCommand)] == [body]
-    for code, field in ((100, "x"), (318, "x"), (103, "x" * PLAIN_FRAME_LIMIT_BYTES)):
+    for code, field in ((100, "x"), (318, "x"), (103, "x" * HEADER_LIMIT_BYTES)):
         other = encode_frame(RemotingCommand(code, {"brokerName": field}, body), kind)
         with pytest.raises(ProtocolError, match="REGISTER_BROKER|header of"):
             RemotingConnection().receive_data(other[:piece])

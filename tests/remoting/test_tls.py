@@ -22,6 +22,7 @@ from remoting.tls import TlsSession
 from schemas.tls import TlsMode
 from tests.remoting.shell import ECHO, LOOPS, Handler, connected, run, serving
 from tests.support.certificates import Authority
+from tests.support.loops import eventually
 
 both_loops = pytest.mark.parametrize("loop", LOOPS)
 
@@ -412,3 +413,33 @@ async def until_paused(handler: Handler) -> Connection:
             if not connection._writing:
                 return connection
         await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_grpc_clients_are_told_where_they_belong(source: Source, *, has_tls: bool) -> None:
+    """By the preface of HTTP/2, and by a TLS ClientHello that offers it."""
+
+    async def main() -> None:
+        handler = Handler()
+        async with serving(handler, tls=Source(source.context, TlsMode.PERMISSIVE) if has_tls else None) as server:
+            async with connected(server) as client:
+                client.writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+                answer = await client.rest()
+            assert answer.startswith(b"\0\0\0\x04") and b"RocketMQ Proxy" in answer
+            async with connected(server) as client:
+                client.writer.write(client_hello("h2"))
+                assert await client.rest() == bytes((21, 3, 1, 0, 2, 2, 120))
+            await eventually(lambda: len(handler.closed) == 2)
+            assert all("gRPC clients use RocketMQ Proxy" in reason for reason in handler.reasons), handler.reasons
+
+    run(main)
+
+
+def client_hello(*protocols: str) -> bytes:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(list(protocols))
+    sent = ssl.MemoryBIO()
+    session = context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="ns")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        session.do_handshake()
+    return sent.read()
