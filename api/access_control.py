@@ -6,17 +6,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import structlog
 
 from api.metrics import Metrics
 from api.oidc import Oidc
+from remoting.bounds import address_of
 from runtime.deaths import essential
 from security.accounts import Accounts
 from security.accounts_file import AccountsFile
 from security.identity import NOBODY, Identity, Unproven
-from security.notices import Notices
+from security.notices import INTERVAL_S, Notices
 from security.policy import AuthMode, Claim, Policy, Verdict, judge
 from security.roles import Role
 
@@ -24,6 +25,19 @@ log = structlog.get_logger("routelake.gateway")
 
 CHECK_S: Final = 1.0
 """Between two looks at the file of accounts."""
+
+
+_NAME_CHARS: Final = 255
+"""Of a topic's or a broker's name that a peer has chosen."""
+
+
+_REMARK_CHARS: Final = 1_000
+"""It may name what a peer has chosen, too."""
+
+
+def _short(text: str | None, chars: int) -> str | None:
+    """A text as it may be kept and told, without half of a surrogate pair."""
+    return None if text is None else text[:chars].encode("utf-8", "replace").decode()
 
 
 class Refused(NamedTuple):
@@ -77,6 +91,7 @@ class AccessControl:
         self._file = file
         self._notices: Notices[Refused] = Notices()
         self._followers: list[Callable[[Refused], None]] = []
+        self._said_s = -INTERVAL_S
         self._watching: asyncio.Task[None] | None = None
         self._counter = metrics.observe_access(policy.mode, lambda: self.problem is not None)
 
@@ -106,11 +121,13 @@ class AccessControl:
 
     def note(self, refused: Refused) -> None:
         """Count a refusal, or a would-be one, and tell of it within bounds."""
-        verdict = refused.verdict
+        verdict = refused.verdict._replace(remark=_short(refused.verdict.remark, _REMARK_CHARS) or "")
         self._counter.labels(self.policy.mode, verdict.reason, refused.needed).inc()
-        who = refused.found.user or refused.peer.rpartition(":")[0]
-        kind = (who, refused.request, verdict.reason)
-        count = self._notices.due(kind, refused, time.monotonic())
+        topic, broker_name = _short(refused.topic, _NAME_CHARS), _short(refused.broker_name, _NAME_CHARS)
+        refused = refused._replace(verdict=verdict, topic=topic, broker_name=broker_name)
+        who = refused.found.user or address_of(refused.peer.rpartition(":")[0].strip("[]"))
+        share = (refused.via, verdict.reason)
+        count = self._notices.due((who, refused.request), refused, time.monotonic(), share)
         if count:
             self._tell(refused._replace(times=count))
 
@@ -130,6 +147,14 @@ class AccessControl:
         if verdict.is_refused or self.policy.mode is AuthMode.LOG:
             for tell in self._followers:
                 tell(refused)
+
+    def _tell_of_forgotten(self, now_s: float) -> None:
+        if now_s - self._said_s < INTERVAL_S:
+            return
+        for share, count in self._notices.forgotten().items():
+            self._said_s = now_s
+            listener, reason = cast("tuple[str, str]", share)
+            log.warning("refusals not told one by one", listener=listener, reason=reason, count=count)
 
     def follow(self, tell: Callable[[Refused], None]) -> None:
         """Tell of refusals, too, as many as are logged; with `log` of what would be one.
@@ -158,6 +183,7 @@ class AccessControl:
             await asyncio.sleep(CHECK_S)
             for refused, count in self._notices.overdue(time.monotonic()):
                 self._tell(refused._replace(times=count))
+            self._tell_of_forgotten(time.monotonic())
             try:
                 if await asyncio.to_thread(file.check):
                     self._take(file)

@@ -16,8 +16,6 @@ from security.identity import Identity
 
 log = structlog.get_logger("routelake.gateway")
 
-_NAME_CHARS: Final = 255
-"""Of a topic's or a broker's name that a peer has chosen."""
 _MOST_WAITING: Final = 100
 """Events that the log has not taken yet."""
 
@@ -58,10 +56,6 @@ class RefusalAudit:
             is_refused=verdict.is_refused,
             times=refused.times,
             claimed_user=None if isinstance(found, Identity) else found.user,
-            topic=_short(refused.topic),
-            broker_name=_short(refused.broker_name),
+            topic=refused.topic,
+            broker_name=refused.broker_name,
         )
-
-
-def _short(name: str | None) -> str | None:
-    return None if name is None else name[:_NAME_CHARS].encode("utf-8", "replace").decode()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of many equal things are told: each kind at once, then seldom, and all kinds together within a rate."""
+"""Which of many equal things are told: each kind at once, then seldom, and all kinds together within a rate.
+
+What may be told is shared: kinds that a stranger makes up in one share take nothing from another share.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ T = TypeVar("T")
 INTERVAL_S: Final = 60.0
 """Between two notices of one kind."""
 MOST_PER_S: Final = 5.0
-"""Notices of all kinds together; as many may come at once."""
-_MOST_KINDS: Final = 1_000
+"""Notices of all shares together; as many of one share may come at once."""
+_MOST_KINDS: Final = 200
+"""Of one share."""
 
 
 class _Kind(Generic[T]):
@@ -25,51 +29,78 @@ class _Kind(Generic[T]):
         self.last = last
 
 
+class _Share(Generic[T]):
+    __slots__ = ("allowance", "at_s", "forgotten", "kinds")
+
+    def __init__(self) -> None:
+        self.kinds: dict[Hashable, _Kind[T]] = {}
+        self.allowance = MOST_PER_S
+        self.at_s = 0.0
+        self.forgotten = 0
+        """Counted of kinds that were dropped before they were told."""
+
+
 class Notices(Generic[T]):
     """Decides what is told. Bounded, whatever peers think of. The caller has the clock."""
 
     def __init__(self) -> None:
         """Nothing was told yet."""
-        self._kinds: dict[Hashable, _Kind[T]] = {}
-        self._allowance = MOST_PER_S
-        self._at_s = 0.0
+        self._shares: dict[Hashable, _Share[T]] = {}
 
-    def due(self, kind: Hashable, what: T, now_s: float) -> int:
+    def due(self, kind: Hashable, what: T, now_s: float, share: Hashable = None) -> int:
         """Count one.
 
         Args:
             kind: What is equal.
             what: It, for `overdue`.
             now_s: The time, on a clock that does not go back.
+            share: One of a fixed set, never what a peer has chosen. Each has as much room and time as any other.
 
         Returns:
             How many there were of this kind since it was told last, this one included, if it is to be told now; else 0.
         """
-        known = self._kinds.get(kind)
+        of_share = self._shares.get(share)
+        if of_share is None:
+            of_share = self._shares[share] = _Share()
+        known = of_share.kinds.get(kind)
         if known is None:
-            if len(self._kinds) >= _MOST_KINDS:
-                del self._kinds[next(iter(self._kinds))]
-            known = self._kinds[kind] = _Kind(now_s - INTERVAL_S, what)
+            if len(of_share.kinds) >= _MOST_KINDS:
+                of_share.forgotten += of_share.kinds.pop(next(iter(of_share.kinds))).count
+            known = of_share.kinds[kind] = _Kind(now_s - INTERVAL_S, what)
         known.count += 1
         known.last = what
-        return self._told(known, now_s)
+        return self._told(of_share, known, now_s)
 
     def overdue(self, now_s: float) -> list[tuple[T, int]]:
-        """What was counted and not told, and may be told by now: the last of each kind, and how many there were."""
+        """What was counted and not told, and may be told by now: the last of each kind, and how many there were.
+
+        Kinds that were told, and did not come again since, are dropped.
+        """
         found = []
-        for known in self._kinds.values():
-            count = self._told(known, now_s) if known.count else 0
-            if count:
-                found.append((known.last, count))
+        for share in self._shares.values():
+            for kind, known in list(share.kinds.items()):
+                count = self._told(share, known, now_s) if known.count else 0
+                if count:
+                    found.append((known.last, count))
+                elif not known.count and now_s - known.told_s >= INTERVAL_S:
+                    del share.kinds[kind]
         return found
 
-    def _told(self, known: _Kind[T], now_s: float) -> int:
+    def forgotten(self) -> dict[Hashable, int]:
+        """By share, how many were counted and will not be told, as there were too many kinds; from now on none."""
+        found = {name: share.forgotten for name, share in self._shares.items() if share.forgotten}
+        for share in self._shares.values():
+            share.forgotten = 0
+        return found
+
+    def _told(self, share: _Share[T], known: _Kind[T], now_s: float) -> int:
         if now_s - known.told_s < INTERVAL_S:
             return 0
-        self._allowance = min(MOST_PER_S, self._allowance + (now_s - self._at_s) * MOST_PER_S)
-        self._at_s = now_s
-        if self._allowance < 1:
+        rate = MOST_PER_S / sum(now_s - other.at_s < INTERVAL_S or other is share for other in self._shares.values())
+        share.allowance = min(MOST_PER_S, share.allowance + (now_s - share.at_s) * rate)
+        share.at_s = now_s
+        if share.allowance < 1:
             return 0
-        self._allowance -= 1
+        share.allowance -= 1
         count, known.count, known.told_s = known.count, 0, now_s
         return count

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.access_control import AccessControl, Refused
+from api.metrics import Metrics
 from schemas.events import AccessRefused, decode
+from security.identity import ANONYMOUS
 from security.policy import AuthMode
+from security.roles import Role
 from tests.examples.parts import T1, A, register
 from tests.model import codes
 from tests.model.wire import Request
@@ -107,3 +112,32 @@ def test_names_of_a_peers_choice(tmp_path: Path) -> None:
         assert event.topic == "x" * 255
         assert len(event.remark) < 200
         assert event.reason == "unknown-key"
+
+
+def test_what_a_refused_peer_says_is_kept_in_short(tmp_path: Path) -> None:
+    """However long names are, of whatever characters, for both listeners."""
+    control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics())
+    verdict = control.judge(Role.ADMIN, ANONYMOUS, is_tls=True)
+    tracemalloc.start()
+    try:
+        for number, via in enumerate(["remoting", "http"] * 23):
+            name = "\N{GRINNING FACE}" + "a" * 1_000_000
+            asked = Refused(via, str(number), "admin", "192.0.2.1:1", ANONYMOUS, verdict, name, name)
+            control.note(asked._replace(verdict=verdict._replace(remark=name)))
+            del asked, name
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+def test_hosts_of_one_ipv6_network_are_one_kind(tmp_path: Path) -> None:
+    control = AccessControl(policy(AuthMode.ENFORCE), accounts_file(tmp_path), Metrics())
+    told: list[Refused] = []
+    control.follow(told.append)
+    verdict = control.judge(Role.ADMIN, ANONYMOUS, is_tls=True)
+    for number in range(4):
+        control.note(Refused("remoting", "x", "admin", f"[2001:db8::{number}]:1", ANONYMOUS, verdict))
+    assert len(told) == 1
+    control.note(Refused("remoting", "x", "admin", "[2001:db8:0:1::1]:1", ANONYMOUS, verdict))
+    assert len(told) == 2

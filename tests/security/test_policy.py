@@ -148,8 +148,35 @@ def test_notices_are_bounded() -> None:
     assert [notices.due("a", "a1", now) for now in (100.0, 100.1, 100.0 + INTERVAL_S)] == [1, 0, 2]
     told = sum(bool(notices.due(kind, kind, 200.0)) for kind in range(100_000))
     assert told == 5
-    assert len(notices._kinds) <= 1_000
+    assert all(len(share.kinds) <= 1_000 for share in notices._shares.values())
     assert notices.due("b", "b", 201.0) == 1
+
+
+def test_a_flood_of_kinds_takes_nothing_from_another_share() -> None:
+    """A stranger makes up kinds without end; refusals that name an account are told nevertheless, all of them."""
+    notices: Notices[str] = Notices()
+    told = {"stranger": 0, "account": 0}
+    for second in range(600):
+        now = 1_000.0 + second
+        for number in range(300):
+            told["stranger"] += notices.due((second, number), "stranger", now, "anonymous")
+        told["account"] += notices.due("ops", "account", now, "bad-signature")
+        for what, count in notices.overdue(now):
+            told[what] += count
+    assert told["account"] >= 540
+    assert told["stranger"] < 5 * 600
+    waiting = sum(kind.count for share in notices._shares.values() for kind in share.kinds.values())
+    forgotten = notices.forgotten()
+    assert set(forgotten) == {"anonymous"}
+    assert sum(told.values()) + sum(forgotten.values()) + waiting == 600 * 301
+    assert notices.forgotten() == {}
+
+
+def test_a_kind_that_was_told_and_stays_away_is_dropped() -> None:
+    notices: Notices[str] = Notices()
+    notices.due("a", "a", 100.0)
+    assert notices.overdue(100.0 + INTERVAL_S) == []
+    assert not any(share.kinds for share in notices._shares.values())
 
 
 def test_nothing_that_was_counted_is_left_untold() -> None:
