@@ -11,20 +11,21 @@ from api.http.app import HttpApp
 from api.http.fast_path import FastRoutes
 from api.http.heads import Headers
 from api.http.sites import Client
+from peers.proxies import MARK
 from tests.support.strict_http import Asked
 
 
 class ExecutedRoutes(FastRoutes):
     """The fast path, which executes requests, too."""
 
-    executed: list[Asked]
+    front: Executed
 
     def answer(
         self, client: Client, target: bytes, headers: Headers, defaults: Headers, has_certificate: bool
     ) -> tuple[bytes, ...] | None:
         found = super().answer(client, target, headers, defaults, has_certificate)
         if found is not None:
-            self.executed.append(Asked(b"GET", target, b""))
+            self.front.note(self.front.whole, Asked(b"GET", target, b""), headers)
         return found
 
 
@@ -34,6 +35,7 @@ class Executed:
     Attributes:
         whole: Requests whose bodies came whole.
         broken: Requests whose bodies did not.
+        unproxied: Those that no proxy has put its mark on (`peers.proxies.MARK`).
         waiting: How many requests wait for more of their bodies.
     """
 
@@ -42,16 +44,24 @@ class Executed:
         self.app, self.context, self.events, context = app, app.context, app.context.events, app.context
         self.whole: list[Asked] = []
         self.broken: list[Asked] = []
+        self.unproxied: list[Asked] = []
         self.waiting = 0
         self.fast_routes = ExecutedRoutes(
             context.gateway, context.answers[context.gateway.settings.reads], context.metrics, app.sites, context.guard
         )
-        self.fast_routes.executed = self.whole
+        self.fast_routes.front = self
 
     def forget(self) -> None:
         """Begin anew."""
         self.whole.clear()
         self.broken.clear()
+        self.unproxied.clear()
+
+    def note(self, where: list[Asked], asked: Asked, headers: Headers) -> None:
+        """Keep a request."""
+        where.append(asked)
+        if all(name != MARK for name, _ in headers):
+            self.unproxied.append(asked)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole body, then let the application have it."""
@@ -67,7 +77,7 @@ class Executed:
         target = scope["raw_path"] + (b"?" + query if query else b"")
         asked = Asked(scope["method"].encode(), target, bytes(body))
         is_broken = message["type"] == "http.disconnect"
-        (self.broken if is_broken else self.whole).append(asked)
+        self.note(self.broken if is_broken else self.whole, asked, scope["headers"])
         parts: list[Message] = [message if is_broken else {"type": "http.request", "body": bytes(body)}]
 
         async def read() -> Message:

@@ -138,6 +138,7 @@ CORPUS: Final[dict[str, bytes]] = {
 
 BROKEN_OFF: Final = (sized(*H2C)[:-5], chunked(*WEBSOCKET)[:-3], sized()[:-1])
 
+_MAKERS: Final[tuple[Callable[..., bytes], ...]] = (message, sized, chunked)
 _LINES: Final = st.builds(
     lambda method, target, version: b"%b %b HTTP/%b" % (method, target, version),
     st.sampled_from([b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH"]),
@@ -161,7 +162,7 @@ def streams(draw: st.DrawFn) -> bytes:
         if draw(st.booleans()):
             found.append(draw(st.sampled_from(list(CORPUS.values()))))
             continue
-        make: Callable[..., bytes] = draw(st.sampled_from([message, sized, chunked]))
+        make = draw(st.sampled_from(_MAKERS))
         extra = [header for headers in draw(st.lists(_EXTRA, max_size=3)) for header in headers]
         body = draw(st.sampled_from([INNER, b"", PLAIN, INNER * 3]) | st.binary(max_size=20))
         host = draw(st.sampled_from([HOST] * 8 + [None, b"host: [::1]"]))

@@ -35,7 +35,7 @@ REGISTER = b"POST /v1/brokers/register HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Ty
 class Server:
     """A gateway that is listened to."""
 
-    def __init__(self, api: HttpApi, drain_s: int = DRAIN_S) -> None:
+    def __init__(self, api: HttpApi, drain_s: int = DRAIN_S, app: Any = None) -> None:
         self.api = api
         self.port = 0
         self.stop = asyncio.Event()
@@ -45,7 +45,7 @@ class Server:
             self.port = port
             bound.set()
 
-        serving = serve_http(api.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound, drain_s=drain_s)
+        serving = serve_http(app or api.app, "127.0.0.1", 0, stop=self.stop, on_bound=on_bound, drain_s=drain_s)
         self.task = api.loop.start(serving)
         assert bound.wait(10)
 
