@@ -32,6 +32,11 @@ _SILENT_S: Final = SHORT_MS / 1000 + 9
 """A broker that falls silent says nothing for so long: it is past its timeout by more than a CLOCK."""
 
 
+SMUGGLED: Final = b"DELETE /v1/topics/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+"""The body of a list of topics over HTTP, which asks for an upgrade: nobody sends that request."""
+_APART_S: Final = 0.01
+"""Between a head and its body, so that they come one after the other."""
+
 _TOGETHER: Final = 0.1
 """So often several requests are sent at once over one connection."""
 _MANY: Final = 4
@@ -146,9 +151,13 @@ class Http:
         method, path, body = question.operation.http()
         query = "&".join(f"{name}={value}" for name, value in question.query.items())
         headers = {"content-type": "application/json"} if body is not None else {}
+        sent: bytes | Iterator[bytes] | None = body
+        if question.operation.kind == "topics":
+            sent = _later(SMUGGLED)
+            headers |= {"content-length": str(len(SMUGGLED)), "connection": "Upgrade", "upgrade": "h2c"}
         if question.tag:
             headers["if-none-match"] = question.tag
-        self._connection.request(method, f"{path}?{query}" if query else path, body, headers)
+        self._connection.request(method, f"{path}?{query}" if query else path, sent, headers)
         with self._connection.getresponse() as response:
             text = response.read().decode()
             found = {name.lower(): value for name, value in response.getheaders()}
@@ -167,6 +176,12 @@ class Http:
         """See `Client`."""
         connection = self._connection
         return connection is not None and connection.sock is not None and cut_connection(connection.sock)
+
+
+def _later(body: bytes) -> Iterator[bytes]:
+    """In a packet of its own."""
+    time.sleep(_APART_S)
+    yield body
 
 
 def _peer(connection: socket.socket) -> str:

@@ -350,10 +350,10 @@ def test_the_lake_is_synced_before_the_log_forgets(made: Path, tmp_path: Path, m
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     writer = open_writer(tmp_path)
     maintenance = keeper(writer, Watched(RECORDS))
-    maintenance._trim(writer.log_offset)
+    maintenance._trim(writer.log_offset, writer.event_time_ms)
     assert done == ["sync", "trim"]
     assert read_synced(tmp_path).versions == {name: table.version for name, table in writer.tables.items()}
-    maintenance._trim(writer.log_offset)
+    maintenance._trim(writer.log_offset, writer.event_time_ms)
     assert done == ["sync", "trim", "trim"], "nothing is new"
 
     def full(folder: Path) -> None:
@@ -362,7 +362,7 @@ def test_the_lake_is_synced_before_the_log_forgets(made: Path, tmp_path: Path, m
     monkeypatch.setattr(synced_module, "sync_file_system", full)
     writer.tables[ROUTE_COMMIT_TABLE.name].version += 1
     with pytest.raises(OSError, match="full"):
-        maintenance._trim(writer.log_offset)
+        maintenance._trim(writer.log_offset, writer.event_time_ms)
     assert done == ["sync", "trim", "trim"]
 
 
@@ -476,7 +476,7 @@ def test_a_clean_up_under_a_clock_a_month_ahead_deletes_nothing(
 def test_the_log_is_judged_by_its_own_time(writer: LakeWriter) -> None:
     """A gateway's clock may be behind: what it has just written is not old."""
     log = FixedLog(RECORDS)
-    Maintenance(writer.tables, log, 30, log_retention_hours=24)._trim(writer.log_offset + 1)
+    Maintenance(writer.tables, log, 30, log_retention_hours=24)._trim(writer.log_offset + 1, writer.event_time_ms)
     ((_, older_than_ms),) = log.trims
     assert older_than_ms == RECORDS[-1].event_time_ms - 24 * HOUR_MS
 

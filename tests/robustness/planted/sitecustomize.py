@@ -389,6 +389,19 @@ def _unsynced_trim(module: Any) -> None:
     module.sync_lake = lambda *arguments: None
 
 
+def _smuggled_body(module: Any) -> None:
+    """The body of a request that asks for an upgrade is no part of it: what comes in a later packet is the next request."""
+    goes_on = module.GuardedProtocol._goes_on
+
+    def drop(self: Any, error: Exception, data: bytes) -> Any:
+        if isinstance(error, module.httptools.HttpParserUpgrade):
+            self.headers = [header for header in self.headers if header[0] != b"content-length"]
+            data = data[: error.args[0]]
+        return goes_on(self, error, data)
+
+    module.GuardedProtocol._goes_on = drop
+
+
 MUTANTS: dict[str, tuple[str, Plant]] = {
     "lost-append": ("api.log_worker", _lost_append),
     "doubled-append": ("api.log_worker", _doubled_append),
@@ -418,6 +431,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "shy-past": ("api.view.history", _shy_past),
     "wrong-receipt": ("api.http.writes", _wrong_receipt),
     "stale-304": ("api.http.routes_topics", _stale_304),
+    "smuggled-body": ("api.http.protocol", _smuggled_body),
 }
 """Name -> the module that it breaks, and how."""
 
@@ -450,6 +464,7 @@ FOUND_BY: dict[str, str] = {
     "shy-past": "the_past_stays",
     "wrong-receipt": "receipts",
     "stale-304": "headers",
+    "smuggled-body": "once",
 }
 """Name -> the rule that finds it, whatever others do."""
 
