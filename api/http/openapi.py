@@ -33,6 +33,8 @@ shows; If-None-Match gives 304 while the content is the same. `wait_for=<offset>
 
 **Errors** are RFC 9457 problem details with RocketMQ's ResponseCode as `code`.
 
+**HEAD** is answered wherever GET is, with the same headers; **OPTIONS** names the methods of any path in `Allow`.
+
 **Who may write**: with tokens configured, whoever sends one (`Authorization: Bearer`); without, this machine only.
 """
 
