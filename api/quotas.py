@@ -24,7 +24,17 @@ from api.view.snapshot import RouteView
 from remoting.refusals import Refusals
 from schemas.errors import QuotaError
 from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
-from security.quotas import CHANGE_BYTES, HANDSHAKES, HEARTBEAT_BYTES, NEW_NAMES, REQUESTS, Judge, Quotas, Refusal
+from security.quotas import (
+    CHANGE_BYTES,
+    HANDSHAKES,
+    HEARTBEAT_BYTES,
+    NEW_NAMES,
+    REFUSED_PROOFS,
+    REQUESTS,
+    Judge,
+    Quotas,
+    Refusal,
+)
 from security.roles import Role
 
 _OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelClosed)
@@ -95,6 +105,26 @@ class GatewayQuotas:
             return None
         self.refused[refusal.quota] += 1
         return refusal.remark
+
+    def is_guessing(self, address: str) -> bool:
+        """Whether an address has had too many proofs refused of late."""
+        return self._judge.owed(REFUSED_PROOFS, address, self._clock()) is not None
+
+    def guessed(self, address: str) -> None:
+        """Count a proof that was refused."""
+        self._judge.charge(REFUSED_PROOFS, address, self._clock(), 1.0)
+
+    def refuse_guess(self, address: str, peer: str) -> None:
+        """Let no further proof of an address come to judgement, where `is_guessing`.
+
+        Args:
+            address: Whose.
+            peer: host:port, for the log.
+
+        Raises:
+            QuotaError: As said.
+        """
+        self._check(self._judge.owed(REFUSED_PROOFS, address, self._clock()), peer)
 
     def request(self, role: Role, who: str, peer: str) -> None:
         """Let a request pass.

@@ -13,7 +13,7 @@
         brokerNames: [broker-a, broker-b]
         certificate: subject:CN=orders-broker # of its client certificate; or dns:, uri:, email:; or a list of such
         whiteRemoteAddress: 10.0.3.*      # where it needs no signature; without a secretKey: the address is the proof
-        token: sha256:2bb80d53...         # for HTTP; or the token itself, file:, env:
+        token: sha256:2bb80d53...         # for HTTP; or the token itself (16 characters at least), file:, env:
         tokenExpires: 2027-06-30T00:00:00Z
 
 The topic and group permissions of a broker's file say nothing about a NameServer, and are passed over.
@@ -39,6 +39,9 @@ Resolve = Callable[[str], str]
 
 LEAST_SECRET: Final = 6
 """Characters of a secretKey, as in RocketMQ (AclConstants.SECRET_KEY_MIN_LENGTH)."""
+
+LEAST_TOKEN: Final = 16
+"""Characters of a token that is not given by its digest: whoever guesses it is an admin, and nobody sees it."""
 
 _TOP: Final = frozenset({"globalWhiteRemoteAddresses", "globalWhiteRole", "accounts", "dataVersion"})
 _OF_BROKERS: Final = frozenset({"defaultTopicPerm", "defaultGroupPerm", "topicPerms", "groupPerms", "namespacePerms"})
@@ -171,6 +174,10 @@ def _token_digest(token: str, where: str) -> bytes | None:
     if not token:
         return None
     if not token.startswith(_HASHED):
+        if len(token) < LEAST_TOKEN:
+            raise FileError(
+                f"{where}: its token has fewer than {LEAST_TOKEN} characters: make one with `openssl rand -hex 32`"
+            )
         return digest_of(token.encode())
     digits = token.removeprefix(_HASHED)
     if not _HEX_DIGEST.fullmatch(digits):

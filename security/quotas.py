@@ -38,6 +38,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
         connections: To the NameServer's port, of one address.
         http_connections: To the HTTP port, of one address.
         tls_handshakes_per_s: TLS connections that one address begins, to either port.
+        refused_proofs_per_min: Tokens, sessions and writes of one address that are refused over HTTP.
         reads_per_s: Requests of readers, of one peer; routes that are answered from memory are not counted.
         broker_requests_per_s: Requests that brokers send.
         admin_requests_per_s: All others.
@@ -55,6 +56,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     connections: int | None = 8_000
     http_connections: int | None = 3_000
     tls_handshakes_per_s: Rate | None = Rate(200, 4_000)
+    refused_proofs_per_min: Rate | None = Rate(60, 1_000)
     reads_per_s: Rate | None = Rate(10_000, 50_000)
     broker_requests_per_s: Rate | None = Rate(5_000, 30_000)
     admin_requests_per_s: Rate | None = Rate(50, 10_000)
@@ -82,6 +84,7 @@ REQUESTS: Final[Mapping[Role, str]] = {
 """Role -> the quota of its requests."""
 
 HANDSHAKES: Final = "tls-handshakes-per-s"
+REFUSED_PROOFS: Final = "refused-proofs-per-min"
 HEARTBEAT_BYTES: Final = "heartbeat-mb-per-h"
 CHANGE_BYTES: Final[Mapping[Role, str]] = {Role.BROKER: "broker-mb-per-h", Role.ADMIN: "admin-mb-per-h"}
 NEW_NAMES: Final = "new-names-per-min"
@@ -189,6 +192,12 @@ class Judge:
         buckets = self._buckets.get(name)
         if buckets is not None:
             buckets.charge(who, now_s, cost)
+
+    def owed(self, name: str, who: str, now_s: float) -> Refusal | None:
+        """Why nothing more may be charged to a bucket now; None where it is not below empty. Nothing is taken."""
+        buckets = self._buckets.get(name)
+        wait_s = 0.0 if buckets is None else buckets.wait_s(who, now_s)
+        return self._refusal(name, who, wait_s) if wait_s else None
 
     def count(self, name: str, who: str, number: float) -> Refusal | None:
         """Whether there may be so many of something; None where there may.

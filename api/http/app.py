@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from fastapi import FastAPI, Request
@@ -54,6 +54,7 @@ from api.http.fast_path import FastRoutes
 from api.http.history_pool import HistoryPool
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
 from api.http.problems import (
+    BAD_PARAMETER,
     INTERNAL,
     METHOD_NOT_ALLOWED,
     NO_SUCH_ENDPOINT,
@@ -61,9 +62,10 @@ from api.http.problems import (
     Problem,
     problem_of,
 )
+from api.http.proofs import Proofs
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
-from api.http.sites import Sites
+from api.http.sites import PROBES, SAFE_METHODS, Sites
 from api.http.topic_counts import TopicCounts
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
@@ -76,7 +78,7 @@ from deploy.version import release
 from remoting.bounds import address_of
 from remoting.refusals import Refusals
 from schemas.errors import QuotaError, RoutelakeError
-from security.roles import Role
+from security.roles import OPERATIONS, Role
 from security.tls_rotation import Tls
 
 log = structlog.get_logger("routelake.http")
@@ -85,8 +87,7 @@ _ROUTE_OPERATION = "getTopicRoute"
 _READS = ("GET", "OPTIONS")
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 """Those that endpoints have."""
-_COUNTED_PATHS = "/v1/"
-"""What asks after the gateway's health, and its documents, is never refused."""
+_MOST_PARAMETERS: Final = 64
 _COUNTED_REFUSALS = frozenset(
     {
         "unauthorized",
@@ -118,6 +119,7 @@ class HttpApp(FastAPI):
             scope, send = {**scope, "method": "GET"}, _head_alone(send)
         refusal = self.sites.refusal(scope) or self._quota_refusal(scope)
         status = 0
+        is_judged = False
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -134,9 +136,18 @@ class HttpApp(FastAPI):
                 await Response(None, 204, {"allow": allowed})(scope, receive, counted)
                 return
             self.context.sessions.admit(scope)
-            await self.context.guard.prepare(scope)
+            try:
+                self.context.proofs.check(scope)
+                is_judged = True
+                await self.context.guard.prepare(scope)
+                self._check_parameters(scope)
+            except RoutelakeError as error:
+                await _respond(Request(scope), problem_of(error), error)(scope, receive, counted)
+                return
             await super().__call__(scope, receive, counted)
         finally:
+            if is_judged:
+                self.context.proofs.judged(scope, status)
             self._count(scope, status, time.perf_counter() - began)
 
     def methods(self, scope: Scope) -> str:
@@ -151,9 +162,9 @@ class HttpApp(FastAPI):
         return ", ".join([*found, "OPTIONS"] if found else ())
 
     def _quota_refusal(self, scope: Scope) -> Problem | None:
-        """Why a read may not pass now. Writes are judged when it is known who sends them."""
+        """Why a read may not pass now; health always may. Writes are judged when it is known who sends them."""
         client = scope.get("client")
-        if client is None or scope["method"] not in _READS or not scope["path"].startswith(_COUNTED_PATHS):
+        if client is None or scope["method"] not in _READS or scope["path"] in PROBES:
             return None
         host, port = client
         try:
@@ -161,6 +172,18 @@ class HttpApp(FastAPI):
         except QuotaError as error:
             return problem_of(error)
         return None
+
+    def _check_parameters(self, scope: Scope) -> None:
+        """Refuse a query of more parameters than anything has, before they are looked at.
+
+        Raises:
+            Problem: 400; 401 for whoever may not even read.
+        """
+        if scope["query_string"].count(b"&") < _MOST_PARAMETERS:
+            return
+        if scope["path"] not in PROBES:
+            self.context.guard.reader(Request(scope))
+        raise Problem(BAD_PARAMETER, f"there are more than {_MOST_PARAMETERS} parameters")
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         operation = getattr(scope.get("route"), "operation_id", None) or "other"
@@ -238,6 +261,7 @@ def create_app(
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
+        proofs=Proofs(gateway.quotas),
         sessions=Sessions(settings.sessions_dir),
         tls=tls,
     )
@@ -263,6 +287,7 @@ def create_app(
         },
     )
     app.context = app.state.context = context
+    app.state.documents = {}
     app.state.sorted_topics = SortedTopics()
     app.state.topic_counts = TopicCounts()
     app.sites = Sites(settings)
@@ -304,6 +329,14 @@ async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa
 
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: ANN401
+    """FastAPI looks at parameters before an endpoint can ask who sends them: whoever may not ask hears that first."""
+    operation = getattr(request.scope.get("route"), "operation_id", None)
+    try:
+        if OPERATIONS.get(operation, Role.READER) is not None:
+            guard = request.app.state.context.guard
+            _ = guard.reader(request) if request.method in SAFE_METHODS else guard.writer(request)
+    except RoutelakeError as refusal:
+        return _respond(request, problem_of(refusal))
     return _respond(request, parameter_problem(error.errors()))
 
 

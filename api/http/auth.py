@@ -26,6 +26,7 @@ from starlette.types import Scope
 from api.access_control import AccessControl, Refused
 from api.http.local_peers import LocalPeers
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
+from api.http.proofs import PROVEN, SESSION_PATH
 from api.http.settings import HttpSettings
 from api.http.sites import SAFE_METHODS
 from api.http.standing import Standing
@@ -33,6 +34,7 @@ from api.http.tokens import Tokens
 from api.names import is_loopback
 from api.quota_peers import peer_name
 from api.quotas import GatewayQuotas
+from remoting.bounds import address_of
 from schemas.codes import RequestCode
 from schemas.events import Actor
 from security.identity import Identity, Unproven
@@ -51,8 +53,6 @@ _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
 
 _FOREIGN: Final = "routelake.foreign"
 """Key in an ASGI scope: why a write does not come from this machine; None if it does."""
-_SESSION: Final = "/console/session"
-"""Says to the console what it may."""
 _SHOWN: Final = 80
 _FIELDS_OF_PROXIES: Final = re.compile(
     rb"forwarded(-.*)?|via|cdn-loop|proxy-.*|surrogate-capability|(true-|wl-proxy-)?client-ip|remote-addr"
@@ -124,7 +124,7 @@ class Guard:
 
         A token may be signed by a key that its issuer has made since. A write without one may be local.
         """
-        if self._place_decides and (scope["method"] not in SAFE_METHODS or scope["path"] == _SESSION):
+        if self._place_decides and (scope["method"] not in SAFE_METHODS or scope["path"] == SESSION_PATH):
             scope[_FOREIGN] = await self._foreign(scope)
         if self._access is not None and self._access.oidc is not None:
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -273,6 +273,8 @@ class Guard:
         verdict = access.judge(Role.READER, found, is_tls=False)
         if verdict.is_refused:
             return False
+        if authorization and client is not None and self._is_guessing(client[0]):
+            return False
         if verdict.reason:
             if has_certificate or any(name == b"cookie" for name, _ in headers):
                 return False  # either may show who it is
@@ -280,11 +282,16 @@ class Guard:
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
 
+    def _is_guessing(self, host: str) -> bool:
+        return self._quotas is not None and self._quotas.is_guessing(address_of(host))
+
     def _judged(
         self, request: Request, access: AccessControl, operation: str, needed: Role | None
     ) -> tuple[Identity | Unproven, bool]:
         """Who it is, and whether that decides; if not, tokens and the place it comes from do. Raises Problem."""
         found = request.scope[_IDENTITY] = self._who(request, access)
+        if isinstance(found, Identity):
+            request.scope[PROVEN] = True
         verdict = access.judge(needed, found, is_tls=_is_tls(request))
         self._told(request, access, operation, needed, found, verdict)
         return found, not verdict.reason
@@ -336,6 +343,7 @@ class Guard:
         found = self._tokens.user(token)
         if found is None:
             raise Problem(UNAUTHORIZED, _NOT_KNOWN if token else _SEND, headers=_CHALLENGE)
+        request.scope[PROVEN] = True
         return found
 
     def _check_local(self, request: Request) -> None:

@@ -25,6 +25,8 @@ from remoting.bounds import Holding, address_of, to_give_way
 _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024
 _SHOWN: Final = 80
+_LONGEST_TYPE: Final = 400
+"""Characters of a Content-Type that are looked at."""
 
 
 class BodyBudget:
@@ -202,7 +204,7 @@ def check_media_type(request: Request) -> None:
         Problem: 415.
     """
     declared = Message()
-    declared["content-type"] = request.headers.get("content-type", "")
+    declared["content-type"] = request.headers.get("content-type", "")[:_LONGEST_TYPE]
     if declared.get_content_type() != "application/json" or not _may_be_utf8(declared.get_content_charset("")):
         raise Problem(UNSUPPORTED_MEDIA, "send the body as Content-Type: application/json, in UTF-8")
 

@@ -13,6 +13,7 @@ from api.http.auth import Guard
 from api.http.body import BodyBudget
 from api.http.events import EventHub
 from api.http.history_pool import HistoryPool
+from api.http.proofs import Proofs
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
@@ -38,6 +39,7 @@ class HttpContext:
     watch: ViewWatch
     budget: BodyBudget
     refusals: Refusals
+    proofs: Proofs
     sessions: Sessions
     tls: Tls | None = None
 

@@ -21,6 +21,7 @@ from lake.commits import RouteCommit
 JSON: Final = "application/json"
 WAITED: Final = "routelake.waited"
 """Key in an ASGI scope: the request waited because it asked to, so its time is no latency."""
+MOST_TAGS: Final = 100
 NOTHING: Final = "none"
 """Stands for the digest of a resource that is not there."""
 
@@ -78,9 +79,14 @@ def if_none_match(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def matches(if_none_match: str, digest: str) -> bool:
-    """Whether a client's If-None-Match names the content with this digest. An invalid header matches nothing."""
+    """Whether a client's If-None-Match names the content with this digest. An invalid header matches nothing.
+
+    Nor does one with more tags than `MOST_TAGS`: then the content is sent again.
+    """
     if if_none_match.strip() == "*":
         return digest != NOTHING
+    if if_none_match.count('"') > 2 * MOST_TAGS:
+        return False
     if _TAG.sub("", if_none_match).strip(" \t,"):
         return False
     return any(opaque.rpartition("-")[2] == digest for opaque in _TAG.findall(if_none_match))

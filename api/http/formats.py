@@ -11,6 +11,9 @@ from starlette.requests import Request
 
 _WEIGHT: Final = re.compile(r"(0(\.[0-9]*)?|1(\.0*)?)", re.ASCII)
 
+_MOST_RANGES: Final = 50
+_LONGEST_RANGE: Final = 400
+
 
 class Format(StrEnum):
     """Media types; whoever asks for none of them gets the first."""
@@ -22,7 +25,8 @@ class Format(StrEnum):
 
 def wanted_format(request: Request) -> Format:
     """The format that the Accept headers like best."""
-    likes = [_liking(part) for line in request.headers.getlist("accept") for part in line.split(",")]
+    ranges = ",".join(request.headers.getlist("accept")).split(",", _MOST_RANGES)
+    likes = [_liking(part) for part in ranges[:_MOST_RANGES]]
     scores = {each: _score(each, likes) for each in Format}
     best = max(Format, key=lambda each: scores[each])  # of equals, the first
     return best if scores[best] > 0 else Format.JSON
@@ -30,7 +34,7 @@ def wanted_format(request: Request) -> Format:
 
 def _liking(part: str) -> tuple[str, float]:
     """A media range and its weight."""
-    name, *parameters = (each.strip().lower() for each in part.split(";"))
+    name, *parameters = (each.strip().lower() for each in part[:_LONGEST_RANGE].split(";"))
     weight = 1.0
     for each in parameters:
         key, _, value = (part.strip() for part in each.partition("="))

@@ -20,12 +20,14 @@ from api.http.context import context_of
 from api.http.etag import JSON, if_none_match, matches
 from api.http.models import SessionBody
 from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
+from api.http.proofs import SESSION_PATH
 from api.http.standing import Standing
 from api.http.writes import read_body
 
 router = APIRouter(include_in_schema=False)
 
-_SESSION: Final = "/console/session"
+_MOST_SESSION_BYTES: Final = 32 * 1024
+"""Of a body that begins a session: a token, no more."""
 _FILES: Final = read_files()
 
 
@@ -50,17 +52,17 @@ async def console_sites(request: Request) -> Response:
     return Response(msgspec.json.encode({"sites": sites}), 200, {"cache-control": "no-cache"}, JSON)
 
 
-@router.get(_SESSION)
+@router.get(SESSION_PATH)
 async def session(request: Request) -> Response:
     """Who asks, and what they may do."""
     return _standing_answer(context_of(request).guard.standing(request))
 
 
-@router.post(_SESSION)
+@router.post(SESSION_PATH)
 async def begin_session(request: Request) -> Response:
     """A session for whoever gives a token that is somebody's: ``{"token": ...}``."""
     context = context_of(request)
-    token, _ = await read_body(request, context, SessionBody, lambda body: body.token)
+    token, _ = await read_body(request, context, SessionBody, lambda body: body.token, max_bytes=_MOST_SESSION_BYTES)
     scope = dict(request.scope)
     headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
     scope["headers"] = [*headers, (b"authorization", b"Bearer " + token.encode())]
@@ -73,7 +75,7 @@ async def begin_session(request: Request) -> Response:
     return _standing_answer(standing, {"set-cookie": context.sessions.begin(request.scope, token)})
 
 
-@router.delete(_SESSION)
+@router.delete(SESSION_PATH)
 async def end_session(request: Request) -> Response:
     """The end of it, if there is one."""
     cookie = context_of(request).sessions.end(request.scope)

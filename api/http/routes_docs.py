@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from html import escape
 from typing import Any, Final
 
@@ -38,20 +39,28 @@ details>div{margin:0 0 1rem 1.2rem}
 async def openapi_json(request: Request) -> Response:
     """The document."""
     context_of(request).guard.reader(request)
-    return Response(msgspec.json.encode(request.app.openapi()), 200, {"cache-control": "no-cache"}, JSON)
+    return Response(_encoded(request, msgspec.json.encode), 200, {"cache-control": "no-cache"}, JSON)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """The page."""
     context_of(request).guard.reader(request)
-    return Response(page(request.app.openapi()), 200, _HEADERS, _HTML)
+    return Response(_encoded(request, page), 200, _HEADERS, _HTML)
 
 
 @router.get("/")
 async def root() -> Response:
     """Where to begin."""
     return Response(status_code=307, headers={"location": "/docs", "cache-control": "no-store"})
+
+
+def _encoded(request: Request, encode: Callable[[dict[str, Any]], bytes | str]) -> bytes | str:
+    """The description in one of its forms, which takes milliseconds to make: once for each application."""
+    made: dict[object, bytes | str] = request.app.state.documents
+    if encode not in made:
+        made[encode] = encode(request.app.openapi())
+    return made[encode]
 
 
 def page(document: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ Sessions are of one gateway, with all its worker processes (`api.http.kept_token
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 from typing import Final
@@ -86,11 +87,8 @@ def _is_tls(scope: Scope) -> bool:
 
 def _cookie(scope: Scope) -> str | None:
     """Of its own value: what other pages of this host have in their cookies may be anything, and is passed over."""
-    ours = _cookie_name(scope).encode()
+    ours = re.compile(rb"(?:^|;)[ \t]*%b[ \t]*=([^;]*)" % re.escape(_cookie_name(scope).encode()))
     for header, cookies in scope["headers"]:
-        if header == b"cookie":
-            for cookie in cookies.split(b";"):
-                name, _, value = cookie.partition(b"=")
-                if name.strip() == ours:
-                    return str(value.strip(), "latin-1")
+        if header == b"cookie" and (found := ours.search(cookies)):
+            return str(found[1].strip(), "latin-1")
     return None

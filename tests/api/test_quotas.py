@@ -300,8 +300,11 @@ def test_over_http_it_is_429_with_a_time(api: HttpApi) -> None:
 def test_reads_over_http(api: HttpApi) -> None:
     assert [api.get("/v1/clusters").status_code for _ in range(3)] == [200, 200, 429]
     assert api.get("/v1/clusters", peer=("127.0.0.2", 5)).status_code == 200
-    assert api.get("/healthz").status_code == 200
-    assert api.get("/metrics").status_code == 200
+    for path in ("/metrics", "/docs", "/openapi.json", "/console/", "/console/main.js", "/console/session", "/nothing"):
+        assert api.get(path).status_code == 429, path
+        assert api.get(path, peer=("127.0.0.3", 5)).status_code in (200, 404, 429)
+    for path in ("/healthz", "/readyz", "/healthz/fold"):
+        assert api.get(path).status_code in (200, 503)
 
 
 def test_brokers_over_http(api: HttpApi) -> None:
@@ -321,4 +324,5 @@ def test_the_limits_can_be_scraped(api: HttpApi) -> None:
     text = api.get("/metrics").text
     assert 'routelake_quota_limit{quota="brokers"} 1.0' in text
     assert 'routelake_quota_refused_total{quota="connections"} 0.0' in text
-    assert 'routelake_quota_used_ratio{quota="reads-per-s"} 0.0' in text
+    assert 'routelake_quota_used_ratio{quota="reads-per-s"} 0.0' not in text, "the scrape itself counts"
+    assert 'routelake_quota_used_ratio{quota="refused-proofs-per-min"} 0.0' in text

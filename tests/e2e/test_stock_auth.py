@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 ACCOUNTS = """
 accounts:
   - {accessKey: new-broker, secretKey: of-new-broker, role: broker, brokerNames: [broker-new]}
-  - {accessKey: client, secretKey: of-client, token: token-client}
-  - {accessKey: ops, secretKey: of-ops, role: admin, token: token-ops, certificate: 'subject:CN=ops'}
+  - {accessKey: client, secretKey: of-client, token: the-token-of-client}
+  - {accessKey: ops, secretKey: of-ops, role: admin, token: the-token-of-ops, certificate: 'subject:CN=ops'}
 """
 OLD_BROKER = "  - {accessKey: old-broker, role: broker, brokerNames: [broker-old], whiteRemoteAddress: 127.0.0.*}\n"
 
@@ -95,7 +95,7 @@ def broker(address: str, name: str, release: str = "5.5.0", credentials: dict[st
 
 def get(gateway: Routelake, path: str) -> Any:
     url = f"http://127.0.0.1:{gateway.http_port}{path}"
-    request = urllib.request.Request(url, headers={"Authorization": "Bearer token-ops"})
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer the-token-of-ops"})
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 

@@ -55,7 +55,7 @@ accounts:
     brokerNames: broker-a
     certificate: ["subject:CN=b,O=x", "dns:B.example"]
   - accessKey: r
-    token: of-reader
+    token: of-reader-and-longer
     tokenExpires: 2027-01-01T00:00:00Z
   - accessKey: old
     role: broker
@@ -98,8 +98,8 @@ def test_what_a_nameserver_needs() -> None:
     assert old is not None
     assert old.user == "old"
     before, after = 1_798_761_599.0, 1_798_761_600.0
-    assert accounts.by_token(b"of-reader", before) == Identity("r", Role.READER, by="token")
-    found = accounts.by_token(b"of-reader", after)
+    assert accounts.by_token(b"of-reader-and-longer", before) == Identity("r", Role.READER, by="token")
+    found = accounts.by_token(b"of-reader-and-longer", after)
     assert isinstance(found, Unproven)
     assert found.reason == "expired-token"
     assert isinstance(accounts.by_token(b"", before), Unproven)
@@ -142,14 +142,22 @@ def test_who_it_is_that_asks() -> None:
         ("accounts:\n  - {accessKey: a}", "nobody can prove"),
         ("accounts:\n  - {accessKey: a, whiteRemoteAddress: 10.0}", "no address rule"),
         ("accounts:\n  - {accessKey: a, token: 'sha256:zz'}", "no SHA-256 digest"),
-        ("accounts:\n  - {accessKey: a, token: t, tokenExpires: soon}", "no time"),
+        ("accounts:\n  - {accessKey: a, token: b}", "account 'a' (line 2): its token has fewer than 16 characters"),
+        ("accounts:\n  - {accessKey: a, token: 0123456789abcde}", "its token has fewer than 16 characters"),
+        ("accounts:\n  - {accessKey: a, token: 0123456789abcdef, tokenExpires: soon}", "no time"),
         ("accounts:\n  - {accessKey: a, secretKey: secret1, tokenExpires: 2027-01-01}", "without a token"),
-        ("accounts:\n  - {accessKey: a, token: t}\n  - {accessKey: b, token: t}", "that of 'a', too"),
+        (
+            "accounts:\n  - {accessKey: a, token: 0123456789abcdef}\n  - {accessKey: b, token: 0123456789abcdef}",
+            "that of 'a', too",
+        ),
         (
             "accounts:\n  - {accessKey: a, certificate: 'dns:n'}\n  - {accessKey: b, certificate: 'dns:N'}",
             "that of 'a', too",
         ),
-        ("accounts:\n  - {accessKey: a, token: t}\n  - {accessKey: a, token: u}", "line 3: there are two"),
+        (
+            "accounts:\n  - {accessKey: a, token: 0123456789abcdef}\n  - {accessKey: a, token: 0123456789abcdeg}",
+            "line 3: there are two",
+        ),
         ("globalWhiteRemoteAddresses: [nowhere]", "line 1: 'nowhere' is no address rule"),
         ("globalWhiteRole: king", "no role 'king'"),
         ("accounts:\n  - {accessKey: [a]}", "accessKey has to be a text"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,13 @@ from tests.model.wire import Request
 
 SECRETS = {"reader": "of-reader", "broker": "of-broker", "bound": "of-bound", "admin": "of-admin"}
 TOKENS = {user: f"token-{user}" for user in SECRETS}
+
+
+def hashed(token: str) -> str:
+    """A token as a file of accounts may have it: tokens of tests are shorter than one may be in the clear."""
+    return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
 ACCOUNTS = """
 accounts:
   - {accessKey: reader, secretKey: of-reader, token: token-reader, certificate: 'subject:CN=reader'}
@@ -22,6 +30,8 @@ accounts:
   - {accessKey: admin, secretKey: of-admin, token: token-admin, admin: true}
   - {accessKey: late, token: token-late, tokenExpires: 2020-01-01T00:00:00Z}
 """
+for _token in (*TOKENS.values(), "token-late"):
+    ACCOUNTS = ACCOUNTS.replace(f"token: {_token}", f"token: '{hashed(_token)}'")
 
 
 def accounts_file(folder: Path, text: str = ACCOUNTS) -> AccountsFile:

@@ -175,14 +175,14 @@ def test_it_ends_by_itself_by_the_user_and_with_the_account(
     problem(ask(api, "GET", "/v1/topics", two), 401, "unauthorized")
     assert ask(api, "GET", "/v1/topics", three).is_success
     four = log_in(api, "admin")
-    (tmp_path / "acl.yml").write_text("accounts: [{accessKey: other, token: x}]")
+    (tmp_path / "acl.yml").write_text("accounts: [{accessKey: other, token: the-only-one-there-is}]")
     file = api.app.context.guard._access._file  # type: ignore[union-attr]
     assert file is not None
     until(file.check)
     api.app.context.guard._access.accounts = file.current  # type: ignore[union-attr]
     problem(ask(api, "GET", "/v1/topics", four), 401, "unauthorized")
     monkeypatch.setattr(kept_tokens, "SESSION_S", 0)
-    last = api.send("POST", PATH, json={"token": "x"}).headers["set-cookie"].split(";")[0]
+    last = api.send("POST", PATH, json={"token": "the-only-one-there-is"}).headers["set-cookie"].split(";")[0]
     problem(ask(api, "GET", "/v1/topics", last), 401, "unauthorized")
 
 

@@ -15,7 +15,7 @@ from schemas.kv import NAMESRV_CONFIG
 from security.policy import AuthMode
 from security.roles import OPERATIONS, Role
 from tests.api.http.wire import PATH, exchange, get, wires
-from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, policy
+from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, hashed, policy
 from tests.support.http_api import HttpApi, broker, problem
 from tests.support.loops import until
 
@@ -168,7 +168,7 @@ def test_a_long_poll_is_refused_when_its_account_is_gone(make_api: Any, tmp_path
     tag = api.get(path, headers=reader).headers["etag"]
     poll = api.begin("GET", f"{path}?wait=60", headers={**reader, "if-none-match": tag})
     until(lambda: api.app.context.watch.waiting == 1)
-    (tmp_path / "acl.yml").write_text(ACCOUNTS.replace("token-reader", "token-another"))
+    (tmp_path / "acl.yml").write_text(ACCOUNTS.replace(hashed("token-reader"), hashed("token-another")))
     until(lambda: api.get(path, headers=reader).status_code == 401, 30)
     assert api.delete("/v1/topics/orders", headers=bearer("token-admin")).is_success
     problem(poll.result(30), 401, "unauthorized")

@@ -24,7 +24,7 @@ from api.view import epoch_events
 from api.view.epoch_events import EpochEvent
 from lake.commits import EpochMark
 from schemas.errors import UnavailableError
-from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, policy
+from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, hashed, policy
 from tests.support.http_api import broker
 from tests.support.live import LiveRoutelake
 from tests.support.local import LocalLake
@@ -261,7 +261,7 @@ def test_it_ends_with_its_account(tmp_path: Path) -> None:
             theirs.until_topic("before")
             (path / "acl.yml").write_text(
                 ACCOUNTS.replace("accessKey: reader", "accessKey: another").replace(
-                    "token: token-reader", "token: token-another"
+                    hashed("token-reader"), hashed("token-another")
                 )
             )
             until(lambda: httpx.get(f"{url}/clusters", headers=headers["reader"], timeout=60).status_code == 401)

@@ -36,7 +36,7 @@ from tests.support.recorder import Recorder
 ACCOUNTS = """
 accounts:
   - {accessKey: brk, secretKey: of-broker, role: broker, brokerNames: [broker-a], certificate: 'dns:brk.example'}
-  - {accessKey: ops, secretKey: of-ops-key, token: token-ops, role: admin, certificate: 'subject:CN=ops'}
+  - {accessKey: ops, secretKey: of-ops-key, token: the-token-of-ops, role: admin, certificate: 'subject:CN=ops'}
   - {accessKey: near, secretKey: of-near-key, role: admin, whiteRemoteAddress: 127.0.0.7}
   - {accessKey: reader, secretKey: of-reader}
 """

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs that were refused, counted by address: whoever guesses tokens has to wait, before anything is judged.
+
+A proof is a token, a session, or a write, which needs either. An address that has given too many wrong ones of late is
+answered with 429. What has proven somebody there within the last minutes still counts, so that a stranger behind the
+same proxy keeps nobody out who is in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from starlette.types import Scope
+
+from api.bounded import BoundedCache
+from api.http.problems import FORBIDDEN, UNAUTHORIZED
+from api.http.sites import PROBES, SAFE_METHODS
+from api.quotas import GatewayQuotas
+from remoting.bounds import address_of
+
+PROVEN: Final = "routelake.proven"
+"""Key in an ASGI scope: a token or session has shown who sends the request."""
+SESSION_PATH: Final = "/console/session"
+
+_SHOWN: Final = frozenset({b"authorization", b"cookie"})
+_HOLDS_S: Final = 600.0
+_MOST_BYTES: Final = 1 << 20
+_ENTRY_BYTES: Final = 100
+_BAD_REQUEST: Final = range(400, 500)
+_NOT_REFUSED: Final = frozenset({408, 429})
+
+
+class Proofs:
+    """Of one gateway. Lives on its event loop."""
+
+    def __init__(self, quotas: GatewayQuotas, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing has been refused.
+
+        Args:
+            quotas: Have the limit.
+            clock: Seconds; never goes back.
+        """
+        self._quotas = quotas
+        self._clock = clock
+        self._proven: BoundedCache[tuple[str, bytes], float] = BoundedCache(_MOST_BYTES)
+
+    def check(self, scope: Scope) -> None:
+        """Let a request come to judgement.
+
+        Raises:
+            QuotaError: Its address has had too many proofs refused.
+        """
+        client = scope["client"]
+        if client is None or not _is_proof(scope):
+            return
+        address = address_of(client[0])
+        if self._quotas.is_guessing(address) and not self._was_proven(address, scope["headers"]):
+            self._quotas.refuse_guess(address, f"{client[0]}:{client[1]}")
+
+    def judged(self, scope: Scope, status: int) -> None:
+        """Count a proof that came to judgement, or remember it.
+
+        Args:
+            scope: Of the request, as it was answered.
+            status: Of the answer; 0 without one.
+        """
+        client = scope["client"]
+        if client is None or not _is_proof(scope):
+            return
+        address = address_of(client[0])
+        is_login = scope["path"] == SESSION_PATH and scope["method"] == "POST"
+        is_refused = scope.get("routelake.problem") in (UNAUTHORIZED, FORBIDDEN)
+        if is_refused or (is_login and status in _BAD_REQUEST and status not in _NOT_REFUSED):
+            self._quotas.guessed(address)
+        elif scope.get(PROVEN):
+            digest = _digest(scope["headers"])
+            if digest is not None:
+                self._proven.put((address, digest), self._clock(), _ENTRY_BYTES)
+
+    def _was_proven(self, address: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        digest = _digest(headers)
+        then_s = None if digest is None else self._proven.get((address, digest))
+        return then_s is not None and self._clock() - then_s < _HOLDS_S
+
+
+def _is_proof(scope: Scope) -> bool:
+    if scope["path"] in PROBES:
+        return False
+    return scope["method"] not in SAFE_METHODS or any(name in _SHOWN for name, _ in scope["headers"])
+
+
+def _digest(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    sent = next((value for name, value in headers if name == b"authorization"), None)
+    return None if sent is None else hashlib.sha256(sent).digest()
