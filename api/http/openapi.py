@@ -70,6 +70,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         description=app.description,
         routes=app.routes,
         tags=app.openapi_tags,
+        servers=[{"url": ".", "description": "Where this document is from."}],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     models = [(model, "validation") for model in (*_REQUEST_BODIES, ProblemDetails)]

@@ -305,11 +305,13 @@ def address(request: Request) -> str:
 
 
 def next_link(request: Request, cursor: str | None) -> dict[str, str]:
-    """The header that says where the next page is; none at the end."""
+    """The header that says where the next page is; none at the end.
+
+    It is relative to the page itself (RFC 8288, 3.1): a proxy may have put a path before it.
+    """
     if cursor is None:
         return {}
-    url = request.url.include_query_params(cursor=cursor)
-    return {"link": f'<{url.path}?{url.query}>; rel="next"'}
+    return {"link": f'<?{request.url.include_query_params(cursor=cursor).query}>; rel="next"'}
 
 
 def answer(

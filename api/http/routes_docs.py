@@ -51,8 +51,8 @@ async def docs(request: Request) -> Response:
 
 @router.get("/")
 async def root() -> Response:
-    """Where to begin."""
-    return Response(status_code=307, headers={"location": "/docs", "cache-control": "no-store"})
+    """Where to begin; relative, so that a proxy may put a path before it."""
+    return Response(status_code=307, headers={"location": "docs", "cache-control": "no-store"})
 
 
 def _encoded(request: Request, encode: Callable[[dict[str, Any]], bytes | str]) -> bytes | str:
@@ -72,7 +72,7 @@ def page(document: dict[str, Any]) -> str:
         f"<title>{escape(info['title'])} HTTP API</title><style>{_STYLE}</style>",
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>",
         _prose(info["description"]),
-        "<p>The same for programs: <a href=/openapi.json>/openapi.json</a>.</p>",
+        "<p>The same for programs: <a href=openapi.json>/openapi.json</a>.</p>",
     ]
     for tag in document["tags"]:
         parts.append(f"<h2 id={tag['name']}>{escape(tag['name'])}</h2><p>{escape(tag['description'])}</p>")
