@@ -137,4 +137,4 @@ def test_docs_is_one_page_for_a_person(unfolded: HttpApi, document: dict[str, An
         assert found["summary"] in text
     for kind in KINDS:
         assert kind.type in text
-    assert unfolded.get("/").headers["location"] == "/docs"
+    assert unfolded.get("/").headers["location"] == "docs"
