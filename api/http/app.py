@@ -262,7 +262,7 @@ def create_app(
         budget=BodyBudget(settings.max_bodies_bytes, on_refused=partial(gave_way, "evicted-body")),
         refusals=refusals,
         proofs=Proofs(gateway.quotas),
-        sessions=Sessions(settings.sessions_dir),
+        sessions=Sessions(settings.sessions_dir, tls_in_front=settings.tls_in_front),
         tls=tls,
     )
     for view in (gateway.at_head, gateway.committed):

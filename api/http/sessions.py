@@ -7,6 +7,9 @@ host makes a browser ask (Sec-Fetch-Site: same-site) is answered as if there wer
 refused anyway (`api.http.sites`). A session is no right of its own: each request is judged by its token as if that had
 come with it, so it ends when the token expires or the account goes.
 
+Over https the cookie is Secure and has the prefix ``__Host-``, which browsers let nobody else set. Over http a page at
+another port of this host may set it, to a session of its own.
+
 Sessions are of one gateway, with all its worker processes (`api.http.kept_tokens`). A restart ends them.
 """
 
@@ -28,13 +31,15 @@ _OWN_DOING: Final = frozenset({b"same-origin", b"none"})
 class Sessions:
     """Of one gateway. Lives on its event loop."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, tls_in_front: bool = False) -> None:
         """None yet, or those that other workers have begun.
 
         Args:
             folder: Where they are kept together; None: in this process.
+            tls_in_front: Whether browsers come by https though this gateway is asked by http.
         """
         self._tokens = KeptTokens(folder)
+        self._tls_in_front = tls_in_front
 
     def begin(self, scope: Scope, token: str) -> str:
         """A new session of whoever sent this request, in place of the one it has; the Set-Cookie header.
@@ -49,18 +54,18 @@ class Sessions:
         self.end(scope)
         session = secrets.token_urlsafe(_ID_BYTES)
         self._tokens.keep(session, token)
-        return f"{_cookie_name(scope)}={session}; Max-Age={SESSION_S}; {_attributes(scope)}"
+        return f"{self._cookie_name(scope)}={session}; Max-Age={SESSION_S}; {self._attributes(scope)}"
 
     def end(self, scope: Scope) -> str:
         """No session any more; the Set-Cookie header that lets the browser forget its cookie."""
-        session = _cookie(scope)
+        session = self._cookie(scope)
         if session is not None:
             self._tokens.forget(session)
-        return f"{_cookie_name(scope)}=; Max-Age=0; {_attributes(scope)}"
+        return f"{self._cookie_name(scope)}=; Max-Age=0; {self._attributes(scope)}"
 
     def admit(self, scope: Scope) -> None:
         """Give a request that came with a session's cookie, and without Authorization, the session's token."""
-        session = _cookie(scope)
+        session = self._cookie(scope)
         if session is None:
             return
         sent = [value for name, value in scope["headers"] if name == b"sec-fetch-site"]
@@ -70,25 +75,21 @@ class Sessions:
         if token is not None:
             scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer " + token)]
 
+    def _cookie_name(self, scope: Scope) -> str:
+        """One for each port: cookies of a host are common to all of them. ``__Host-`` is kept for https by browsers."""
+        _, port = scope.get("server") or ("", 0)
+        return f"{'__Host-' if self._is_tls(scope) else ''}routelake-{port}"
 
-def _cookie_name(scope: Scope) -> str:
-    """One for each port: cookies of a host are common to all of them. ``__Host-`` is kept for https by browsers."""
-    _, port = scope.get("server") or ("", 0)
-    return f"{'__Host-' if _is_tls(scope) else ''}routelake-{port}"
+    def _attributes(self, scope: Scope) -> str:
+        return "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if self._is_tls(scope) else "")
 
+    def _is_tls(self, scope: Scope) -> bool:
+        return self._tls_in_front or scope.get("scheme") == "https"
 
-def _attributes(scope: Scope) -> str:
-    return "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if _is_tls(scope) else "")
-
-
-def _is_tls(scope: Scope) -> bool:
-    return scope.get("scheme") == "https"
-
-
-def _cookie(scope: Scope) -> str | None:
-    """Of its own value: what other pages of this host have in their cookies may be anything, and is passed over."""
-    ours = re.compile(rb"(?:^|;)[ \t]*%b[ \t]*=([^;]*)" % re.escape(_cookie_name(scope).encode()))
-    for header, cookies in scope["headers"]:
-        if header == b"cookie" and (found := ours.search(cookies)):
-            return str(found[1].strip(), "latin-1")
-    return None
+    def _cookie(self, scope: Scope) -> str | None:
+        """Of its own value: what other pages of this host have in their cookies may be anything, and is passed over."""
+        ours = re.compile(rb"(?:^|;)[ \t]*%b[ \t]*=([^;]*)" % re.escape(self._cookie_name(scope).encode()))
+        for header, cookies in scope["headers"]:
+            if header == b"cookie" and (found := ours.search(cookies)):
+                return str(found[1].strip(), "latin-1")
+        return None

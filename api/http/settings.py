@@ -7,6 +7,7 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_PROTECT_READS     true: reads need a token as well
     ROUTELAKE_HTTP_ANONYMOUS_WRITES  true: without tokens, accept writes from anywhere
     ROUTELAKE_HTTP_LOCAL_WRITES      false: without tokens, take no writes from this machine either
+    ROUTELAKE_HTTP_TLS_IN_FRONT      true: a proxy ends TLS before this gateway, so browsers come by https
     ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
     ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to (`api.console.sites`)
 """
@@ -41,6 +42,7 @@ class HttpSettings:
         protect_reads: Reads and /metrics need a token, too. /healthz and /readyz never do.
         anonymous_writes: Without tokens, accept writes from anywhere instead of this machine only.
         local_writes: Without tokens, accept writes from this machine.
+        tls_in_front: Browsers come by https, which a proxy ends: the console's cookie is for https alone.
         trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
             is looked at (`api.http.sites`).
         console_sites: Other routelakes that the console offers to go to.
@@ -70,6 +72,7 @@ class HttpSettings:
     protect_reads: bool = False
     anonymous_writes: bool = False
     local_writes: bool = True
+    tls_in_front: bool = False
     trusted_hosts: frozenset[str] = frozenset()
     console_sites: tuple[Site, ...] = ()
     sessions_dir: Path | None = None
@@ -112,6 +115,7 @@ def from_environment(environ: Mapping[str, str]) -> HttpSettings:
         protect_reads=_switch(environ, "PROTECT_READS"),
         anonymous_writes=_switch(environ, "ANONYMOUS_WRITES"),
         local_writes=_switch(environ, "LOCAL_WRITES", default=True),
+        tls_in_front=_switch(environ, "TLS_IN_FRONT"),
         trusted_hosts=frozenset(map(_host, environ.get(f"{_PREFIX}TRUSTED_HOSTS", "").split())),
         console_sites=read_sites(Path(sites)) if sites else (),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from api.http import kept_tokens, sessions
+from api.http.settings import from_environment
 from schemas.errors import UnavailableError
 from security.policy import AuthMode
 from tests.support.accounts import accounts_file, policy
@@ -101,6 +103,25 @@ def test_over_tls_the_cookie_is_for_tls_and_this_host_alone() -> None:
     own = {**scope, "headers": [(b"cookie", b"a=b; " + name.encode())]}
     kept.admit(own)
     assert own["headers"][-1] == (b"authorization", b"Bearer x")
+
+
+def test_behind_tls_the_cookie_is_for_tls_and_this_host_alone(tmp_path: Path) -> None:
+    """A proxy ends TLS, and says nothing of it; what a page at another port may set is no session then."""
+    settings = from_environment({"ROUTELAKE_HTTP_TLS_IN_FRONT": "true", "ROUTELAKE_HTTP_TOKENS": "alice=of-alice"})
+    api = HttpApi(tmp_path, fold=False, http=replace(settings, protect_reads=True))
+    try:
+        cookie = api.send("POST", PATH, json={"token": "of-alice"}).headers["set-cookie"]
+        assert cookie.startswith("__Host-routelake-8080=")
+        for part in ("; Secure", "; Path=/", "; HttpOnly", "; SameSite=Strict"):
+            assert part in cookie
+        assert "Domain" not in cookie
+        session = cookie.split(";")[0]
+        assert ask(api, "GET", "/v1/topics", session).is_success
+        planted = session.removeprefix("__Host-")
+        problem(ask(api, "GET", "/v1/topics", planted), 401, "unauthorized")
+        assert ask(api, "GET", "/v1/topics", f"{planted}; {session}").is_success
+    finally:
+        api.close()
 
 
 def test_a_token_that_is_nobodys_begins_nothing(api: HttpApi) -> None:
