@@ -2,18 +2,29 @@
 """Which gateways are there, by what they write: each one appends a CLOCK every few seconds, under its id.
 
 An id that reads ``HOST:PORT`` is taken for the address that brokers and clients reach that gateway by; ``HOST:PORT/N``
-for worker N of one (`cli.supervised.gateways`). Others name nobody's address. Pure: no clock, no I/O.
+for worker N of one (`cli.supervised.gateways`). Others name nobody's address.
+Clients are told IP addresses: rocketmq-client-go takes nothing else.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import re
-from collections.abc import Mapping
+import socket
+import time
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _ADDRESS: Final = re.compile(r"(?P<address>(?:\[[0-9A-Fa-f:.]+\]|[^\s:;/,\[\]]+):[0-9]{1,5})(?:/[0-9]+)?")
 _CLOCKS: Final = 3
 """So many CLOCK events may be missing before a gateway counts as gone."""
+_KEEP_S: Final = 30.0
+"""For so long at most a name stands for the address that it was found to have."""
+_PATIENCE_S: Final = 3.0
+_MOST_NAMES: Final = 1000
+_ELSEWHERE: Final = ("192.0.2.1", 9)
+"""An address that is nobody's (RFC 5737); nothing is sent there."""
 
 
 def address_of_id(gateway_id: str) -> str | None:
@@ -22,14 +33,72 @@ def address_of_id(gateway_id: str) -> str | None:
     return found["address"] if found else None
 
 
-def live_addresses(heard_ms: Mapping[str, int], own_id: str, clock_interval_s: float) -> list[str]:
+def live_addresses(
+    heard_ms: Mapping[str, int], own_id: str, clock_interval_s: float, own_address: str = ""
+) -> list[str]:
     """Addresses of the gateways that wrote lately, sorted.
 
     Args:
         heard_ms: By gateway id, the time of the last event that it wrote, by the log's clock.
         own_id: Whoever answers is there, heard or not: while the log cannot be written nobody is heard.
         clock_interval_s: Time between a gateway's CLOCK events.
+        own_address: Of whoever answers; empty: its id says so.
     """
     since_ms = max(heard_ms.values(), default=0) - _CLOCKS * clock_interval_s * 1000
-    live = {own_id, *(gateway for gateway, time_ms in heard_ms.items() if time_ms >= since_ms)}
-    return sorted({address for address in map(address_of_id, live) if address is not None})
+    live = {address_of_id(gateway) for gateway, time_ms in heard_ms.items() if time_ms >= since_ms}
+    own = address_of_id(own_id)
+    return sorted(address for address in {*(live - {own}), own_address or own} if address is not None)
+
+
+def resolved(host: str) -> str | None:
+    """The IP address of a host: one that other machines may reach, before a loopback one; None if it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    addresses = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in found]
+    best = min(addresses, key=lambda address: (address.is_loopback, address.is_link_local, address.version))
+    return str(best)
+
+
+def machine_address() -> str | None:
+    """The address by which this machine speaks to others; None where it has no way to any."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(_ELSEWHERE)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return resolved(socket.gethostname())
+
+
+class Resolver:
+    """Turns host names of gateways into IP addresses. Lives on an event loop."""
+
+    def __init__(self) -> None:
+        """Knows none."""
+        self._known: dict[str, tuple[float, str | None]] = {}
+
+    async def addresses(self, named: Iterable[str]) -> list[str]:
+        """Addresses as HOST:PORT with IP addresses for host names, sorted; a name that has none is left out."""
+        pairs = [address.rpartition(":")[::2] for address in named]
+        hosts = await asyncio.gather(*(self._address(host) for host, _ in pairs))
+        found = {(host, port) for host, (_, port) in zip(hosts, pairs, strict=True) if host is not None}
+        return sorted(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
+
+    async def _address(self, host: str) -> str | None:
+        bare = host.strip("[]")
+        try:
+            return str(ipaddress.ip_address(bare))
+        except ValueError:
+            pass
+        until_s, known = self._known.get(host, (0.0, None))
+        if time.monotonic() < until_s:
+            return known
+        try:
+            found = await asyncio.wait_for(asyncio.to_thread(resolved, bare), _PATIENCE_S)
+        except TimeoutError:
+            found = known
+        if len(self._known) >= _MOST_NAMES:
+            self._known.clear()
+        self._known[host] = time.monotonic() + _KEEP_S, found
+        return found

@@ -56,6 +56,7 @@ def gateway(
     settings = GatewaySettings(
         gateway_id=options.id(listen),
         lake_dir=place.folder,
+        address=options.address(listen[1]),
         lake_url=place.url,
         allow_config_update=options.allow_config_update,
         self_preservation_percent=options.preservation.percent(),

@@ -189,6 +189,20 @@ class GatewayOptions(NamedTuple):
         """Its name in the history; by default another for every gateway of a log."""
         return self.gateway_id or f"{socket.gethostname()}:{listen[1].port}"
 
+    def address(self, remoting: Listen) -> str:
+        """Where clients reach the NameServer, IP:PORT; empty where --gateway-id names an address of its own.
+
+        A host name would not do: rocketmq-client-go takes IP addresses alone.
+        """
+        from api.live_gateways import address_of_id, machine_address, resolved
+
+        own = f"{socket.gethostname()}:{remoting.port}"
+        named = address_of_id(self.gateway_id)
+        if named is not None and named != own:
+            return ""
+        host = machine_address() if remoting.is_everywhere else resolved(remoting.host)
+        return str(Listen(host or "127.0.0.1", remoting.port))
+
     def arguments(self, listen: tuple[Listen, Listen]) -> list[str]:
         """What every gateway process of a supervisor is told alike."""
         http, remoting = listen

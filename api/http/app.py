@@ -69,6 +69,7 @@ from api.http.sites import PROBES, SAFE_METHODS, Sites
 from api.http.topic_counts import TopicCounts
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
+from api.live_gateways import Resolver
 from api.metrics import Metrics
 from api.registrations import Registrations
 from api.sorted_topics import SortedTopics
@@ -288,6 +289,7 @@ def create_app(
     )
     app.context = app.state.context = context
     app.state.documents = {}
+    app.state.resolver = Resolver()
     app.state.sorted_topics = SortedTopics()
     app.state.topic_counts = TopicCounts()
     app.sites = Sites(settings)

@@ -14,6 +14,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.http.context import context_of
+from api.http.describe import errors
+from api.http.problems import BUSY, Problem
 from api.live_gateways import live_addresses
 
 router = APIRouter(tags=["health"])
@@ -21,9 +23,10 @@ router = APIRouter(tags=["health"])
 _HEADERS: Final = {"cache-control": "no-store", "content-type": "text/plain; charset=utf-8"}
 _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "`HOST:PORT;HOST:PORT`, sorted. Nothing where no gateway's id is an address.",
+        "description": "`IP:PORT;IP:PORT`, sorted; never empty.",
         "content": {"text/plain": {"schema": {"type": "string"}, "example": "10.0.0.1:9876;10.0.0.2:9876\n"}},
-    }
+    },
+    **errors(BUSY),
 }
 
 
@@ -37,11 +40,20 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 async def name_servers(request: Request) -> Response:
     """For stock clients that know no NameServer but a domain: all gateways of this log that wrote within 15 s.
 
-    A gateway's address is its id (`--gateway-id`), where that reads HOST:PORT.
+    A gateway's address is its id (`--gateway-id`), where that reads HOST:PORT, else where its NameServer listens.
+    Host names are told as the IP addresses that they have. ROUTELAKE_HTTP_NSADDR says something else altogether.
     """
-    gateway = context_of(request).gateway
-    settings = gateway.settings
-    found = live_addresses(gateway.head.heard_ms(), settings.gateway_id, settings.clock_interval_s)
+    context = context_of(request)
+    found = list(context.settings.name_servers)
+    if not found:
+        gateway = context.gateway
+        settings = gateway.settings
+        own = settings.gateway_id
+        named = live_addresses(gateway.head.heard_ms(), own, settings.clock_interval_s, settings.address)
+        found = await request.app.state.resolver.addresses(named)
+    if not found:
+        why = f"no IP address is known of any gateway, and the id {own!r} names none"
+        raise Problem(BUSY, f"{why}: start with --gateway-id IP:PORT, or set ROUTELAKE_HTTP_NSADDR")
     return Response(";".join(found) + "\n", 200, _HEADERS)
 
 

@@ -9,6 +9,7 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_LOCAL_WRITES      false: without tokens, take no writes from this machine either
     ROUTELAKE_HTTP_TLS_IN_FRONT      true: a proxy ends TLS before this gateway, so browsers come by https
     ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
+    ROUTELAKE_HTTP_NSADDR            what /rocketmq/nsaddr answers, HOST:PORT;HOST:PORT, instead of the live gateways
     ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to (`api.console.sites`)
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from api.console.sites import Site, read_sites
+from api.names import address_problem
 from schemas.errors import SetupError
 
 _PREFIX: Final = "ROUTELAKE_HTTP_"
@@ -45,6 +47,7 @@ class HttpSettings:
         tls_in_front: Browsers come by https, which a proxy ends: the console's cookie is for https alone.
         trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
             is looked at (`api.http.sites`).
+        name_servers: What `/rocketmq/nsaddr` answers; none: the gateways that are there.
         console_sites: Other routelakes that the console offers to go to.
         sessions_dir: Where several worker processes keep the console's sessions together; None: this one has its own.
         max_body_bytes: Of a registration, also after decompression.
@@ -74,6 +77,7 @@ class HttpSettings:
     local_writes: bool = True
     tls_in_front: bool = False
     trusted_hosts: frozenset[str] = frozenset()
+    name_servers: tuple[str, ...] = ()
     console_sites: tuple[Site, ...] = ()
     sessions_dir: Path | None = None
     max_body_bytes: int = 64 * _MIB
@@ -117,8 +121,21 @@ def from_environment(environ: Mapping[str, str]) -> HttpSettings:
         local_writes=_switch(environ, "LOCAL_WRITES", default=True),
         tls_in_front=_switch(environ, "TLS_IN_FRONT"),
         trusted_hosts=frozenset(map(_host, environ.get(f"{_PREFIX}TRUSTED_HOSTS", "").split())),
+        name_servers=_name_servers(environ.get(f"{_PREFIX}NSADDR", "")),
         console_sites=read_sites(Path(sites)) if sites else (),
     )
+
+
+def _name_servers(text: str) -> tuple[str, ...]:
+    found = tuple(entry for part in text.split(";") if (entry := part.strip()))
+    for entry in found:
+        problem = address_problem(entry)
+        if problem is not None:
+            raise SetupError(
+                f"{_PREFIX}NSADDR: {entry!r}: {problem}. Write IP:PORT with `;` between several, such as "
+                "'10.0.0.1:9876;10.0.0.2:9876'."
+            )
+    return found
 
 
 def _host(entry: str) -> str:

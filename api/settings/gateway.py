@@ -38,11 +38,13 @@ class GatewaySettings:
 
     If more than ``self_preservation_percent`` of the live brokers would expire within one timeout, expiry pauses
     (ADR 14; 0: never), for ``self_preservation_limit_s`` at most. It is looked at every ``preservation_interval_s``.
+    ``address`` is where clients reach the NameServer, IP:PORT, for `/rocketmq/nsaddr`; empty: the id says so.
     ``shown_properties`` is what GET_NAMESRV_CONFIG shows besides.
     """
 
     gateway_id: str
     lake_dir: Path
+    address: str = ""
     lake_url: str = ""
     head_wait_s: float = 10.0
     clock_interval_s: float = 5.0

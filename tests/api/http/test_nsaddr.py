@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from api.http.settings import from_environment
 from api.live_gateways import live_addresses
-from tests.support.http_api import HttpApi
+from cli.gateway_options import OPTIONS, GatewayOptions
+from cli.preflight import Listen
+from schemas.errors import SetupError
+from tests.support.http_api import HttpApi, problem
 from tests.support.local import LocalLake
 from tests.support.loops import until
 
@@ -20,9 +28,59 @@ def test_one_gateway(make_api: Any) -> None:
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-def test_a_gateway_without_an_address(make_api: Any) -> None:
-    answer = make_api(gateway_id="gw", fold=False).get("/rocketmq/nsaddr")
-    assert (answer.status_code, answer.text) == (200, "\n")
+@pytest.mark.parametrize("gateway_id", ["gw", "10.0.0.1", "host", "[::1]", "no-such-host.invalid:9876", "a;b:1"])
+def test_a_gateway_without_an_address(make_api: Any, gateway_id: str) -> None:
+    """Clients would take an empty answer for no NameServers at all."""
+    found = problem(make_api(gateway_id=gateway_id, fold=False).get("/rocketmq/nsaddr"), 503, "system-busy")
+    assert "--gateway-id" in found["detail"]
+    answer = make_api(gateway_id=gateway_id, fold=False, address="10.0.0.7:9876").get("/rocketmq/nsaddr")
+    assert (answer.status_code, answer.text) == (200, "10.0.0.7:9876\n")
+
+
+def test_host_names_are_told_as_addresses(make_api: Any) -> None:
+    answer = make_api(gateway_id="localhost:9876", fold=False).get("/rocketmq/nsaddr")
+    assert (answer.status_code, answer.text) == (200, "127.0.0.1:9876\n")
+    answer = make_api(gateway_id="[fd00::1]:9876/3", fold=False).get("/rocketmq/nsaddr")
+    assert (answer.status_code, answer.text) == (200, "[fd00::1]:9876\n")
+
+
+def test_other_addresses_can_be_said(make_api: Any) -> None:
+    settings = from_environment({"ROUTELAKE_HTTP_NSADDR": "10.0.0.9:30976; 10.0.0.8:30976;"})
+    for gateway_id in ("gw", "10.0.0.1:9876"):
+        answer = make_api(gateway_id=gateway_id, fold=False, http=settings).get("/rocketmq/nsaddr")
+        assert (answer.status_code, answer.text) == (200, "10.0.0.9:30976;10.0.0.8:30976\n")
+    for wrong in ("10.0.0.9", "10.0.0.9:0", "10.0.0.9:1,10.0.0.8:1", "http://10.0.0.9:1", "fd00::1:9876", "a b:1"):
+        with pytest.raises(SetupError, match="ROUTELAKE_HTTP_NSADDR"):
+            from_environment({"ROUTELAKE_HTTP_NSADDR": wrong})
+
+
+def started(gateway_id: str) -> GatewayOptions:
+    values = {name: default for name, _, default in OPTIONS}
+    return GatewayOptions.of({**values, "gateway_id": gateway_id})
+
+
+@pytest.mark.parametrize(
+    ("gateway_id", "listens", "address"),
+    [
+        ("", Listen("127.0.0.1", 9876), "127.0.0.1:9876"),
+        ("", Listen("10.0.0.1", 9876), "10.0.0.1:9876"),
+        ("", Listen("::1", 9876), "[::1]:9876"),
+        ("", Listen("localhost", 9876), "127.0.0.1:9876"),
+        ("gw", Listen("10.0.0.1", 9876), "10.0.0.1:9876"),
+        ("10.0.0.1", Listen("127.0.0.1", 9876), "127.0.0.1:9876"),
+        (f"{socket.gethostname()}:9876/2", Listen("10.0.0.1", 9876), "10.0.0.1:9876"),
+        ("elsewhere:9876", Listen("0.0.0.0", 9876), ""),
+        ("elsewhere:9876/1", Listen("0.0.0.0", 9876), ""),
+        ("10.9.9.9:30976", Listen("0.0.0.0", 9876), ""),
+    ],
+)
+def test_the_address_at_the_start(gateway_id: str, listens: Listen, address: str) -> None:
+    assert started(gateway_id).address(listens) == address
+
+
+def test_who_listens_everywhere_is_reached_by_an_address_of_this_machine() -> None:
+    host, _, port = started("").address(Listen("0.0.0.0", 9876)).rpartition(":")
+    assert port == "9876" and not ipaddress.ip_address(host.strip("[]")).is_unspecified
 
 
 def test_a_gateway_joins_and_leaves(tmp_path: Path) -> None:
