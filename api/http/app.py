@@ -53,6 +53,7 @@ from api.http.events import EventHub
 from api.http.fast_path import FastRoutes
 from api.http.history_pool import HistoryPool
 from api.http.openapi import DESCRIPTION, TAGS, openapi_document
+from api.http.parameters import path_to_match
 from api.http.problems import (
     BAD_PARAMETER,
     INTERNAL,
@@ -116,6 +117,9 @@ class HttpApp(FastAPI):
             await super().__call__(scope, receive, send)
             return
         began = time.perf_counter()
+        path = path_to_match(scope.get("raw_path") or b"")
+        if path is not None:
+            scope = {**scope, "path": path}
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _head_alone(send)
         refusal = self.sites.refusal(scope) or self._quota_refusal(scope)
@@ -354,7 +358,7 @@ async def _on_defect(request: Request, error: Exception) -> Response:
 def _respond(request: Request, problem: Problem, error: Exception | None = None) -> Response:
     request.scope["routelake.problem"] = problem.kind
     if problem.kind is INTERNAL:
-        log.error("request failed", path=request.url.path, error=repr(error))
+        log.error("request failed", path=ascii(request.scope["path"]), error=repr(error))
     return problem.response()
 
 

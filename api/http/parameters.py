@@ -1,15 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that pages of several subjects have: names in paths and queries, If-None-Match."""
+"""Parameters that pages of several subjects have: names in paths and queries, If-None-Match.
+
+RocketMQ's wire lets any name in, so one may hold a slash, which a path has as ``%2F``. Servers decode a path before it
+is matched, and then that slash is like any other. So it is kept apart until a name is taken out of the path.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
+from urllib.parse import quote, unquote
 
 from fastapi import Header, Path
 from pydantic import AfterValidator
+from starlette.convertors import Convertor, register_url_convertor
 
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.names import cluster_name_problem
+
+_SLASH: Final = "\udc2f"
+"""Stands for ``%2F`` in a path that is being matched; no path that was decoded holds it."""
+_ENCODED_SLASH: Final = re.compile("%2f", re.IGNORECASE)
+
+
+class _Names(Convertor[str]):
+    """Anything, slashes of the path included."""
+
+    regex = ".*"
+
+    def convert(self, value: str) -> str:
+        return value.replace(_SLASH, "/")
+
+    def to_string(self, value: str) -> str:
+        return quote(value, safe="")
+
+
+class _Name(_Names):
+    """What stands between two slashes of the path."""
+
+    regex = "[^/]+"
+
+
+register_url_convertor("names", _Names())
+register_url_convertor("name", _Name())
+
+
+def path_to_match(raw_path: bytes) -> str | None:
+    """The path of a request with its encoded slashes kept apart; None where it has none.
+
+    Args:
+        raw_path: As sent.
+    """
+    parts = _ENCODED_SLASH.split(raw_path.decode("latin-1"))
+    return _SLASH.join(map(unquote, parts)) if len(parts) > 1 else None
+
 
 TopicPath = Annotated[str, Path(description="The topic.", examples=["orders"])]
 IfNoneMatch = Annotated[str | None, Header(description="ETag of the copy that the client has.")]

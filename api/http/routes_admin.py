@@ -33,7 +33,7 @@ class DeleteTopicQuery(BaseModel):
 
 
 @router.delete(
-    "/topics/{topic:path}",
+    "/topics/{topic:names}",
     operation_id="deleteTopic",
     summary="Delete a topic in the NameServer",
     responses=write(ReceiptShape, RECEIPT_EXAMPLE),
@@ -54,7 +54,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
 
 
 @router.post(
-    "/brokers/{brokerName}/wipe-write-perm",
+    "/brokers/{brokerName:name}/wipe-write-perm",
     operation_id="wipeWritePerm",
     summary="Take a broker out of writing",
     responses=write(WipeShape, {**RECEIPT_EXAMPLE, "wipeTopicCount": 12}),
@@ -73,7 +73,7 @@ async def wipe_write_perm(request: Request, broker_name: BrokerPath) -> Response
 
 
 @router.post(
-    "/brokers/{brokerName}/add-write-perm",
+    "/brokers/{brokerName:name}/add-write-perm",
     operation_id="addWritePerm",
     summary="Put a broker back into writing",
     responses=write(AddShape, {**RECEIPT_EXAMPLE, "addTopicCount": 12}),

@@ -91,7 +91,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
 
 
 @router.get(
-    "/brokers/{brokerName}",
+    "/brokers/{brokerName:name}",
     operation_id="getBroker",
     summary="One broker group",
     responses=read(BrokerShape, {**_DATA, "topicCount": 12, "live": [_LIVE]}, NOT_FOUND, *PAST_PROBLEMS),

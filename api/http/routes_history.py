@@ -44,7 +44,7 @@ class EpochsQuery(ReadQuery):
 
 
 @router.get(
-    "/topics/{topic:path}/changes",
+    "/topics/{topic:names}/changes",
     operation_id="getTopicChanges",
     summary="Who changed a topic's route, when and how",
     responses=read(ChangesShape, {"changes": [{**CHANGE_EXAMPLE, "cursor": _CURSOR}], "after": _CURSOR}, FUTURE_TIME),

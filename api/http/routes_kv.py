@@ -28,7 +28,7 @@ from schemas.limits import MAX_NAME_BYTES
 
 router = APIRouter(prefix="/v1/kv", tags=["kv"])
 
-Namespace = Annotated[str, Path(description="The namespace; without a slash.", examples=["ORDER_TOPIC_CONFIG"])]
+Namespace = Annotated[str, Path(description="The namespace; a slash in it is `%2F`.", examples=["ORDER_TOPIC_CONFIG"])]
 Key = Annotated[str, Path(description="The key.", examples=["orders"])]
 
 _encode = msgspec.json.Encoder().encode
@@ -36,7 +36,7 @@ _EXAMPLE: Final = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders", "value": 
 
 
 @router.get(
-    "/{namespace}",
+    "/{namespace:name}",
     operation_id="listKv",
     summary="Every entry of a namespace",
     responses=read(
@@ -55,7 +55,7 @@ async def list_kv(
 
 
 @router.get(
-    "/{namespace}/{key:path}",
+    "/{namespace:name}/{key:names}",
     operation_id="getKv",
     summary="One entry",
     responses=read(KvShape, _EXAMPLE, NOT_FOUND, *PAST_PROBLEMS),
@@ -72,7 +72,7 @@ async def get_kv(
 
 
 @router.put(
-    "/{namespace}/{key:path}",
+    "/{namespace:name}/{key:names}",
     operation_id="putKv",
     summary="Set an entry",
     responses=write(ReceiptShape, RECEIPT_EXAMPLE, *BODY_PROBLEMS),
@@ -98,7 +98,7 @@ async def put_kv(request: Request, namespace: Namespace, key: Key) -> Response:
 
 
 @router.delete(
-    "/{namespace}/{key:path}",
+    "/{namespace:name}/{key:names}",
     operation_id="deleteKv",
     summary="Delete an entry",
     responses=write(ReceiptShape, RECEIPT_EXAMPLE),

@@ -77,7 +77,7 @@ class BlameQuery(ReadQuery):
 
 
 @router.get(
-    "/topics/{topic:path}/timeline",
+    "/topics/{topic:names}/timeline",
     operation_id="getTopicTimeline",
     summary="The states of a topic's route, one after the other",
     responses=read(
@@ -112,7 +112,7 @@ async def get_topic_timeline(
 
 
 @router.get(
-    "/brokers/{brokerName}/timeline",
+    "/brokers/{brokerName:name}/timeline",
     operation_id="getBrokerTimeline",
     summary="The states of a broker group, one after the other",
     responses=read(
@@ -147,7 +147,7 @@ async def get_broker_timeline(
 
 
 @router.get(
-    "/topics/{topic:path}/blame",
+    "/topics/{topic:names}/blame",
     operation_id="getTopicBlame",
     summary="Who set each field of a topic's route",
     responses=read(

@@ -165,7 +165,7 @@ def _from_cursor(cursor: str) -> str:
 
 
 @router.get(
-    "/{topic:path}/route",
+    "/{topic:names}/route",
     operation_id="getTopicRoute",
     summary="The route of a topic, now or as of an epoch or time",
     responses=read(RouteShape, ROUTE_EXAMPLE, TOPIC_NOT_EXIST, *PAST_PROBLEMS),
