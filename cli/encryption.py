@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.secrets import keep_from_children
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsOptions, TlsSettings
 
@@ -21,7 +22,10 @@ class Encryption:
         """None: nothing is encrypted. Raises SetupError."""
         from api.settings.tls import read_tls
 
-        return read_tls(self.config, self.options)
+        settings = read_tls(self.config, self.options)
+        if settings is not None:
+            keep_from_children(settings.key_password)
+        return settings
 
     def check(self) -> None:
         """Read the certificate and its key, and try them.

@@ -23,8 +23,19 @@ def drop_secrets() -> None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of ours holds a token: ROUTELAKE_HTTP_TOKENS, ROUTELAKE_HTTP_TOKEN."""
-    return name.startswith("ROUTELAKE_") and any(word in name for word in ("TOKEN", "SECRET", "PASSWORD"))
+    """Whether a variable holds a secret of gateways and clients: ROUTELAKE_HTTP_TOKENS, or one that was kept."""
+    is_ours = name.startswith("ROUTELAKE_") and any(word in name for word in ("TOKEN", "SECRET", "PASSWORD"))
+    return is_ours or name in _kept
+
+
+_kept: Final[set[str]] = set()
+
+
+def keep_from_children(reference: str) -> None:
+    """Give a variable that ``env:NAME`` names to no process that is started from now on `without_secrets`."""
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        _kept.add(name)
 
 
 class SecretError(Exception):

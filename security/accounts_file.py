@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from runtime.secrets import EMPTY, NO_TEXT, SecretError, read
+from runtime.secrets import EMPTY, NO_TEXT, SecretError, keep_from_children, read
 from schemas.errors import SetupError
 from security.accounts import Accounts
 from security.accounts_text import parse_accounts
@@ -91,6 +91,7 @@ class AccountsFile:
         return lacks or len(text) < len(self._text) or not text.endswith("\n")
 
     def _resolve(self, reference: str) -> str:
+        keep_from_children(reference)
         kind, _, name = reference.partition(":")
         place = name
         if kind == "file":

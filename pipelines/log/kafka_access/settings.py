@@ -283,7 +283,8 @@ class _Reading:
         if kind == "env" and is_secret(name):
             self._refuse(
                 key,
-                f"{name} is kept from the processes of the log: name a variable that does not begin with ROUTELAKE_",
+                f"{name} is kept from the processes of the log: name a variable that does not begin with ROUTELAKE_, "
+                "and that neither accounts nor the TLS key use",
             )
         try:
             return Secret(resolve(text, f"{self._source}: {key}"))
