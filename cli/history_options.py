@@ -11,7 +11,7 @@ import typer
 
 from cli.credentials import HttpToken, secret
 from cli.groups import Options, with_options
-from cli.options import lake_place, option
+from cli.options import lake_place, no_password, option
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Gateway = Annotated[
         "--http",
         envvar="ROUTELAKE_GATEWAY",
         metavar="HOST:PORT",
+        callback=no_password,
         help=f"Ask this gateway, also https://HOST:PORT. {_DEFAULT_GATEWAY} where no tables are named.",
     ),
 ]
@@ -35,7 +36,10 @@ Tables = Annotated[
 TablesAt = Annotated[
     str,
     typer.Option(
-        "--lake", metavar="URL", help="Read the tables there, without a gateway: s3://, gs:// or az://bucket/prefix."
+        "--lake",
+        metavar="URL",
+        callback=no_password,
+        help="Read the tables there, without a gateway: s3://, gs:// or az://bucket/prefix.",
     ),
 ]
 From = Annotated[

@@ -13,7 +13,7 @@ import typer
 from cli.credentials import HttpToken, secret
 from cli.history_options import From, Shown, To, is_on_command_line, with_shown
 from cli.lake import lake_folder
-from cli.options import DataDir, DriverMemory, LakeUrl, check_there
+from cli.options import DataDir, DriverMemory, LakeUrl, check_there, no_password
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -62,7 +62,13 @@ def report(
     data_dir: DataDir = Path("data"),
     lake: LakeUrl = "",
     http: Annotated[
-        str, typer.Option("--http", metavar="HOST:PORT", help="Ask this gateway, also https://HOST:PORT, instead.")
+        str,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            callback=no_password,
+            help="Ask this gateway, also https://HOST:PORT, instead.",
+        ),
     ] = "",
     http_token: HttpToken = "",
     driver_memory: DriverMemory = "1g",

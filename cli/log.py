@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DataDir, LogConfig, check_there
+from cli.options import DataDir, LogConfig, check_there, no_password
 from cli.usage import group
 from pipelines.log.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
 from schemas.errors import SetupError
@@ -22,10 +22,21 @@ log = group("The event log: move it.")
 
 @log.command()
 def copy(
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="kafka://host:port/topic; where it begins is added.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="URL", callback=no_password, help="kafka://host:port/topic; where it begins is added."
+        ),
+    ],
     data_dir: DataDir = Path("data"),
     source: Annotated[
-        str, typer.Option("--from", metavar="URL", help="sqlite:///abs/path.db; by default that of the data directory.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            callback=no_password,
+            help="sqlite:///abs/path.db; by default that of the data directory.",
+        ),
     ] = "",
     log_config: LogConfig = None,
 ) -> None:

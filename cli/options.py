@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from typer import CallbackParam
 from typer.models import OptionInfo
 
 from api.settings.gateway import Reads
 from schemas.errors import SetupError
+
+_USER_INFO: Final = re.compile(r"://[^/?#\s]*@")
 
 
 def option(*names: str, **more: Any) -> OptionInfo:  # noqa: ANN401
@@ -20,8 +24,24 @@ def option(*names: str, **more: Any) -> OptionInfo:  # noqa: ANN401
         names: The first one names the variable.
         more: As `typer.Option` takes it.
     """
+    if more.get("metavar") in ("URL", "HOST:PORT"):
+        more["callback"] = no_password
     found: OptionInfo = typer.Option(*names, envvar=variable_of(names[0]), **more)
     return found
+
+
+def no_password(param: CallbackParam, value: str | None) -> str | None:
+    """An address, which holds no password: `ps` shows a command line, and messages and logs show addresses.
+
+    Raises:
+        SetupError: It holds one.
+    """
+    if value and _USER_INFO.search(value):
+        raise SetupError(
+            f"{param.opts[0]}: the address holds a user or a password before its '@', and `ps` shows a command line to "
+            "everybody. Leave it out; docs/settings.md says where passwords are read from."
+        )
+    return value
 
 
 def variable_of(name: str) -> str:

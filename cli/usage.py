@@ -52,6 +52,9 @@ _UNREADABLE: Final = re.compile(r"\w+ '(.+)' is not readable\.")
 _OF_OTHER_SERVERS: Final = ("--port", "--host", "--listen")
 """Options that say where others listen."""
 
+_USER_INFO: Final = re.compile(r"://[^/?#\s'\"]*@")
+"""What may hold a password in an address."""
+
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
 TEXT: Final[dict[str, Any]] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
@@ -146,7 +149,7 @@ def check_options(context: Context, name: str, options: list[str]) -> None:
 
 
 def _refuse(message: str, code: int) -> int:
-    print(f"routelake: {message}", file=sys.stderr)
+    print(f"routelake: {_USER_INFO.sub('://***@', message)}", file=sys.stderr)
     return code
 
 
