@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from runtime.children import SUPERVISED
-from runtime.disk import at_start
+from runtime.disk import at_start, sync_folder
 from schemas.errors import SetupError
 
 log = structlog.get_logger("routelake")
@@ -44,7 +44,10 @@ def guard_data(data_dir: Path, mode: str) -> None:
     """
     allowed = mask_files(mode)
     try:
+        made = [folder for folder in (data_dir, *data_dir.absolute().parents) if not folder.exists()]
         data_dir.mkdir(parents=True, exist_ok=True)
+        for folder in made:
+            sync_folder(folder.absolute().parent)  # SQLite syncs no folder but the log's
         with tempfile.TemporaryFile(dir=data_dir):
             pass  # of no name: others may look at the same time
         found = stat.S_IMODE(data_dir.stat().st_mode)

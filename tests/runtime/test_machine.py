@@ -204,3 +204,13 @@ def test_a_limit_that_is_too_low_is_said() -> None:
     assert "limit=4096" in said
     assert "needed=10256" in said
     assert "LimitNOFILE=10256" in said
+
+
+def test_the_name_of_a_new_data_directory_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a power cut may take it, and with it an event log that is synced."""
+    synced: list[Path] = []
+    monkeypatch.setattr("runtime.machine.sync_folder", synced.append)
+    guard_data(tmp_path / "a" / "data", "700")
+    assert set(synced) == {tmp_path, tmp_path / "a"}
+    guard_data(tmp_path / "a" / "data", "700")
+    assert len(synced) == 2
