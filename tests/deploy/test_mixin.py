@@ -51,7 +51,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[
         pair = Authority(folder).issue()
         more = Metrics()
         more.follow_tls(Tls(TlsSettings(TlsMode.PERMISSIVE, pair.cert, pair.key)))
-        more.follow_wal(lambda: 0.0)
+        more.follow_wal(lambda: 0)
         more.security.labels("protocol-error").inc()
         more.requests.labels("remoting", "GET_ROUTEINFO_BY_TOPIC", "1").inc()
         found: dict[str, set[str]] = {}
