@@ -363,12 +363,16 @@ class Gateway:
             raise
         except DamagedTableError as error:
             if not self.settings.lake_url and unsynced_damage(self.settings.lake_dir):
-                raise UnavailableError(
-                    f"the tables cannot be read yet: {error}. A start of the fold repairs it."
-                ) from error
-            raise SetupError(f"the tables cannot be read: {error}. Restore the lake from a backup.") from error
+                raise UnavailableError(f"the tables cannot be read yet: {error}. The fold repairs them.") from error
+            raise SetupError(
+                f"the tables cannot be read: {error}. See what `./routelake doctor` says, or restore the lake from a "
+                "backup."
+            ) from error
         except BaseException as error:  # deltalake's panics are no Exception
-            message = f"the tables in {self.settings.lake} cannot be read: {one_line(error)}"
+            message = (
+                f"the tables in {self.settings.lake} cannot be read: {one_line(error)}. If this does not pass, see "
+                "what `./routelake doctor` says."
+            )
             raise UnavailableError(message) from error
         self._follower.start()
         return base

@@ -199,6 +199,7 @@ def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror:
             "the streaming query ended" if is_hopeless else "the streaming query ended, going on with another",
             error=reason,
             details=FOLD_FAILURE_FILE,
+            advice="if this does not pass, see what `./routelake doctor` says",
         )
         if is_hopeless:
             return EXIT_FAILED

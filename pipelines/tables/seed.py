@@ -53,7 +53,7 @@ def read_seed(lake_dir: Path, log: EventLog) -> Seed:
     except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
         raise at_start(error)(
             f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this does not pass, "
-            "restore the lake from a backup."
+            "see what `./routelake doctor` says, or restore the lake from a backup."
         ) from error
 
 

@@ -101,6 +101,19 @@ def test_a_damaged_table(tmp_path: Path, command: str, left: bytes | None) -> No
     refused(result, str(damaged), "estore the lake from a backup")
 
 
+@pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"time'], ids=["empty", "torn"])
+def test_a_table_that_a_power_cut_has_torn(tmp_path: Path, left: bytes) -> None:
+    """The fold's start repairs it, so the gateway is to be started again."""
+    lake_dir = tmp_path / "data" / "lake"
+    drive(lake_dir, [[record] for record in written([(0, make.register()), (0, make.put("n", "k"))])])
+    damaged = lake_dir / "routeCommitTable" / "_delta_log" / f"{2:020d}.json"
+    damaged.unlink()
+    damaged.write_bytes(left)
+    code, printed = gateway(tmp_path / "data")
+    assert code == 1, printed
+    assert str(damaged) in printed and "cannot be read yet" in printed
+
+
 def test_data_that_cannot_be_read(tmp_path: Path) -> None:
     """It may pass, as where the lake is mounted, so the exit code is 1."""
     lake_dir = tmp_path / "data" / "lake"
