@@ -114,7 +114,7 @@ class Writers:
                     self.values[key] = key
                 else:
                     topics = [f"topic-{name}-{topic}" for topic in range(1 + count // 4)]
-                    body = broker(name, topics=topics, host=number + 1, counter=count)
+                    body = broker(name, topics=topics, host=number + 1, counter=count, heartbeatTimeoutMillis=10**9)
                     self._server.send("POST", "/v1/brokers/register", body)
                     self.topics[name] = len(topics)
 
