@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import NamedTuple
-
-from api.holdings import Held
 
 
 class Charge(NamedTuple):
@@ -17,7 +17,8 @@ class Charge(NamedTuple):
         cost: Bytes.
         least: Of them, what it takes on the log, even if it changes nothing.
         names: New ones.
-        registered: A brokerName that was counted, and what it had before.
+        registered: A brokerName that was counted, and the token of its reservation (`api.holdings`).
+        coming: Names that count as there, until the view shows them, and where they do.
         rewritten: Partitions that it has written anew.
     """
 
@@ -26,5 +27,6 @@ class Charge(NamedTuple):
     cost: int
     least: int
     names: int = 0
-    registered: tuple[str, Held | None] | None = None
+    registered: tuple[str, int] | None = None
+    coming: tuple[Counter[str], Collection[str]] | None = None
     rewritten: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from lake.damage import DamagedTableError, check_names
 from lake.synced import unsynced_damage
 from pipelines.log.base import Appended, LogReader, check_end
 from runtime.deaths import essential
-from schemas.errors import SetupError, TooLargeError, UnavailableError, one_line
+from schemas.errors import InDoubtError, SetupError, UnavailableError, one_line
 from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, routing_key
 from schemas.limits import MAX_KV_BYTES
 from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
@@ -288,10 +288,18 @@ class Gateway:
             TooLargeError: too large for the log.
         """
         try:
-            return await self.append_encoded(key, payload)
-        except (UnavailableError, TooLargeError):
+            appended = await self.append_encoded(key, payload)
+        except InDoubtError:
+            self.quotas.written(charge)
+            raise
+        except Exception:
             self.quotas.came_to_nothing(charge, is_written=False)
             raise
+        except BaseException:  # whoever asked has gone; it goes on
+            self.quotas.written(charge)
+            raise
+        self.quotas.written(charge)
+        return appended
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """`append` for an event that was encoded before.

@@ -19,16 +19,18 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from pipelines.log.base import Appended, Entry, LogEnd, LogRecord
+from pipelines.log.base import Appended, Entry, Limits, LogEnd, LogRecord
 from pipelines.log.stamps import ClockError
 from runtime.deaths import essential
-from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
+from schemas.errors import RoutelakeError, UnavailableError
 from schemas.events import DEFERRABLE, Actor, Clock, Resume, encode, routing_key
 
 log = structlog.get_logger("routelake.gateway")
 
 MAX_GROUP_EVENTS: Final = 2_000
 MAX_GROUP_BYTES: Final = 4 * 1024 * 1024
+_RECORD_BYTES: Final = 32
+"""What a record takes in Kafka beside its key and payload, at most."""
 
 STOPPING: Final = "this gateway is stopping; use another address of namesrvAddr"
 
@@ -56,6 +58,11 @@ class LogClient(Protocol):
 
         None: it never does.
         """
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """How large an event may be; of a log that is open."""
         ...
 
     async def open(self) -> str:
@@ -96,6 +103,7 @@ class LogClient(Protocol):
 class _Waiting(NamedTuple):
     key: str
     payload: bytes
+    size: int
     done: asyncio.Future[Appended] | None
 
 
@@ -163,14 +171,16 @@ class GroupCommit:
 
         Raises:
             UnavailableError: too much is queued already, or the gateway is stopping. Nothing was accepted.
+            BadRequestError: the log does not take such an event; those that wait beside it are not touched.
         """
         if self._stopping:
             raise UnavailableError(STOPPING)
-        if self._queued_bytes + len(payload) > self._max_queued_bytes:
+        size = self._log_client.limits.check(key, payload)
+        if self._queued_bytes + size > self._max_queued_bytes:
             raise UnavailableError("the event log does not keep up; try again")
         done: asyncio.Future[Appended] = self._loop.create_future()
-        self._queue.append(_Waiting(key, payload, done))
-        self._queued_bytes += len(payload)
+        self._queue.append(_Waiting(key, payload, size, done))
+        self._queued_bytes += size
         if not payload.startswith(DEFERRABLE):
             self._immediate = True
         self._go_on()
@@ -220,7 +230,7 @@ class GroupCommit:
         clock_due = self._next_clock_s < began_s + _TICK_S
         if clock_due:
             clock = Clock(actor=self._actor)
-            group.append(_Waiting(routing_key(clock), encode(clock), None))
+            group.append(_own(clock))
         late_after_s = self._log_client.late_after_s
         if late_after_s is not None:
             group.insert(0, self._resume_if_late(late_after_s))
@@ -239,28 +249,26 @@ class GroupCommit:
         passed_s = self._loop.time() - self._last_stamp_s
         after_ms = self._last_stamp_ms + int((passed_s + late_after_s) * 1000)
         resume = Resume(actor=self._actor, after_ms=after_ms)
-        return _Waiting(routing_key(resume), encode(resume), None)
+        return _own(resume)
 
     def _take(self) -> list[_Waiting]:
+        """What goes down at once: Kafka takes so much as one batch, with the RESUME in front of it."""
         group: list[_Waiting] = []
-        size = 0
-        while self._queue and len(group) < MAX_GROUP_EVENTS and size < MAX_GROUP_BYTES:
-            entry = self._queue.popleft()
-            group.append(entry)
-            size += len(entry.payload)
-        self._queued_bytes -= size
+        limit_bytes = min(MAX_GROUP_BYTES, self._log_client.limits.event_bytes)
+        taken_bytes = 0
+        while self._queue and len(group) < MAX_GROUP_EVENTS:
+            size = self._queue[0].size
+            if group and taken_bytes + len(group) * _RECORD_BYTES + size > limit_bytes:
+                break
+            group.append(self._queue.popleft())
+            taken_bytes += size
+        self._queued_bytes -= taken_bytes
         self._immediate = self._immediate and bool(self._queue)
         return group
 
     async def _append(self, group: list[_Waiting]) -> None:
         try:
             written = await self._log_client.append([(entry.key, entry.payload) for entry in group])
-        except BadRequestError as error:
-            if len(group) > 1:
-                for entry in group:
-                    await self._append([entry])
-                return
-            _refuse(group, error)
         except Exception as error:
             if not self._failing:
                 log.error("event log cannot be written", error=str(error))
@@ -279,6 +287,11 @@ class GroupCommit:
             for entry, appended in placed:
                 if entry.done is not None and not entry.done.done():
                     entry.done.set_result(appended)
+
+
+def _own(event: Clock | Resume) -> _Waiting:
+    key, payload = routing_key(event), encode(event)
+    return _Waiting(key, payload, len(key) + len(payload), None)
 
 
 def _refuse(group: list[_Waiting], error: RoutelakeError) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
+from itertools import count as count_up
 from typing import Final, NamedTuple
 
 from api.quota_costs import Size, mapping_rows
@@ -42,6 +43,14 @@ class Held(NamedTuple):
     def topics(self) -> int:
         """What it is counted for."""
         return self.size.rows + self.mappings
+
+
+class _Reservation(NamedTuple):
+    """A registration of which nobody knows yet whether it is written."""
+
+    who: str
+    brought: Brought
+    is_new: bool
 
 
 class Brought(NamedTuple):
@@ -107,6 +116,11 @@ class Holdings:
     def __init__(self) -> None:
         """Nobody has anything."""
         self._groups: dict[str, Held] = {}
+        """With all that is reserved."""
+        self._bases: dict[str, Held | None] = {}
+        """Without what is reserved, of groups that have reservations."""
+        self._reserved: dict[str, dict[int, _Reservation]] = {}
+        self._tokens = count_up()
         self._brokers_of: Counter[str] = Counter()
         self._rows_of: Counter[str] = Counter()
         self._bytes_of: Counter[str] = Counter()
@@ -132,49 +146,67 @@ class Holdings:
             brought: By its registration.
             is_new: Whether nobody has such a group.
         """
-        before = None if is_new else self._groups.get(brought.broker_name)
-        if before is None:  # what a group had before this gateway knew it, it brings again
-            size = Size(brought.rows, brought.name_bytes)
-            return Held(who, brought.brokers, size, brought.new_mappings, brought.json_bytes)
-        rows = max(brought.rows, before.size.rows + brought.new_rows)
-        share = min(1.0, (brought.new_rows + brought.new_mappings) / max(1, brought.told))
-        name_bytes = max(brought.name_bytes, before.size.name_bytes + int(brought.name_bytes * share))
-        json_bytes = max(brought.json_bytes, before.json_bytes + int(brought.json_bytes * share))
-        mappings = before.mappings + brought.new_mappings
-        return Held(who, brought.brokers, Size(rows, name_bytes), mappings, json_bytes)
+        return _after(self._groups.get(brought.broker_name), _Reservation(who, brought, is_new))
 
-    def put(self, broker_name: str, held: Held, view: RouteView) -> None:
-        """A group is somebody's now."""
-        self._drop(broker_name)
-        self._groups[broker_name] = held
-        self._add(held, 1)
+    def reserve(self, who: str, brought: Brought, view: RouteView, *, is_new: bool) -> int:
+        """A group is somebody's now, if it is written.
+
+        Args:
+            who: Whose it will be.
+            brought: By its registration.
+            view: At the head.
+            is_new: Whether nobody has such a group.
+
+        Returns:
+            What `settle` or `take_back` is told.
+        """
+        name, token = brought.broker_name, next(self._tokens)
+        self._bases.setdefault(name, self._groups.get(name))
+        self._reserved.setdefault(name, {})[token] = _Reservation(who, brought, is_new)
+        self._set(name, self.after(who, brought, is_new=is_new))
         if len(self._groups) > len(view.groups) + _SLACK:
-            for name in [name for name in self._groups if name not in view.groups and name != broker_name]:
-                self._drop(name)
+            for other in [other for other in self._groups if other not in view.groups and other not in self._bases]:
+                self._set(other, None)
+        return token
 
-    def restore(self, broker_name: str, held: Held | None) -> None:
-        """A registration came to nothing: as it was before."""
-        self._drop(broker_name)
-        if held is not None:
-            self._groups[broker_name] = held
-            self._add(held, 1)
+    def settle(self, broker_name: str, token: int) -> None:
+        """It was written, or may be."""
+        if (reservation := self._release(broker_name, token)) is not None:
+            self._rebase(broker_name, _after(self._bases[broker_name], reservation))
+
+    def take_back(self, broker_name: str, token: int) -> None:
+        """It came to nothing, whatever else was reserved since."""
+        if self._release(broker_name, token) is not None:
+            self._rebase(broker_name, self._bases[broker_name])
+
+    def _release(self, broker_name: str, token: int) -> _Reservation | None:
+        return self._reserved.get(broker_name, {}).pop(token, None)
+
+    def _rebase(self, broker_name: str, base: Held | None) -> None:
+        """What the group has without its reservations; they come on top, in their order."""
+        held, reserved = base, self._reserved.get(broker_name)
+        for reservation in (reserved or {}).values():
+            held = _after(held, reservation)
+        self._set(broker_name, held)
+        if reserved:
+            self._bases[broker_name] = base
+        else:
+            self._reserved.pop(broker_name, None)
+            self._bases.pop(broker_name, None)
 
     def take(self, rows: Mapping[str, int]) -> None:
         """Go by what `count` has found."""
-        for name, held in list(self._groups.items()):
-            found = rows.get(name)
-            self._drop(name)
-            if found is not None:
-                share = min(1.0, found / max(1, held.size.rows))
-                self._groups[name] = held._replace(
-                    size=Size(found, int(held.size.name_bytes * share)), json_bytes=int(held.json_bytes * share)
-                )
-                self._add(self._groups[name], 1)
+        for name in list(self._groups):
+            base = self._bases[name] if name in self._bases else self._groups[name]
+            self._rebase(name, _counted(base, rows.get(name)))
 
-    def _drop(self, broker_name: str) -> None:
-        held = self._groups.pop(broker_name, None)
+    def _set(self, broker_name: str, held: Held | None) -> None:
+        before = self._groups.pop(broker_name, None)
+        if before is not None:
+            self._add(before, -1)
         if held is not None:
-            self._add(held, -1)
+            self._groups[broker_name] = held
+            self._add(held, 1)
 
     def _add(self, held: Held, sign: int) -> None:
         for counter, number in (
@@ -185,6 +217,27 @@ class Holdings:
             counter[held.who] += sign * number
             if not counter[held.who]:
                 del counter[held.who]
+
+
+def _after(before: Held | None, reservation: _Reservation) -> Held:
+    """A group behind one more registration."""
+    who, brought, is_new = reservation
+    if before is None or is_new:  # what a group had before this gateway knew it, it brings again
+        size = Size(brought.rows, brought.name_bytes)
+        return Held(who, brought.brokers, size, brought.new_mappings, brought.json_bytes)
+    rows = max(brought.rows, before.size.rows + brought.new_rows)
+    share = min(1.0, (brought.new_rows + brought.new_mappings) / max(1, brought.told))
+    name_bytes = max(brought.name_bytes, before.size.name_bytes + int(brought.name_bytes * share))
+    json_bytes = max(brought.json_bytes, before.json_bytes + int(brought.json_bytes * share))
+    mappings = before.mappings + brought.new_mappings
+    return Held(who, brought.brokers, Size(rows, name_bytes), mappings, json_bytes)
+
+
+def _counted(held: Held | None, rows: int | None) -> Held | None:
+    if held is None or rows is None:
+        return None
+    share = min(1.0, rows / max(1, held.size.rows))
+    return held._replace(size=Size(rows, int(held.size.name_bytes * share)), json_bytes=int(held.json_bytes * share))
 
 
 def count(view: RouteView) -> dict[str, int]:

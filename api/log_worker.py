@@ -7,7 +7,7 @@ the gateway's event loop sends what is to be written to a process, and has the o
 
     gateway                                       process
     ── (URL, ...) ──────────────────────────────► opens the log
-    ◄── its lineage, or an error ────────────────
+    ◄── its lineage and limits, or an error ─────
     ── entries ─────────────────────────────────► `ResumingLog`
     ◄── their offsets and times, or an error ────
     ...                                           pickles, framed as by multiprocessing's Connection
@@ -32,7 +32,7 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 import structlog
 
 from api.group_commit import STOPPING
-from pipelines.log.base import Appended, Entry, EventLog, LateError, LogEnd
+from pipelines.log.base import NO_LIMITS, Appended, Entry, EventLog, LateError, Limits, LogEnd
 from pipelines.log.open import open_log
 from pipelines.log.stamps import MAX_LEAP_MS, Stamps, SteadyClock, steady_s
 from pipelines.log.urls import is_kafka
@@ -52,7 +52,7 @@ _length = struct.Struct("!i")
 _CLOSE_S: Final = 1.0
 """How long an append under way may hold up the end. `GroupCommit.stop` has waited for it before."""
 
-Answer = LogEnd | list[Appended] | RoutelakeError | str
+Answer = LogEnd | list[Appended] | RoutelakeError | tuple[str, Limits]
 
 
 class Last(NamedTuple):
@@ -109,6 +109,7 @@ class LogWorker:
 
     def __init__(self, log_url: str, gateway_id: str, gap_s: float, max_leap_ms: int = MAX_LEAP_MS) -> None:
         self._arguments = log_url, gateway_id, gap_s, max_leap_ms
+        self.limits = NO_LIMITS
         self.late_after_s = gap_s if is_kafka(log_url) else None
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: deque[asyncio.Future[Answer]] = deque()
@@ -127,10 +128,11 @@ class LogWorker:
         self._process = process
         self._reading = essential(asyncio.create_task(self._read(reader, process)), "who hears what was appended")
         try:
-            lineage = await self._ask(self._arguments)
+            opened = await self._ask(self._arguments)
         except InDoubtError as error:
             raise UnavailableError("the process that writes the event log has died while it opened the log") from error
-        assert isinstance(lineage, str)
+        assert isinstance(opened, tuple) and not isinstance(opened, LogEnd)
+        lineage, self.limits = opened
         return lineage
 
     async def end(self) -> LogEnd:
@@ -219,7 +221,7 @@ def _serve(gateway: Connection) -> None:
         return
     with closing(event_log):
         resuming_log = ResumingLog(event_log, gateway_id, gap_s)
-        gateway.send(event_log.lineage)
+        gateway.send((event_log.lineage, event_log.limits))
         while True:
             asked = gateway.recv()
             gateway.send(_tried(event_log.end) if asked is None else _tried(resuming_log.append, asked))

@@ -78,7 +78,7 @@ class GatewayQuotas:
         self._refusals = Refusals("quota")
         self._epochs = EpochCosts(clock)
         self._counted_s = self._coming_since_s = -math.inf
-        self._coming: set[str] = set()
+        self._coming: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.charged_bytes: Counter[str] = Counter()
         self.unwritten = 0
@@ -217,17 +217,17 @@ class GatewayQuotas:
         elif not self._epochs.has_paid(name):
             cost += had.rewrite_bytes
         least = log_bytes(len(payload))
-        charge = Charge(
-            CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, (name, before), (name,)
-        )
+        charge = Charge(CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, rewritten=(name,))
         self._take(charge, event.actor.peer)
-        self._holdings.put(name, after, view)
+        token = self._holdings.reserve(who, brought, view, is_new=is_new)
+        coming = None
         if brought.new_names:
             if self._clock() - self._coming_since_s > _COMING_S:
                 self._coming_since_s = self._clock()
-                self._coming = set()
-            self._coming.update(names)
-        return charge
+                self._coming = Counter()
+            self._coming.update(iter(names))
+            coming = self._coming, names
+        return charge._replace(registered=(name, token), coming=coming)
 
     def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
         """Charge any other event that may change something; None where it costs nothing.
@@ -250,6 +250,11 @@ class GatewayQuotas:
             self._take(charge, event.actor.peer)
         return charge
 
+    def written(self, charge: Charge | None) -> None:
+        """A write is on the log, or may be."""
+        if charge is not None and charge.registered is not None:
+            self._holdings.settle(*charge.registered)
+
     def came_to_nothing(self, charge: Charge | None, *, is_written: bool) -> None:
         """Give back what a write was charged and did not use.
 
@@ -265,8 +270,16 @@ class GatewayQuotas:
         self.charged_bytes[charge.quota] -= unused
         self._judge.charge(charge.quota, charge.who, now_s, -unused)
         self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
-        if charge.registered is not None and not is_written:
-            self._holdings.restore(*charge.registered)
+        if is_written:
+            return
+        if charge.registered is not None:
+            self._holdings.take_back(*charge.registered)
+        if charge.coming is not None:
+            coming, names = charge.coming
+            for name in names:
+                coming[name] -= 1
+                if coming[name] <= 0:
+                    del coming[name]
 
     # --- what groups have ---
 

@@ -36,7 +36,7 @@ from api.view.slices import TimeSlices
 from api.view.snapshot import RouteView
 from lake.commits import CommandOutcome, RouteCommit
 from pipelines.fold.version import RULES_VERSION
-from pipelines.log.base import LOST_LOG, LogReader, LogRecord
+from pipelines.log.base import LOST_LOG, LogReader, LogRecord, lacks
 from runtime.deaths import essential_thread
 from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_line
 
@@ -329,7 +329,7 @@ class Head:
         assert self._reader is not None
         first = fold.offset + 1
         records = self._reader.read(first)
-        if records and records[0].offset > max(first, 1):
+        if lacks(self._reader, first, records):
             raise SetupError(f"the event log lacks the records from offset {first} on. {LOST_LOG}")
         self._take(fold, records)
         return len(records)

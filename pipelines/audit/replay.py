@@ -83,20 +83,20 @@ def check_replay(
         report.not_proved.append(f"{what}: there is no event log")
         return
     try:
-        oldest = log.read(0, 1)
+        oldest = log.kept_from(0)
         newest = log.read(last.log_offset, 1)
     except RoutelakeError as error:
         report.not_proved.append(f"{what}: {one_line(error)}")
         return
-    if not newest or newest[0].offset != max(last.log_offset, oldest[0].offset):
+    if not newest or (newest[0].offset != last.log_offset and last.log_offset >= oldest):
         report.not_proved.append(
             f"{what}: the event log has no record of offset {last.log_offset}, which epoch {last.epoch} ends with"
         )
         return
-    base = find_base(lake_dir, commits, last, oldest[0].offset)
+    base = find_base(lake_dir, commits, last, oldest)
     if base is None:
         report.not_proved.append(
-            f"{what}: no epoch is left to begin with, since the event log begins at offset {oldest[0].offset}"
+            f"{what}: no epoch is left to begin with, since the event log begins at offset {oldest}"
             if last.rules_version == RULES_VERSION
             else f"{what}: epoch {last.epoch} was folded by other rules (version {last.rules_version}; here they are "
             f"version {RULES_VERSION})"
@@ -109,7 +109,7 @@ def check_replay(
         report.not_proved.append(f"{what}: {one_line(error)}")
         return
     if report.refutations == before:
-        first = max(base.commit.log_offset + 1, oldest[0].offset)
+        first = max(base.commit.log_offset + 1, oldest)
         since = "from nothing" if base.tables is None else f"from epoch {base.commit.epoch}"
         report.proved.append(
             f"a replay of log offsets {first} to {last.log_offset} {since} gives the rows of epoch {last.epoch}, "

@@ -86,6 +86,33 @@ class Appended(NamedTuple):
     event_time_ms: int
 
 
+class Limits(NamedTuple):
+    """The largest event that a log takes, key and payload together, and what an operator can do about it."""
+
+    event_bytes: int
+    hint: str = ""
+
+    def check(self, key: str, payload: bytes) -> int:
+        """The size of an event that the log takes.
+
+        Raises:
+            BadRequestError: the log does not take it; the message names the size and the limit.
+        """
+        check_entries([(key, payload)])
+        size = len(key.encode()) + len(payload)
+        if size > self.event_bytes:
+            raise TooLargeError(
+                f"an event of {size} bytes is larger than the event log takes ({self.event_bytes} bytes){self.hint}",
+                size_bytes=size,
+                limit_bytes=self.event_bytes,
+            )
+        return size
+
+
+NO_LIMITS: Final = Limits(MAX_PAYLOAD_BYTES + MAX_KEY_BYTES)
+"""Of a log that takes whatever `check_entries` takes."""
+
+
 class LogEnd(NamedTuple):
     """The end of the log. ``last_event_time_ms`` is None in a log that never had a record."""
 
@@ -122,9 +149,23 @@ class LogReader(Protocol):
         """See `EventLog.read`."""
         ...
 
+    def kept_from(self, offset: int) -> int:
+        """See `EventLog.kept_from`."""
+        ...
+
     def close(self) -> None:
         """Release everything."""
         ...
+
+
+def lacks(log: LogReader, start_offset: int, records: Sequence[LogRecord]) -> bool:
+    """Whether what was read from ``start_offset`` on begins later because records were deleted.
+
+    Kafka counts entries of its own, such as the ends of transactions of other programs: those are no records.
+    """
+    start_offset = max(start_offset, 1)
+    is_gap = bool(records) and records[0].offset > start_offset
+    return is_gap and log.kept_from(start_offset) > start_offset
 
 
 class EventLog(Protocol):
@@ -138,6 +179,11 @@ class EventLog(Protocol):
     @property
     def lineage(self) -> str:
         """What its offsets are of: a copy that goes its own way, such as a restored log, has another one."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """How large an event may be."""
         ...
 
     def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
@@ -175,6 +221,14 @@ class EventLog(Protocol):
             start_offset: the first record's offset is this or higher.
             max_records: 1 or more.
             max_bytes: bound on the sum of payload sizes; one larger record comes alone.
+
+        Raises:
+            UnavailableError: the log cannot be reached.
+        """
+        ...
+
+    def kept_from(self, offset: int) -> int:
+        """The first offset, this one or higher, from which on nothing was deleted at the log's old end.
 
         Raises:
             UnavailableError: the log cannot be reached.

@@ -4,7 +4,7 @@
 How it keeps the promises of `EventLog`:
 
 - *One order*: the topic has one partition, and an append's records go into one record batch, which Kafka takes whole or
-  not at all. Only a list of more than `BATCH_BYTES` needs several batches.
+  not at all. Only a list of more than the topic's max.message.bytes needs several batches.
 - *Durable*: acks=all and an idempotent producer. What that survives is the topic's replication factor and
   min.insync.replicas; Kafka's own default does not fsync, so one broker alone can lose its last second in a power cut.
 - *Event time*: LogAppendTime, the clock of the partition's leader. Kafka does not keep it from going back when that
@@ -34,26 +34,24 @@ from pipelines.log.base import (
     DEFAULT_READ_RECORDS,
     Appended,
     Entry,
+    Limits,
     LogEnd,
     LogRecord,
-    check_entries,
 )
 from pipelines.log.kafka_access.errors import AccessError
 from pipelines.log.kafka_access.settings import read_access
 from pipelines.log.kafka_client import bounds, close_consumer, close_producer, entered, log_consumer
 from pipelines.log.kafka_topic import MAX_MESSAGE_BYTES, alter_command, ensure_topic
 from pipelines.log.urls import first_offset
-from schemas.errors import InDoubtError, SetupError, TooLargeError, UnavailableError
+from schemas.errors import InDoubtError, SetupError, UnavailableError
 
 DELIVERY_TIMEOUT_S: Final = 15.0
 """How long the producer tries. An append waits a little longer than this, never more."""
 
 READ_TIMEOUT_S: Final = 15.0
 
-BATCH_BYTES: Final = 16 * 1024 * 1024
-"""A list of entries up to this size is one record batch: in or out as a whole."""
-
-_RECORD_OVERHEAD_BYTES: Final = 512
+_BATCH_OVERHEAD_BYTES: Final = 1024
+"""Of a record batch of one event, with a RESUME in front and a CLOCK behind."""
 
 
 class KafkaLog:
@@ -90,13 +88,18 @@ class KafkaLog:
         with self._admin_lock, self._admin_errors("open"):
             self.log_id, self._max_message_bytes = ensure_topic(self._open_admin(), self._bootstrap, topic)
         self.lineage = self.log_id  # no copy of a topic has its id
+        wanted = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
+        self.limits = Limits(
+            self._max_message_bytes - _BATCH_OVERHEAD_BYTES,
+            f": max.message.bytes of the topic {topic}. Run: {alter_command(self._bootstrap, topic, wanted)}"
+            " (with what Kafka's policy allows, if it has one), and restart the gateways.",
+        )
 
     def append(self, entries: Sequence[Entry], not_after_ms: int | None = None) -> list[Appended]:
         """See `EventLog.append`."""
-        check_entries(entries)
+        for key, payload in entries:
+            self.limits.check(key, payload)
         records = [(key.encode(), bytes(payload)) for key, payload in entries]
-        for key, payload in records:
-            self._check_size(len(key) + len(payload))
         with self._append_lock:
             self._check_open()
             if not records:
@@ -126,6 +129,13 @@ class KafkaLog:
             with self._errors("read", self._close_consumer):
                 begin, end = self._bounds()
                 return self._fetch(max(start_offset, begin), end, max_records, max_bytes)
+
+    def kept_from(self, offset: int) -> int:
+        """See `EventLog.kept_from`."""
+        with self._read_lock:
+            self._check_open()
+            with self._errors("read", self._close_consumer):
+                return max(offset, self._bounds()[0])
 
     def end(self) -> LogEnd:
         """See `EventLog.end`."""
@@ -165,16 +175,6 @@ class KafkaLog:
             self._close_consumer()
             self._close_admin()
 
-    def _check_size(self, size_bytes: int) -> None:
-        limit = self._max_message_bytes - _RECORD_OVERHEAD_BYTES
-        if size_bytes > limit:
-            raise TooLargeError(
-                f"an event of {size_bytes} bytes is larger than the topic {self._topic} takes ({limit} bytes). Run: "
-                + alter_command(self._bootstrap, self._topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}),
-                size_bytes=size_bytes,
-                limit_bytes=limit,
-            )
-
     def _bounds(self) -> tuple[int, int]:
         return bounds(self._open_consumer(), self._partition, first=self._first, answer_s=READ_TIMEOUT_S)
 
@@ -210,7 +210,7 @@ class KafkaLog:
                 self._config,
                 acks="all",
                 enable_idempotence=True,
-                batch_size=BATCH_BYTES,
+                batch_size=self._max_message_bytes,
                 # An append flushes; see there. As long as kafka-python allows: a busy machine takes seconds to queue.
                 linger_ms=int(self._delivery_timeout_s * 1000) // 2,
                 max_request_size=MAX_MESSAGE_BYTES,

@@ -7,11 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
+import structlog
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     AuthorizationError,
     BrokerResponseError,
+    InvalidConfigurationError,
     InvalidReplicationFactorError,
     PolicyViolationError,
     TopicAlreadyExistsError,
@@ -20,15 +22,19 @@ from kafka.errors import (
 from pipelines.log.base import MAX_KEY_BYTES, MAX_PAYLOAD_BYTES
 from schemas.errors import SetupError
 
+log = structlog.get_logger("routelake.log")
+
 MAX_MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + 2 * MAX_KEY_BYTES
 """max.message.bytes of the topic: it bounds the record batch, which is a little larger than its one payload."""
+
+_SIZE: Final = "max.message.bytes"
 
 TOPIC_CONFIG: Final = {
     "message.timestamp.type": "LogAppendTime",
     "cleanup.policy": "delete",
     "retention.ms": "-1",  # only what has been folded may go, and only the fold knows what that is
     "retention.bytes": "-1",
-    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+    _SIZE: str(MAX_MESSAGE_BYTES),
 }
 """What a topic is made with. An existing topic must agree, except on max.message.bytes, which then is the limit."""
 
@@ -55,24 +61,20 @@ def ensure_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str) 
     if partitions != 1:
         _refuse(
             f"the topic {topic} has {partitions} partitions; an event log has one. Use another name, or make it anew:",
-            _create_command(bootstrap, topic),
+            _create_command(bootstrap, topic, TOPIC_CONFIG),
         )
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     config = {
         name: str(entry["value"])
         for name, entry in admin.describe_configs([resource], config_filter="all")["topic"][topic].items()
     }
-    wrong = {
-        name: value
-        for name, value in TOPIC_CONFIG.items()
-        if name != "max.message.bytes" and config.get(name, value) != value
-    }
+    wrong = {name: value for name, value in TOPIC_CONFIG.items() if name != _SIZE and config.get(name, value) != value}
     if wrong:
         found = ", ".join(f"{name}={config[name]}" for name in wrong)
         _refuse(
             f"the topic {topic} is not fit to be an event log ({found}). Run:", alter_command(bootstrap, topic, wrong)
         )
-    return str(described["topic_id"]), int(config["max.message.bytes"])
+    return str(described["topic_id"]), min(int(config[_SIZE]), MAX_MESSAGE_BYTES)
 
 
 def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, config: Mapping[str, str]) -> None:
@@ -85,15 +87,30 @@ def make_topic(admin: KafkaAdminClient, bootstrap: Sequence[str], topic: str, co
         SetupError: Kafka refuses it.
         KafkaError: it cannot be made yet, or Kafka does not answer.
     """
-    spec = {"num_partitions": 1, "replication_factor": -1, "configs": dict(config)}
     deadline = time.monotonic() + BROKERS_S
     while True:
         try:
+            spec = {"num_partitions": 1, "replication_factor": -1, "configs": dict(config)}
             admin.create_topics({topic: spec}, wait_for_metadata=True)
         except TopicAlreadyExistsError:
             admin.wait_for_topics([topic])  # another process was faster
-        except (AuthorizationError, PolicyViolationError) as error:
-            _refuse(f"Kafka does not let us make the topic {topic} ({error}). Run:", _create_command(bootstrap, topic))
+        except (PolicyViolationError, InvalidConfigurationError) as error:
+            if config.get(_SIZE) is not None:  # managed Kafkas allow less, each another size
+                config = {name: value for name, value in config.items() if name != _SIZE}
+                log.warning(
+                    "Kafka refuses the size of messages; the topic takes its default", topic=topic, error=str(error)
+                )
+                continue
+            _refuse(
+                f"Kafka does not let us make the topic {topic} ({error}). Run:",
+                _create_command(bootstrap, topic, config),
+            )
+        except AuthorizationError as error:
+            _refuse(
+                f"Kafka does not let us make the topic {topic} ({error}). If Kafka refuses {_SIZE} in what follows, "
+                "leave it out: then events may be as large as the topic takes. Run:",
+                _create_command(bootstrap, topic, config),
+            )
         except InvalidReplicationFactorError as error:
             if time.monotonic() > deadline:
                 raise InvalidReplicationFactorError(
@@ -117,8 +134,8 @@ def alter_command(bootstrap: Sequence[str], topic: str, config: dict[str, str]) 
     )
 
 
-def _create_command(bootstrap: Sequence[str], topic: str) -> str:
-    settings = " ".join(f"--config {name}={value}" for name, value in TOPIC_CONFIG.items())
+def _create_command(bootstrap: Sequence[str], topic: str, config: Mapping[str, str]) -> str:
+    settings = " ".join(f"--config {name}={value}" for name, value in config.items())
     return (
         f"kafka-topics.sh --bootstrap-server {','.join(bootstrap)} --create --topic {topic} --partitions 1 {settings}"
     )

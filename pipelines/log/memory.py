@@ -12,6 +12,7 @@ from operator import attrgetter
 from pipelines.log.base import (
     DEFAULT_READ_BYTES,
     DEFAULT_READ_RECORDS,
+    NO_LIMITS,
     Appended,
     Clock,
     Entry,
@@ -28,6 +29,8 @@ _offset = attrgetter("offset")
 
 class MemoryLog:
     """An `EventLog` that lives as long as the object. ``clock`` is asked for the time of each append."""
+
+    limits = NO_LIMITS
 
     def __init__(self, clock: Clock = now_ms) -> None:
         self.log_id = self.lineage = uuid.uuid4().hex
@@ -70,6 +73,13 @@ class MemoryLog:
                     break
                 chosen.append(record)
             return chosen
+
+    def kept_from(self, offset: int) -> int:
+        """See `EventLog.kept_from`."""
+        with self._lock:
+            self._check_open()
+            first = bisect_left(self._records, offset, key=_offset)
+            return self._records[first].offset if first < len(self._records) else max(offset, self._next_offset)
 
     def end(self) -> LogEnd:
         """See `EventLog.end`."""

@@ -36,6 +36,7 @@ import structlog
 from pipelines.log.base import (
     DEFAULT_READ_BYTES,
     DEFAULT_READ_RECORDS,
+    NO_LIMITS,
     Appended,
     Entry,
     LogEnd,
@@ -89,6 +90,8 @@ class SqliteLog:
             format, lacks records, or lies beside the WAL of another one.
         UnavailableError: another process held the file for longer than ``busy_timeout_s``.
     """
+
+    limits = NO_LIMITS
 
     def __init__(self, path: Path, *, stamps: Stamps | None = None, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._path = path
@@ -164,6 +167,11 @@ class SqliteLog:
         """See `EventLog.read`."""
         with self._reading() as reader:
             return read_records(reader, start_offset, max_records, max_bytes)
+
+    def kept_from(self, offset: int) -> int:
+        """See `EventLog.kept_from`."""
+        with self._reading() as reader:
+            return _kept_from(reader, offset)
 
     def end(self) -> LogEnd:
         """See `EventLog.end`."""
@@ -285,6 +293,11 @@ class SqliteReader:
         with sqlite_errors(self._path, "read"):
             return read_records(self._reader, start_offset, max_records, max_bytes)
 
+    def kept_from(self, offset: int) -> int:
+        """See `EventLog.kept_from`."""
+        with sqlite_errors(self._path, "read"):
+            return _kept_from(self._reader, offset)
+
     def close(self) -> None:
         """Release the file."""
         self._reader.close()
@@ -306,6 +319,16 @@ def read_records(reader: sqlite3.Connection, start_offset: int, max_records: int
                 break
             records.append(record)
     return records
+
+
+def _kept_from(reader: sqlite3.Connection, offset: int) -> int:
+    """There are no gaps: what is missing was deleted, wherever it is."""
+    first, end = reader.execute(
+        "SELECT (SELECT min(offset) FROM event WHERE offset >= ?),"
+        " (SELECT seq + 1 FROM sqlite_sequence WHERE name = 'event')",
+        (offset,),
+    ).fetchone()
+    return max(offset, end or 1) if first is None else int(first)
 
 
 def _last_of_trim_step(reader: sqlite3.Connection, before_offset: int, older_than_ms: int) -> int | None:

@@ -25,7 +25,7 @@ from lake.deltalog import table_uri
 from pipelines.fold.replay import replay
 from pipelines.fold.rows import group_from_rows, kv_from_rows
 from pipelines.fold.state import RouteState
-from pipelines.log.base import LOST_LOG, EventLog
+from pipelines.log.base import LOST_LOG, EventLog, lacks
 from pipelines.tables.resumes import preserved_ms
 from runtime.disk import at_start
 from schemas.errors import SetupError, one_line
@@ -93,7 +93,7 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
 def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:
     while first <= last:
         records = log.read(first)
-        if not records or records[0].offset > max(first, 1):
+        if not records or lacks(log, first, records):
             raise SetupError(
                 f"the event log lacks records from offset {first} on; up to offset {last} they are needed to bring the "
                 f"state in the tables up to date. {LOST_LOG}",

@@ -11,9 +11,9 @@ import pytest
 from api import group_commit
 from api.group_commit import GroupCommit
 from api.log_worker import ResumingLog
-from pipelines.log.base import Appended, Entry, LogEnd, LogRecord, now_ms
+from pipelines.log.base import NO_LIMITS, Appended, Entry, Limits, LogEnd, LogRecord, now_ms
 from pipelines.log.memory import MemoryLog
-from schemas.errors import RoutelakeError, TooLargeError, UnavailableError
+from schemas.errors import BadRequestError, RoutelakeError, UnavailableError
 from schemas.events import AnyEvent, Clock, PutKvConfig, Resume, decode, encode, routing_key
 from tests.support import events as make
 from tests.support.loops import eventually, on_a_loop
@@ -26,6 +26,7 @@ class Log:
 
     def __init__(self) -> None:
         self.memory = MemoryLog()
+        self.limits = NO_LIMITS
         self._appends = ResumingLog(self.memory, "gw", 3600.0)
         self.groups: list[int] = []
         self.fed: list[LogRecord] = []
@@ -219,10 +220,31 @@ async def test_whatever_is_raised_is_an_answer(log: Log) -> None:
 @on_a_loop
 async def test_one_bad_event_does_not_take_its_neighbours_along(log: Log) -> None:
     writer = await start(log)
-    answers = [submit(writer, 0), writer.submit("x" * 100_000, b"too long a key"), submit(writer, 2)]
-    results = await asyncio.gather(*answers, return_exceptions=True)
-    assert [type(result) for result in results] == [Appended, TooLargeError, Appended]
+    log.limits = Limits(20_000, ": hint")
+    answers = [submit(writer, number) for number in range(500)]
+    for key, payload in (("x" * 100_000, b""), ("kv", bytes(20_001)), ("\ud800", b"")):
+        with pytest.raises(BadRequestError):
+            writer.submit(key, payload)
+    answers += [submit(writer, number) for number in range(500, 1_000)]
+    await asyncio.gather(*answers)
+    assert not writer.failing
+    assert sum(log.groups) == 1_001
+    assert len(log.groups) < 50
     await writer.stop()
+
+
+@on_a_loop
+async def test_a_group_is_no_larger_than_the_log_takes_at_once(log: Log) -> None:
+    """Else Kafka takes its parts at different times, and a RESUME stands in front of the first alone."""
+    log.limits = Limits(20_000)
+    writer = await start(log)
+    log.gate.clear()
+    sizes = [9_000, 9_000, 9_000, 20_000 - 2, 100, 100]
+    answers = [writer.submit("kv", bytes(size)) for size in sizes]
+    log.gate.set()
+    await asyncio.gather(*answers)
+    await writer.stop()
+    assert log.groups == [1, 2, 1, 1, 2]
 
 
 @on_a_loop

@@ -25,6 +25,10 @@ class _Kept:
         first = bisect_left(self._offsets, start_offset)
         return list(self._records[first : first + max_records])
 
+    def kept_from(self, offset: int) -> int:
+        place = bisect_left(self._offsets, offset)
+        return self._offsets[place] if place < len(self._offsets) else offset
+
     def close(self) -> None:
         return
 

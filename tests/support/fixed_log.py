@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipelines.log.base import Appended, LogEnd, LogRecord
+from pipelines.log.base import NO_LIMITS, Appended, LogEnd, LogRecord
 
 
 class FixedLog:
     """See `pipelines.log.base.EventLog`; ``read_from`` collects the offsets that were asked for."""
 
     log_id = "fixed"
+    limits = NO_LIMITS
 
     def __init__(self, records: Sequence[LogRecord]) -> None:
         self.records = list(records)
@@ -25,6 +26,9 @@ class FixedLog:
         """Three at a time, so that readers have to come back."""
         self.read_from.append(start_offset)
         return [record for record in self.records if record.offset >= start_offset][: min(max_records, 3)]
+
+    def kept_from(self, offset: int) -> int:
+        return next((record.offset for record in self.records if record.offset >= offset), offset)
 
     def end(self) -> LogEnd:
         last = self.records[-1]

@@ -62,7 +62,7 @@ class SharedReader:
     """Reads a log that others close."""
 
     def __init__(self, log: EventLog) -> None:
-        self.read = log.read
+        self.read, self.kept_from = log.read, log.kept_from
 
     def close(self) -> None:
         pass

@@ -16,7 +16,7 @@ class LocalLogClient:
     late_after_s = None
 
     def __init__(self, event_log: EventLog, settings: GatewaySettings) -> None:
-        self._log = event_log
+        self._log, self.limits = event_log, event_log.limits
         self._appends = ResumingLog(event_log, settings.gateway_id, settings.gap_s)
 
     async def open(self) -> str:

@@ -62,6 +62,9 @@ class Log:
         found = self.log.read(start_offset, max_records, max_bytes)
         return [record for record in found if self.cut_before <= record.offset < self.hides_from]
 
+    def kept_from(self, offset: int) -> int:
+        return max(self.cut_before, self.log.kept_from(offset))
+
     def close(self) -> None:
         pass
 

@@ -157,6 +157,9 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
                 raise UnavailableError("lost")
             return log.read(start_offset, max_records, max_bytes)
 
+        def kept_from(self, offset: int) -> int:
+            return log.kept_from(offset)
+
         def close(self) -> None:
             pass
 

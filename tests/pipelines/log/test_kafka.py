@@ -5,28 +5,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from peers.java import free_port, wait_until
+from api.head.head import Head
+from api.view.snapshot import RouteView
+from peers.java import classpath, free_port, wait_until
 from peers.kafka import Kafka
 from peers.routelake import ROOT
-from pipelines.log import LogRecord, kafka_client, open_log
+from pipelines.log import EventLog, LogRecord, kafka_client, open_log
 from pipelines.log import kafka as kafka_log
+from pipelines.log.base import lacks
 from pipelines.log.kafka import KafkaLog
 from pipelines.log.kafka_topic import TOPIC_CONFIG
 from pipelines.log.open import close_readers, open_tail, records_between
 from pipelines.log.tail import BatchEnd
 from pipelines.log.urls import parse_url
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
+from schemas.events import encode, routing_key
+from tests.support import events as make
 
 pytestmark = pytest.mark.jvm
 
@@ -131,8 +138,103 @@ def test_a_smaller_message_limit_is_obeyed_before_anything_is_sent(admin: KafkaA
             log.append([("", b"small"), ("", bytes(20_000))])
         assert log.read(0) == []
         # A list above the limit is split, a single record up to it is not.
-        log.append([("k", bytes(9_000))] * 5)
+        log.append([("k", bytes(8_900))] * 5)
         assert len(log.read(0)) == 5
+
+
+def test_ends_of_transactions_of_others_are_no_deleted_records(kafka_address: str, url: str) -> None:
+    """They have offsets, and are no records: at the log's begin, in it, at any edge of a read, and at its end."""
+
+    def foreign(*, commits: bool) -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka_address, transactional_id=f"foreign-{topic_of(url)}")
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic_of(url), key=b"kv", value=b"foreign", partition=0)
+            producer.flush()
+            (producer.commit_transaction if commits else producer.abort_transaction)()
+        finally:
+            producer.close()
+
+    def own(log: EventLog, number: int) -> None:
+        event = make.put("n", f"k{number}")
+        log.append([(routing_key(event), encode(event))])
+
+    with contextlib.closing(open_log(url)) as log:
+        foreign(commits=True)
+        own(log, 1)
+        foreign(commits=False)
+        own(log, 2)
+        foreign(commits=True)
+        records, end = log.read(0), log.end().next_offset
+        offsets = [record.offset for record in records]
+        assert (offsets, end) == ([0, 2, 3, 5, 6], 8)
+        for start in range(end):
+            found = log.read(start, 1)
+            assert [record.offset for record in found] == [offset for offset in offsets if offset >= start][:1]
+            assert not lacks(log, start, found)
+        for start in range(end):
+            for stop in range(start + 1, end + 1):
+                read = [record.offset for records in records_between(url, start, stop) for record in records]
+                assert read == [offset for offset in offsets if start <= offset < stop], (start, stop)
+        close_readers(url)
+        with contextlib.closing(open_tail(url)) as tail:
+            at, ends = BatchEnd(0, 0), []
+            while (after := tail.bounded_end(at, 1, 1_000_000)).offset != at.offset:
+                tail.check_readable_from(after.offset)
+                ends.append(after.offset)
+                at = after
+            assert ends == [1, 3, 4, 6, 7]
+            own(log, 3)
+            assert tail.wait_for_change(time.monotonic() + 30, 0.01)
+            tail.check_readable_from(at.offset)
+            assert tail.bounded_end(at, 1, 1_000_000).offset == 9
+        head = Head(lambda: open_log(url), lambda view, outcomes: None, lambda offset, outcomes: None)
+        try:
+            view = head.begin(RouteView.empty())
+        finally:
+            head.stop()
+        assert view.log_offset == 8
+        assert [view.kv_get("n", f"k{number}") for number in (1, 2, 3)] == ["v"] * 3
+        assert log.trim(3, 2**60) == 3
+        assert lacks(log, 0, log.read(0))
+
+
+def test_a_policy_that_refuses_large_messages(tmp_path: Path) -> None:
+    """As Kafkas of a cloud have: the topic is made with what they allow, and larger events are refused alone."""
+    javac = shutil.which("javac")
+    if javac is None:
+        pytest.skip("javac is not installed")
+    source = tmp_path / "SmallMessages.java"
+    source.write_text(_POLICY, encoding="utf-8")
+    jars = classpath("kafka")
+    subprocess.run([javac, "-cp", jars, "-d", str(tmp_path), str(source)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("peers.peer.classpath", lambda name: os.pathsep.join((str(tmp_path), jars)))
+        kafka = Kafka({"create.topic.policy.class.name": "SmallMessages"})
+    with kafka:
+        url = f"kafka://{kafka.address}/events"
+        with contextlib.closing(open_log(url)) as log:
+            assert log.limits.event_bytes == 1_048_588 - 1_024
+            log.append([("kv", bytes(1_000_000))] * 2)
+            with pytest.raises(BadRequestError, match=r"with what Kafka's policy allows"):
+                log.append([("kv", bytes(1_048_588))])
+
+
+_POLICY = """
+import java.util.Map;
+import org.apache.kafka.common.errors.PolicyViolationException;
+import org.apache.kafka.server.policy.CreateTopicPolicy;
+
+public class SmallMessages implements CreateTopicPolicy {
+    public void configure(Map<String, ?> configs) {}
+    public void close() {}
+    public void validate(RequestMetadata request) {
+        if (Integer.parseInt(request.configs().getOrDefault("max.message.bytes", "0")) > 8388608)
+            throw new PolicyViolationException("Config property 'max.message.bytes' exceeded max limit of 8388608");
+    }
+}
+"""
 
 
 def test_a_topic_made_anew_is_another_log(admin: KafkaAdminClient, url: str) -> None:
