@@ -23,14 +23,16 @@ UNWRITABLE: Final = {
     **MUTE,
     # A process that stands still, or is killed, may hold the lock of the one file that both write.
     **dict.fromkeys(("stop-gateway", "stop-second", "stop-log", "kill-log", "kill-all"), BOTH),
-    **dict.fromkeys(("slow-disk", "failing-disk", "disk-full", "kill-kafka", "stop-kafka"), BOTH),
+    **dict.fromkeys(("slow-disk", "failing-disk", "disk-full", "clock-leap", "kill-kafka", "stop-kafka"), BOTH),
 }
 """Which gateways do not take a write."""
 SILENT: Final = {**AWAY, "separate-second": SECOND, **{kind: UNWRITABLE[kind] for kind in UNWRITABLE if kind != "cut"}}
 """Which gateways may not write down that a connection has ended, or not soon."""
-UNSTARTABLE: Final = {**AWAY, **dict.fromkeys(("disk-full", "failing-disk", "slow-disk"), BOTH)}
+UNSTARTABLE: Final = {**AWAY, **dict.fromkeys(("disk-full", "failing-disk", "slow-disk", "clock-leap"), BOTH)}
 """Which gateways end while they start, to be started again, or take longer: they have their time anew."""
-CLOCKS: Final = ("clock-forward", "clock-back")
+FORWARD_MS: Final = 3_000_000
+"""By how much "clock-forward" sets the clocks ahead: less than a leap that is refused."""
+CLOCKS: Final = ("clock-forward", "clock-back", "clock-leap")
 """What sets the processes' clocks. Kafka's, which stamps its records, is not among them."""
 
 

@@ -21,6 +21,7 @@ from benchmarks.harness.machine import tree
 from peers.java import wait_until
 from peers.routelake import Routelake
 from peers.stopped import stopped
+from tests.robustness.effects import FORWARD_MS
 from tests.robustness.plan import Fault
 from tests.robustness.preload import Preload
 from tests.robustness.record import Injected
@@ -35,7 +36,10 @@ _LONGER: Final = 5
 """Times as long as others: longer than a broker's heartbeatTimeoutMillis."""
 _REFUSED: Final = 2
 """Exit code of who may not start."""
-_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+_BACK_MS: Final = (5_000, 3_600_000, _DAY_MS, 30 * 365 * _DAY_MS)
+_LEAP_MS: Final = (40 * _DAY_MS, 365 * _DAY_MS, 12 * 365 * _DAY_MS, 80 * 365 * _DAY_MS)
+"""Further than a gateway that starts may have been away."""
 
 
 class Done(NamedTuple):
@@ -83,6 +87,7 @@ class Faults:
             "disk-full": self._fill_disk,
             "clock-forward": self._clock_forward,
             "clock-back": self._clock_back,
+            "clock-leap": self._clock_leap,
             "kill-second": self._kill_second,
             "stop-second": lambda hold_s: self._stop(lambda: self._second().pid, hold_s),
             "separate-second": self._separate_second,
@@ -228,16 +233,23 @@ class Faults:
 
     def _clock_forward(self, hold_s: float) -> Done:
         """It stays there."""
-        return Done(f"{self._preload.step_clock(_HOUR_MS)} ms ahead from now on")
+        return Done(f"{self._preload.step_clock(FORWARD_MS)} ms ahead from now on")
 
     def _clock_back(self, hold_s: float) -> Done:
-        """The log's time stands still meanwhile."""
-        self._preload.step_clock(-_HOUR_MS)
+        """The log's time goes on more slowly meanwhile."""
+        return self._set_clock(-_one_of(_BACK_MS, hold_s), hold_s)
+
+    def _clock_leap(self, hold_s: float) -> Done:
+        """Nothing is stamped meanwhile, nor does a gateway start."""
+        return self._set_clock(_one_of(_LEAP_MS, hold_s), hold_s)
+
+    def _set_clock(self, by_ms: int, hold_s: float) -> Done:
+        self._preload.step_clock(by_ms)
         try:
             self._pause.wait(hold_s)
         finally:
-            self._preload.step_clock(_HOUR_MS)
-        return Done(f"an hour back for {hold_s} s")
+            self._preload.step_clock(-by_ms)
+        return Done(f"{by_ms} ms ahead for {hold_s} s")
 
     # --- a second gateway, Kafka ---
 
@@ -282,3 +294,8 @@ class Faults:
         finally:
             kafka.process.sigcont()
         return Done(f"Kafka stood still for {hold_s} s")
+
+
+def _one_of(sizes_ms: tuple[int, ...], hold_s: float) -> int:
+    """One of them, by the milliseconds of the plan."""
+    return sizes_ms[round(hold_s * 1000) % len(sizes_ms)]

@@ -28,7 +28,7 @@ SPARK: Final = ("kill-workers",)
 """What happens to Spark's Python workers."""
 LARGE: Final = ("kill-all", "restart", "second-fold", "lost-checkpoint")
 """Faults that take a start of the whole."""
-MACHINE: Final = ("slow-disk", "failing-disk", "disk-full", "clock-forward", "clock-back")
+MACHINE: Final = ("slow-disk", "failing-disk", "disk-full", "clock-forward", "clock-back", "clock-leap")
 """What a machine does to its processes."""
 OTHERS: Final = ("kill-second", "stop-second", "separate-second", "kill-kafka", "stop-kafka")
 """What happens to the second gateway, and to Kafka."""
@@ -41,6 +41,7 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "failing-disk": ("preload", "sqlite"),
     "clock-forward": ("preload",),
     "clock-back": ("preload",),
+    "clock-leap": ("preload", "sqlite"),
     "disk-full": ("mount",),
     "kill-second": ("second",),
     "stop-second": ("second",),

@@ -139,8 +139,8 @@ def _no_resume(module: Any) -> None:
     append = module.ResumingLog.append
 
     def at_once(self: Any, entries: Any) -> Any:
-        if self._last_ms:
-            self._last_ms = module.now_ms()
+        if self._last is not None:
+            self._last = module.Last(self._steady(), 2**62)
         return append(self, entries)
 
     module.ResumingLog.append = at_once
@@ -252,17 +252,13 @@ def _false_close(module: Any) -> None:
 
 
 def _generous_resume(module: Any) -> None:
-    """Now and then a RESUME comes in the middle of all, and names a time long past."""
+    """Now and then a RESUME comes in the middle of all."""
     append, due = module.ResumingLog.append, _now_and_then(40)
-    last: list[int] = []
 
     def more(self: Any, entries: Any) -> Any:
-        now = self._log.end().last_event_time_ms
-        if entries and now and due():
-            event = module.Resume(actor=self._actor, previous_event_time_ms=last[-1] + 1 if last else now)
-            last.append(module.now_ms())
-            entries = [(module.routing_key(event), module.encode(event)), *entries]
-        return append(self, entries)
+        if not entries or not due():
+            return append(self, entries)
+        return append(self, [self._resume, *entries])[-len(entries) :]
 
     module.ResumingLog.append = more
 
@@ -402,7 +398,28 @@ def _smuggled_body(module: Any) -> None:
     module.GuardedProtocol._goes_on = drop
 
 
+def _clock_ahead(module: Any) -> None:
+    """Whatever the clock says is believed."""
+    module.Stamps.next = lambda self, last_ms: max(self._clock(), last_ms or 0)
+
+
+def _stale_resume(module: Any) -> None:
+    """A RESUME goes by an older time than that of the record before it."""
+    resume = module._resume
+
+    def stale(state: Any, event: Any, at: Any) -> Any:
+        now_ms, state.now_ms = state.now_ms, max(1, state.now_ms - 3_000)
+        try:
+            return resume(state, event, at)
+        finally:
+            state.now_ms = now_ms
+
+    module._resume = stale
+
+
 MUTANTS: dict[str, tuple[str, Plant]] = {
+    "clock-ahead": ("pipelines.log.stamps", _clock_ahead),
+    "stale-resume": ("pipelines.fold.step", _stale_resume),
     "lost-append": ("api.log_worker", _lost_append),
     "doubled-append": ("api.log_worker", _doubled_append),
     "stale-view": ("api.moving_view", _stale_view),
@@ -436,6 +453,8 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
 """Name -> the module that it breaks, and how."""
 
 FOUND_BY: dict[str, str] = {
+    "clock-ahead": "clocks_and_resumes",
+    "stale-resume": "tables_are_a_replay",
     "lost-append": "once",
     "doubled-append": "once",
     "stale-view": "never_back",
@@ -468,7 +487,12 @@ FOUND_BY: dict[str, str] = {
 }
 """Name -> the rule that finds it, whatever others do."""
 
-SHOWN_BY: dict[str, tuple[str, ...]] = {"early-ack": ("kill-log",), "no-resume": ("clock-forward",)}
+SHOWN_BY: dict[str, tuple[str, ...]] = {
+    "early-ack": ("kill-log",),
+    "no-resume": ("clock-forward",),
+    "clock-ahead": ("clock-leap",),
+    "stale-resume": ("kill-gateway",),
+}
 """The faults that it takes for a defect to show; the others need none."""
 
 
