@@ -28,6 +28,7 @@ from pipelines.fold.state import (
     HeardChannel,
     Outcome,
     TopicTable,
+    alive_until_ms,
     deadline_ms,
     each_row,
     replace,
@@ -51,7 +52,7 @@ def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[Broke
         live,
         last_update_ms=at.now_ms,
         last_update_offset=at.offset,
-        expire_ms=deadline_ms(at.now_ms, live.heartbeat_timeout_ms),
+        expire_ms=alive_until_ms(at.now_ms, live.heartbeat_timeout_ms),
         channels=channels,
     )
     return replace(group, live={**group.live, key: refreshed}), OUTCOME_UNCHANGED

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from pipelines.fold.state import FOR_EVER_MS
 from schemas.events import Actor, Preserve, PreserveEnd
 
 CLOSED_GRACE_MS: Final = 10_000
@@ -54,7 +55,8 @@ def census(deadlines: Iterable[tuple[int, int]], now_ms: int) -> Census:
     live = silent = 0
     for expire_ms, timeout_ms in deadlines:
         live += 1
-        silent += 2 * (expire_ms - now_ms) < timeout_ms
+        # Whoever is alive for ever is never silent, though less than half of its timeout may be left.
+        silent += expire_ms < FOR_EVER_MS and 2 * (expire_ms - now_ms) < timeout_ms
     return Census(live, silent)
 
 

@@ -158,6 +158,11 @@ def deadline_ms(from_ms: int, timeout_ms: int) -> int:
     return max(0, min(from_ms + timeout_ms, FOR_EVER_MS))
 
 
+def alive_until_ms(heard_ms: int, timeout_ms: int) -> int:
+    """The deadline of a broker that was heard just now. It lies after that, be its timeout 0, or less."""
+    return deadline_ms(heard_ms, max(1, timeout_ms))
+
+
 KvTable = Mapping[str, Mapping[str, str | None]]
 """namespace -> key -> value. A namespace whose last key was deleted stays, holding that key with None."""
 
@@ -211,6 +216,7 @@ __all__ = [
     "TopicRows",
     "TopicTable",
     "Verdict",
+    "alive_until_ms",
     "deadline_ms",
     "each_row",
     "replace",

@@ -348,4 +348,4 @@ class ModelFold:
 
 
 def _deadline_ms(live: BrokerLiveInfo) -> int:
-    return live.last_update_timestamp + live.heartbeat_timeout_millis
+    return live.last_update_timestamp + max(1, live.heartbeat_timeout_millis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.fold.preservation import Census, census
 from pipelines.fold.state import At
 from pipelines.fold.step import BROKER_EXPIRED, GroupChange, apply_expiries, expire_due
 from tests.support.events import (
@@ -140,13 +141,6 @@ def test_two_groups_at_one_address_live_apart(fold: Fold) -> None:
     assert set(fold.state.groups) == {"new"}
 
 
-@pytest.mark.parametrize("timeout_ms", [0, -1, -120_000])
-def test_a_timeout_of_nothing_expires_with_the_next_millisecond(fold: Fold, timeout_ms: int) -> None:
-    fold(register(heartbeat_timeout_millis=timeout_ms))
-    fold(clock(), after_ms=1)
-    assert fold.state.groups == {}
-
-
 # --- lost connections ---
 
 
@@ -267,3 +261,25 @@ def test_a_broker_that_is_heard_again_by_the_gateway_of_before_is_still_bound_to
     fold(preserve_end())
     fold(closed(connection="1"))
     assert not fold.live()
+
+
+@pytest.mark.parametrize("timeout_ms", [-(2**63), -1, 0, 1])
+def test_a_deadline_lies_behind_its_registration(fold: Fold, timeout_ms: int) -> None:
+    """Else history tells first that the broker went, and then that it came, to stay for ever."""
+    fold(register(heartbeat_timeout_millis=timeout_ms))
+    registered_ms = fold.now_ms
+    assert fold.live() == {("c", "a0:1")}
+    fold(heartbeat(), after_ms=1)
+    assert fold.group().live[("c", "a0:1")].expire_ms == registered_ms + 2
+    fold(clock(), after_ms=10)
+    assert not fold.live()
+    (expiry,) = fold.changes
+    assert registered_ms + 1 < expiry.at.now_ms < fold.now_ms
+
+
+@pytest.mark.parametrize("timeout_ms", [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1])
+def test_who_is_alive_for_ever_is_never_silent(fold: Fold, timeout_ms: int) -> None:
+    for number in range(3):
+        fold(register(f"a{number}:1", number, heartbeat_timeout_millis=timeout_ms))
+    rows = [(live.expire_ms, live.heartbeat_timeout_ms) for live in fold.group().live.values()]
+    assert census(rows, fold.now_ms + 365 * 86_400_000) == Census(3, 0)
