@@ -21,8 +21,9 @@ from pipelines.intervals.keeper import IntervalKeeper, rebuild
 from schemas.intervals import INTERVAL_TABLES, INTERVALS
 from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.support import events as make
+from tests.support import lakes
 from tests.support.drive import SHARDS, DeltaLake, drive, open_writer
-from tests.support.generated_logs import batches, cuts, logs, written
+from tests.support.generated_logs import batches, cuts, jumping_logs, logs, written
 from tests.support.intervals import assert_kept, assert_now, kept
 from tests.support.microbatches import Query
 
@@ -36,7 +37,7 @@ def catch_up(lake_dir: Path, keeper: IntervalKeeper | None = None) -> IntervalKe
 
 
 @settings(max_examples=min(12, max(3, settings().max_examples // 8)))
-@given(logs, cuts)
+@given(logs | jumping_logs, cuts)
 def test_kept_step_by_step_and_made_anew(records: Any, sizes: Any) -> None:
     with TemporaryDirectory() as folder:
         lake_dir = Path(folder) / "lake"
@@ -55,6 +56,23 @@ def test_kept_step_by_step_and_made_anew(records: Any, sizes: Any) -> None:
         before = [kept(lake_dir, intervals) for intervals in INTERVALS]
         rebuild(lake_dir, lambda epoch, last: None)
         assert [kept(lake_dir, intervals) for intervals in INTERVALS] == before
+
+
+@pytest.mark.parametrize("timeout_ms", [-(2**63), -1, 0, 1, 2**53, 2**63 - 1])
+def test_odd_timeouts_end_intervals_after_they_begin(tmp_path: Path, timeout_ms: int) -> None:
+    entries = [
+        (0, make.register(heartbeat_timeout_millis=timeout_ms)),
+        (0, make.register("x:1", name="x")),
+        (10, make.clock()),
+    ]
+    drive(tmp_path, [written(entries), []])
+    catch_up(tmp_path)
+    assert_kept(tmp_path)
+    assert_now(tmp_path)
+    times = [row["eventTime"] for row in lakes.history(tmp_path) if row["brokerName"] == "b"]
+    live = {key[0] for key in lakes.last_epoch_tables(tmp_path)["brokerLiveTable"]}
+    assert live == ({"b", "x"} if timeout_ms > 10 else {"x"})
+    assert (min(times) < max(times)) is (timeout_ms <= 10)
 
 
 def test_a_step_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
