@@ -8,16 +8,23 @@ A stock NameServer keeps its KV configuration in this file (kvConfigPath, ``~/na
 Each entry becomes a PUT_KV_CONFIG request, so it is on the log with its sender like any other. Putting the same file
 twice changes nothing the second time.
 
+RocketMQ reads the file by fastjson2, which takes more than JSON, and such files are about: comments, single quotes,
+commas before a closing bracket, a byte order mark, values that are no texts. What it loads is loaded here; a value of
+null, which RocketMQ answers as one that is not there, is left out.
+
 Source: org.apache.rocketmq.namesrv.kvconfig.KVConfigManager.load, KVConfigSerializeWrapper (5.5.0).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
+import re
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NoReturn
 
-import msgspec
 import typer
 
 from cli.client_tls import with_tls
@@ -39,8 +46,12 @@ KvTables = dict[str, dict[str, str]]
 """namespace -> key -> value."""
 
 
-class _Wrapper(msgspec.Struct, rename="camel"):
-    config_table: KvTables
+_TOKEN: Final = re.compile(
+    r"""(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<plus>\+(?=[0-9]))|.""",
+    re.DOTALL,
+)
+_TRAILING_COMMA: Final = re.compile(r",\s*([}\]])")
+_ESCAPE: Final = re.compile(r"\\x([0-9a-fA-F]{2})|\\'|\\.", re.DOTALL)
 
 
 def read_kv_config(path: Path) -> KvTables:
@@ -50,10 +61,10 @@ def read_kv_config(path: Path) -> KvTables:
         SetupError: The file cannot be read, or is no kvConfig.json; or routelake would not take all of it.
     """
     try:
-        tables = msgspec.json.decode(path.read_bytes(), type=_Wrapper).config_table
+        tables = _tables(path.read_bytes().decode(errors="replace").removeprefix("\ufeff"))
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror or error}. Name the kvConfig.json of a stock NameServer.") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SetupError(f"{path} is no kvConfig.json: {error}.") from error
     for namespace, table in tables.items():
         for key, value in table.items():
@@ -68,6 +79,97 @@ def read_kv_config(path: Path) -> KvTables:
             f"takes {MAX_KV_BYTES}. Nothing was put: leave out what nobody needs in a copy of the file."
         )
     return tables
+
+
+def _tables(text: str) -> KvTables:
+    """KVConfigSerializeWrapper.fromJson.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = json.loads(_as_json(text), parse_int=_Number, parse_float=_Number, parse_constant=_refuse, strict=False)
+    tables = found.get("configTable") if isinstance(found, dict) else None
+    if not isinstance(tables, dict):
+        raise ValueError('it has no object "configTable"')
+    kept: KvTables = {}
+    for namespace, table in tables.items():
+        if table is None:
+            continue
+        if isinstance(table, list) and len(table) == 1:
+            (table,) = table
+        if not isinstance(table, dict):
+            raise ValueError(f"namespace {namespace!r} is no object")
+        kept[namespace] = {key: _as_text(value) for key, value in table.items() if value is not None}
+    return kept
+
+
+def _as_json(text: str) -> str:
+    """What fastjson2 takes, as JSON."""
+    pieces: list[str] = []
+    strings: list[str] = []
+    for token in _TOKEN.finditer(text):
+        if token["string"] is not None:
+            strings.append(_quoted(token["string"]))
+            pieces.append("\0")  # no comma in it counts; JSON has no such sign elsewhere
+        elif token["comment"] is None and token["plus"] is None:
+            pieces.append(token[0].replace("\0", "\1"))
+        elif token["comment"] is not None:
+            pieces.append(" ")
+    bare = _TRAILING_COMMA.sub(r"\1", "".join(pieces))
+    rest = iter(strings)
+    return re.sub("\0", lambda _: next(rest), bare)
+
+
+def _quoted(string: str) -> str:
+    """A text in quotes of either kind, in those of JSON."""
+
+    def escaped(found: re.Match[str]) -> str:
+        return f"\\u00{found[1]}" if found[1] else "'" if found[0] == "\\'" else found[0]
+
+    inner = _ESCAPE.sub(escaped, string[1:-1])
+    return f'"{inner}"' if string[0] == '"' else '"' + re.sub(r'(?<!\\)((?:\\\\)*)"', r'\1\\"', inner) + '"'
+
+
+class _Number(str):
+    """A number as it was written, as Java shows it: with an exponent it is a double, otherwise as large as it is."""
+
+    def __new__(cls, text: str) -> _Number:
+        if "e" not in text.lower():
+            return super().__new__(cls, "0" if text == "-0" else str(Decimal(text)))
+        number = float(text)
+        if number == 0:
+            return super().__new__(cls, "0")
+        if math.isinf(number):
+            return super().__new__(cls, "Infinity" if number > 0 else "-Infinity")
+        if 1e-3 <= abs(number) < 1e7:
+            return super().__new__(cls, repr(number))
+        digits, _, exponent = f"{Decimal(repr(number)):e}".partition("e")
+        digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+        return super().__new__(cls, f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}")
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no value")
+
+
+def _as_text(value: Any) -> str:  # noqa: ANN401 (JSON)
+    """A value that is no text, as fastjson2 puts it into one."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, dict):
+        members = (f"{_json(key)}:{_json(each)}" for key, each in value.items() if each is not None)
+        return "{" + ",".join(members) + "}"
+    return _json(value)
+
+
+def _json(value: Any) -> str:  # noqa: ANN401 (JSON)
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return _as_text(value)
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 async def put_all(address: str, tables: KvTables, keys: Credentials | None = None, tls: ClientTls | None = None) -> int:

@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from peers.java import java_executable
 from schemas.properties import PropertiesError, Property, parse, parse_body, parse_file
 from tests.model import codes
 from tests.model.client import RemotingClient
 from tests.model.wire import Request
+from tests.support.java import jvm
 from tests.support.rocketmq import StockNameServer
 
 # Text and the entries Java makes of it. Keys and values without line breaks: 319 shows one entry a line.
@@ -136,22 +133,8 @@ PIECES = st.sampled_from([*SIGNS, *WORDS, "brokerName", "\xc3\xa4"])
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Any]:
-    """A JVM, nothing compiled: py4j's gateway, which PySpark brings along."""
-    jar = str(next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")))
-    port, process = launch_gateway(
-        port=0,
-        jarpath=jar,
-        javaopts=["-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"],
-        die_on_exit=True,
-        java_path=java_executable(),
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
-    yield gateway.jvm
-    gateway.shutdown()
-    process.stdin.close()
-    process.kill()
-    process.wait(20)
+    with jvm() as found:
+        yield found
 
 
 @pytest.mark.jvm
