@@ -99,7 +99,8 @@ def _tables(text: str) -> KvTables:
             (table,) = table
         if not isinstance(table, dict):
             raise ValueError(f"namespace {namespace!r} is no object")
-        kept[namespace] = {key: _as_text(value) for key, value in table.items() if value is not None}
+        alone = {key: value[0] if _is_one_text(value) else value for key, value in table.items()}
+        kept[namespace] = {key: _as_text(value) for key, value in alone.items() if value is not None}
     return kept
 
 
@@ -135,7 +136,8 @@ class _Number(str):
 
     def __new__(cls, text: str) -> _Number:
         if "e" not in text.lower():
-            return super().__new__(cls, "0" if text == "-0" else str(Decimal(text)))
+            exact = Decimal(text)
+            return super().__new__(cls, str(exact if exact else abs(exact)))
         number = float(text)
         if number == 0:
             return super().__new__(cls, "0")
@@ -152,6 +154,16 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no value")
 
 
+def _is_one_text(value: object) -> bool:
+    """Whether it is an array of one text, or null, which stands for that text."""
+    return (
+        isinstance(value, list)
+        and len(value) == 1
+        and isinstance(value[0], str | None)
+        and type(value[0]) is not _Number
+    )
+
+
 def _as_text(value: Any) -> str:  # noqa: ANN401 (JSON)
     """A value that is no text, as fastjson2 puts it into one."""
     if isinstance(value, str):
@@ -164,7 +176,7 @@ def _as_text(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 def _json(value: Any) -> str:  # noqa: ANN401 (JSON)
     if isinstance(value, _Number):
-        return str(value)
+        return "null" if value.endswith("Infinity") else str(value)
     if isinstance(value, dict):
         return _as_text(value)
     if isinstance(value, list):

@@ -289,7 +289,7 @@ class EventHub:
 class _Stream(Response):
     """Sends by hand: a generator and a task group for each of a thousand listeners cost too much."""
 
-    def __init__(self, hub: EventHub, listener: _Listener, after: int | None, wanted: EventFilter) -> None:
+    def __init__(self, hub: EventHub, listener: _Listener, after: EpochMark | None, wanted: EventFilter) -> None:
         super().__init__(None, 200, _HEADERS, "text/event-stream")
         del self.headers["content-length"]
         self._serve: Callable[[Send], Awaitable[None]] = partial(hub.serve, listener, after, wanted)

@@ -34,8 +34,8 @@ class Log:
         self.gate.set()
         self.error: Exception | None = None
 
-    async def open(self) -> None:
-        pass
+    async def open(self) -> str:
+        return "log"
 
     async def end(self) -> LogEnd:
         return self.memory.end()

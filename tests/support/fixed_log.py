@@ -11,7 +11,7 @@ from pipelines.log.base import NO_LIMITS, Appended, LogEnd, LogRecord
 class FixedLog:
     """See `pipelines.log.base.EventLog`; ``read_from`` collects the offsets that were asked for."""
 
-    log_id = "fixed"
+    log_id = lineage = "fixed"
     limits = NO_LIMITS
 
     def __init__(self, records: Sequence[LogRecord]) -> None:

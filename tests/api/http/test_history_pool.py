@@ -92,11 +92,12 @@ def test_addresses_take_turns_and_kinds_take_turns_within_an_address() -> None:
 
 def test_of_addresses_with_as_much_waiting_the_one_that_was_served_last_is_refused() -> None:
     async def scene() -> list[str]:
-        pool = HistoryPool(cast("Any", None), threads=1, queue=3, on_refused=(refused := []).append)
+        refused: list[str] = []
+        pool = HistoryPool(cast("Any", None), threads=1, queue=3, on_refused=refused.append)
         for address in ("early", "late"):
             await pool.read(lambda _: None, (address, "route"))
         gate = threading.Event()
-        asked = [asyncio.create_task(pool.read(lambda _: gate.wait(30), ("first", "route")))]
+        asked: list[asyncio.Task[Any]] = [asyncio.create_task(pool.read(lambda _: gate.wait(30), ("first", "route")))]
         for address in ("late", "early", "never", "new"):
             asked.append(asyncio.create_task(pool.read(lambda _: None, (address, "route"))))
             await asyncio.sleep(0)
