@@ -20,6 +20,7 @@ from api.http.bounds import ConnectionBounds
 from api.http.history_pool import HistoryPool
 from api.http.problems import Problem
 from api.http.settings import HttpSettings
+from lake.query import check_interrupted
 from tests.api.http.test_server import Server, everything, first_answer, kind
 from tests.support.http_api import HttpApi, broker, problem
 from tests.support.loops import Loop, eventually, until
@@ -253,3 +254,29 @@ def test_what_leaves_is_not_counted_any_more() -> None:
     bounds.release(ones[0])
     bounds.release(ones[0])
     assert bounds.held_bytes == 1
+
+
+def test_a_question_about_the_past_ends_when_its_client_leaves(
+    serve: Any, sockets: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    ended: list[bool] = []
+
+    def slow(*_: object) -> list[Any]:
+        try:
+            while not threading.Event().wait(0.005):
+                check_interrupted()
+        finally:
+            ended.append(True)
+        return []
+
+    monkeypatch.setattr(server.api.app.context.history._history, "epochs", slow)
+    pool = server.api.app.context.history
+    leaving = [connect(server, sockets, ATTACKER) for _ in range(4)]
+    for peer in leaving:
+        peer.sendall(b"GET /v1/epochs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    until(lambda: pool.waiting == 2)
+    for peer in leaving:
+        peer.close()
+    until(lambda: pool.waiting == 0 and pool._free == pool._may_be_ending == pool._free_in_pool == 2)
+    assert 2 <= len(ended) <= 4
