@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 _REQUEST: Final = b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
-_EVENT: Final = re.compile(rb"event: epoch\nid: (\d+)\n")
+_EVENT: Final = re.compile(rb"event: epoch\nid: (\d+)(?:-[0-9a-f]+)?\n")
 _KEPT_BYTES: Final = 64
 """Of what was read, which the next piece may complete; no event's head is longer."""
 

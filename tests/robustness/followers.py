@@ -40,6 +40,7 @@ class Follower(threading.Thread):
         self._socket: socket.socket | None = None
         self._stream = 0
         self._last: int | None = None
+        self._last_id = ""
         self.defect: BaseException | None = None
 
     def stop(self) -> None:
@@ -93,7 +94,7 @@ class Follower(threading.Thread):
             after = max(0, after - self._chance.randrange(_BACK))
             query.append(f"from={after}")
         elif after is not None:
-            headers["last-event-id"] = str(after)
+            headers["last-event-id"] = self._last_id
         return f"/v1/events?{'&'.join(query)}", headers, after
 
     def _hear(self, response: HTTPResponse) -> None:
@@ -106,7 +107,8 @@ class Follower(threading.Thread):
                 name, _, value = text.partition(": ")
                 fields[name] = value
                 continue
-            epoch = int(fields["id"])
+            self._last_id = fields["id"]
+            epoch = int(self._last_id.partition("-")[0])
             if "data" in fields:
                 left -= 1
                 self._note(fields.get("event", ""), epoch, data=json.loads(fields["data"]))
