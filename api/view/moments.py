@@ -210,7 +210,10 @@ class Moments:
         check_interrupted()
         with ThreadPoolExecutor(_READERS, "history") as readers:
             if not all(readers.map(lambda spec: self._tables.has_files(spec, commit), STATE_TABLES)):
-                self._unreadable_to = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
+                newest = self._epochs.newest
+                # Where the newest cannot be read, either, it is storage that does not answer.
+                if commit.epoch < newest and self._is_readable(self._epochs.commit(newest)):
+                    self._unreadable_to = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
                 return False
         self._readable_from = (commit.epoch, time.monotonic() + _CHECK_AGAIN_S)
         return True

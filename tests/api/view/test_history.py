@@ -20,6 +20,7 @@ from api.view.changelog import Change, ChangePage
 from api.view.history import History, PastRoute
 from api.view.loader import load_view
 from api.view.moments import Moment
+from api.view.past_tables import PastTables
 from api.view.pickup import pick_up_topic_route
 from benchmarks.harness.lake_writer import START, LakeWriter
 from lake.active import active
@@ -274,6 +275,40 @@ def test_a_vacuumed_commit_names_the_oldest_readable_one(writer: LakeWriter, mon
     assert queues(history.route("orders", "5")) == 5
     oldest = history.oldest_readable()
     assert oldest is not None and oldest.epoch == 5
+
+
+def test_what_is_not_kept_is_answered_from_memory_after_the_first_time(
+    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 40):
+        commit_row(writer, number)
+    vacuum(writer)
+    commit_row(writer, 40)
+    history = History(writer.path)
+    opened: list[int] = []
+    has_files = PastTables.has_files
+    monkeypatch.setattr(PastTables, "has_files", lambda self, *of: opened.append(of[1].epoch) or has_files(self, *of))
+    for early in ("1", "7", at(30), "38"):
+        with pytest.raises(VacuumedError, match="epoch 39 of"):
+            history.resolve(early)
+        if early == "1":
+            assert opened
+            opened.clear()
+    assert not opened
+
+
+def test_what_storage_cannot_answer_for_a_moment_is_not_remembered(
+    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(PastTables, "has_files", lambda *_: False)
+        for epoch in ("1", "3"):
+            with pytest.raises(VacuumedError):
+                history.resolve(epoch)
+    assert [history.resolve(epoch).commit.epoch for epoch in ("1", "3")] == [1, 3]
 
 
 def test_vacuum_between_resolve_and_route(writer: LakeWriter) -> None:
