@@ -11,18 +11,23 @@ Reading is pure, so a process that is gone, or says nothing for long, is simply 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import signal
 import subprocess
 import threading
 import traceback
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
-from remoting.commands import RequestContext, read_bool, to_event
+from remoting.commands import RefusedError, RequestContext, read_bool, to_event
 from remoting.frame import RemotingCommand
+from remoting.registration import inflates_beyond
 from runtime.children import SERVED, give_way, spawn
 from runtime.memory import give_back_large_blocks
 from schemas.errors import BadRequestError, UnavailableError
@@ -31,11 +36,14 @@ from schemas.events import EventEncoder, RegisterBroker
 log = structlog.get_logger("routelake.gateway")
 
 LARGE_BODY_BYTES: Final = 128 * 1024
+"""Inflated, where it is compressed."""
 LARGE_COMPRESSED_BYTES: Final = 8 * 1024
-"""They become 20 times as many, or a thousand times in a malicious request."""
+"""From here on nobody looks how large it becomes: mostly 20 times as large."""
 
+_CPU_LIMIT_S: Final = 2.0
+"""Processor time after which a registration is refused. The largest that are accepted take less than one second."""
 _LIMIT_S: Final = 60.0
-"""A registration that takes longer is given up, and the process with it. The largest take a few seconds."""
+"""After so long the process is given up. Its processor may be busy otherwise."""
 
 
 class ReadRegistration(NamedTuple):
@@ -53,9 +61,58 @@ class ReadRegistration(NamedTuple):
 
 
 def is_large(command: RemotingCommand) -> bool:
-    """Whether a registration is too much work for the event loop."""
+    """Whether a registration is too much work for the event loop, as its size shows at once."""
     size = len(command.body)
     return size > LARGE_BODY_BYTES or (size > LARGE_COMPRESSED_BYTES and bool(read_bool(command, "compressed")))
+
+
+def becomes_large(command: RemotingCommand) -> bool:
+    """Whether it is, once it is inflated. To look costs a fraction of a millisecond."""
+    return bool(read_bool(command, "compressed")) and inflates_beyond(command.body, LARGE_BODY_BYTES)
+
+
+class Turns:
+    """Some at a time, and address after address: who has many waits for their own. Lives on one event loop."""
+
+    def __init__(self, places: int) -> None:
+        """Nobody waits.
+
+        Args:
+            places: How many at a time.
+        """
+        self._free = places
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """By address, the next one first."""
+
+    @contextlib.asynccontextmanager
+    async def of(self, address: str) -> AsyncIterator[None]:
+        """Wait for a place, and have it until the block ends."""
+        if self._free:
+            self._free -= 1
+        else:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(address, deque()).append(future)
+            try:
+                await future
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled():
+                    self._give_back()
+                raise
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        while self._waiting:
+            address, queue = self._waiting.popitem(last=False)
+            future = queue.popleft()
+            if queue:
+                self._waiting[address] = queue
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1
 
 
 class LargeRegistrations:
@@ -170,13 +227,21 @@ def main() -> None:
 
 def _serve(pipe: Connection) -> None:
     encoder = EventEncoder()
+    signal.signal(signal.SIGPROF, _give_up)
     while True:
         command, context = pipe.recv()
         command.body = pipe.recv_bytes()
+        signal.setitimer(signal.ITIMER_PROF, _CPU_LIMIT_S)
         try:
             answer: ReadRegistration | Exception | None = read_registration(encoder, command, context)
         except Exception as error:
             if not isinstance(error, BadRequestError):
                 error.add_note(traceback.format_exc())  # the gateway logs it
             answer = error
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         pipe.send(answer)
+
+
+def _give_up(_signal: int, _frame: object) -> None:
+    raise RefusedError(f"the registration takes more than {_CPU_LIMIT_S:g} s of processor time to read")

@@ -48,6 +48,10 @@ _COMING_S: Final = 10.0
 """So long at most names count once, until the view shows them."""
 
 
+_ADDRESS_BYTES: Final = 150
+"""Of an address in the table of its group."""
+
+
 class GatewayQuotas:
     """Judges what comes to one gateway. Lives on its event loop.
 
@@ -212,6 +216,7 @@ class GatewayQuotas:
             if grows:
                 self._check(self._judge.count(quota, whose, number), event.actor.peer)
         cost = registration_bytes(len(payload), brought.told) + self._epochs.commits_bytes(view)
+        cost += 2 * _ADDRESS_BYTES * len(view.live_rows(name))  # the group's table, before and after
         if is_new:
             cost += NEW_GROUP_BYTES
         elif not self._epochs.has_paid(name):
@@ -228,6 +233,19 @@ class GatewayQuotas:
             self._coming.update(iter(names))
             coming = self._coming, names
         return charge._replace(registered=(name, token), coming=coming)
+
+    def reading(self, actor: Actor, size_bytes: int) -> None:
+        """Let a large registration be read; until `reading_has_ended` it counts as so much.
+
+        Raises:
+            QuotaError: It is too much.
+        """
+        refusal = self._judge.take(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), size_bytes)
+        self._check(refusal, actor.peer)
+
+    def reading_has_ended(self, actor: Actor, more_bytes: int) -> None:
+        """Charge what it cost beyond that; less than nothing gives back."""
+        self._judge.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
 
     def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Charge | None:
         """Charge any other event that may change something; None where it costs nothing.

@@ -18,25 +18,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
 import msgspec
 
 from api.charges import Charge
 from api.gateway import Gateway, Receipt
-from api.large_registrations import LargeRegistrations, is_large
+from api.large_registrations import LargeRegistrations, ReadRegistration, Turns, becomes_large, is_large
 from api.last_registrations import LastRegistrations, shows
 from api.metrics import Metrics
 from api.quotas import GatewayQuotas
 from api.view.snapshot import RegistrationResult
-from remoting.commands import RequestContext, to_event
+from remoting.bounds import address_of
+from remoting.commands import RefusedError, RequestContext, read_bool, to_event
 from remoting.frame import RemotingCommand
+from remoting.registration import inflated_bytes
 from schemas.codes import V5_0_0
 from schemas.errors import QuotaError
 from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
 from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.limits import MAX_GROUP_ADDRESSES
 from schemas.outcomes import TOPICS_REQUIRED, UNCHANGED
 
 _LARGE_AT_A_TIME: Final = 3
@@ -74,7 +79,11 @@ class Registrations:
         self._encoder = EventEncoder()
         self._last = LastRegistrations()
         self._large = LargeRegistrations()
-        self._large_at_a_time = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        self._large_at_a_time = Turns(_LARGE_AT_A_TIME)
+        self._joining: dict[str, Counter[tuple[str, str]]] = {}
+        """By brokerName: (clusterName, brokerAddr) of registrations under way."""
+        self._reading = Turns(1)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="registration-reader")
         self._begun = 0
         """How many requests there were so far, but for large ones, which take seconds."""
         self._under_way: OrderedDict[int, None] = OrderedDict()
@@ -86,7 +95,11 @@ class Registrations:
         self._one_way_until_s = 0.0
         """Until when, on the loop's clock, a registration may come one-way."""
         self._counting: asyncio.Task[None] | None = None
-        gateway.on_stop(self._large.close)
+        gateway.on_stop(self._stop)
+
+    def _stop(self) -> None:
+        self._large.close()
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
     async def settled(self, timeout_s: float) -> None:
         """Wait until the requests that have come so far are shown at the head, or have failed; large ones excepted.
@@ -174,13 +187,14 @@ class Registrations:
         number = self._begun
         self._under_way[number] = None
         try:
-            return await self._register_request(command, actor, channel, let_go, may)
+            return await self._register_request(command, actor, channel, let_go, may, number)
         finally:
-            del self._under_way[number]
-            self._one_has_ended()
+            self._one_has_ended(number)
 
-    def _one_has_ended(self) -> None:
+    def _one_has_ended(self, number: int) -> None:
         """Wake who has waited for that: each waiter once, however many registrations are under way."""
+        if self._under_way.pop(number, number) is not None:
+            return
         oldest = next(iter(self._under_way), self._begun + 1)
         while self._settling and self._settling[0][0] < oldest:
             _wake(self._settling.popleft()[1])
@@ -195,6 +209,7 @@ class Registrations:
         channel: Channel,
         let_go: Callable[[], None],
         may: Callable[[RegisterBroker], None],
+        number: int = 0,
     ) -> Registered | None:
         body = command.body
         self._metrics.registration_bytes.observe(len(body))
@@ -211,6 +226,9 @@ class Registrations:
                 return self._answer(repeat.event, receipt)
         now_ms = time.time_ns() // 1_000_000
         context = RequestContext(actor, channel, now_ms, delete_absent)
+        if not large and becomes_large(command):
+            large = True
+            self._one_has_ended(number)
         if large:
             found = await self._register_large(command, context, let_go, may)
             if found is None:
@@ -232,6 +250,32 @@ class Registrations:
 
     async def _register(self, event: RegisterBroker) -> Receipt:
         """Write a registration, without its topics where these are known."""
+        with self._joins_group(event):
+            return await self._register_joined(event)
+
+    @contextmanager
+    def _joins_group(self, event: RegisterBroker) -> Iterator[None]:
+        """Refuse one address more than a group may have, those included that are on their way."""
+        name, own = event.broker_name, (event.cluster_name, event.broker_addr)
+        live = self._gateway.at_head.view.live_rows(name)
+        joining = self._joining.setdefault(name, Counter())
+        count = len(live.keys() | joining.keys())
+        joining[own] += 1
+        try:
+            if count >= MAX_GROUP_ADDRESSES and own not in live and joining[own] == 1:
+                raise RefusedError(
+                    f"brokerName {name!r} has {count} addresses: at most {MAX_GROUP_ADDRESSES} are accepted. "
+                    "Give brokers of another group another brokerName, or unregister those that are gone."
+                )
+            yield
+        finally:
+            joining[own] -= 1
+            if not joining[own]:
+                del joining[own]
+            if not joining:
+                self._joining.pop(name, None)
+
+    async def _register_joined(self, event: RegisterBroker) -> Receipt:
         slim = self._without_topics(event)
         if slim is not None:
             receipt = await self._slim(slim)
@@ -260,27 +304,49 @@ class Registrations:
             The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
             come with its next registration.
         """
-        await self._large_at_a_time.acquire()
         charge: Charge | None = None
+        address, joined = _address(context.actor), ExitStack()
         try:
-            read = await self._gateway.offload(self._large.read, command, context)
-            if read is None:
-                return None
-            event, payload, names = read
-            del read
-            may(event)
-            if self._without_topics(event) is None:
-                charge = self._charge(event, names, payload)
-            appended = None
-            if charge is not None:
-                appended = await self._gateway.append_charged(routing_key(event), payload, charge)
-            del payload, names
-        finally:
-            self._large_at_a_time.release()
+            async with self._large_at_a_time.of(address):
+                read = await self._read_large(command, context, address)
+                if read is None:
+                    return None
+                event, payload, names = read
+                del read
+                may(event)
+                joined.enter_context(self._joins_group(event))
+                if self._without_topics(event) is None:
+                    charge = self._charge(event, names, payload)
+                appended = None
+                if charge is not None:
+                    appended = await self._gateway.append_charged(routing_key(event), payload, charge)
+                del payload, names
             let_go()
-        if charge is None or appended is None:
-            return event, await self._slim(event)
-        return event, self._settled(charge, await self._gateway.receipt(appended))
+            if charge is None or appended is None:
+                return event, await self._slim(event)
+            return event, self._settled(charge, await self._gateway.receipt(appended))
+        finally:
+            joined.close()
+            let_go()
+
+    async def _read_large(
+        self, command: RemotingCommand, context: RequestContext, address: str
+    ) -> ReadRegistration | None:
+        """Have one read, in its address's turn. What cannot be read is charged by what it may inflate to."""
+        quotas, actor, size = self._gateway.quotas, context.actor, len(command.body)
+        quotas.reading(actor, size)
+        cost, loop = 0, asyncio.get_running_loop()
+        try:
+            async with self._reading.of(address):
+                try:
+                    return await loop.run_in_executor(self._reader, self._large.read, command, context)
+                except RefusedError:
+                    if read_bool(command, "compressed"):
+                        limit = context.inflated_limit_bytes
+                        cost = await loop.run_in_executor(self._reader, inflated_bytes, command.body, limit)
+                    raise
+        finally:
+            quotas.reading_has_ended(actor, cost - size)
 
     def _charge(self, event: RegisterBroker, names: Collection[str], payload: bytes) -> Charge | None:
         """Charge a registration with its topics; None where it is a sign of life, too, and shall be written as one.
@@ -340,6 +406,11 @@ class Registrations:
         master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
         wants_order = self._gateway.settings.return_order_topic_config_to_broker
         return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
+
+
+def _address(actor: Actor) -> str:
+    """What counts as one address of a peer."""
+    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
 
 
 async def _wait(future: asyncio.Future[None], timeout_s: float) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from contextlib import suppress
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
@@ -32,9 +33,17 @@ from schemas.codes import HIGHER_VERSION, MAX_INT, MAX_LONG, MIN_INT, MIN_LONG, 
 from schemas.errors import BadRequestError, TooLargeError
 from schemas.events import RegisterTopicQueue
 from schemas.limits import MAX_FILTER_SERVERS, MAX_MAPPINGS, MAX_TOPIC_QUEUES, MAX_TOPICS
-from schemas.rocketmq_json import quote_numeric_keys
+from schemas.rocketmq_json import quote_id_maps
 
 T = TypeVar("T")
+
+MAX_DATA_VERSION_BYTES: Final = 1024
+"""Of a DataVersion's JSON, which has three numbers: stock peers send some 70 bytes."""
+MAX_ROUTE_BYTES: Final = 256 * 1024
+"""Of the body of REGISTER_TOPIC_IN_NAMESRV: `MAX_TOPIC_QUEUES` take some 100 kB."""
+
+_MOST_FOR_ONE: Final = 1032
+"""Bytes that zlib can make of one."""
 
 DEFAULT_INFLATED_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """100,000 topics with names of the greatest length inflate to about 19 MB."""
@@ -121,7 +130,7 @@ class _Dialects(Generic[T]):
         except (ValueError, RecursionError):
             pass
         try:
-            return self._lax.decode(quote_numeric_keys(data))
+            return self._lax.decode(quote_id_maps(data, MAX_MAPPINGS))
         except (ValueError, RecursionError) as error:
             raise BadRequestError(f"Failed to decode {what}: {error}", what=what) from error
 
@@ -179,7 +188,13 @@ def decode_data_version(body: bytes, now_ms: int = 0) -> DataVersion | None:
     Raises:
         BadRequestError: It is not one.
     """
-    return _version(_data_version.decode(body, "DataVersion"), now_ms) if body else None
+    return _decode_version(body, now_ms) if body else None
+
+
+def _decode_version(data: bytes, now_ms: int) -> DataVersion:
+    if len(data) > MAX_DATA_VERSION_BYTES:
+        raise BadRequestError(f"a DataVersion of {len(data)} bytes: at most {MAX_DATA_VERSION_BYTES} are accepted")
+    return _version(_data_version.decode(data, "DataVersion"), now_ms)
 
 
 def decode_topic_queues(body: bytes) -> list[RegisterTopicQueue]:
@@ -190,6 +205,8 @@ def decode_topic_queues(body: bytes) -> list[RegisterTopicQueue]:
     """
     if not body:
         return []
+    if len(body) > MAX_ROUTE_BYTES:
+        raise BadRequestError(f"a TopicRouteData of {len(body)} bytes: at most {MAX_ROUTE_BYTES} are accepted")
     route = _route.decode(body, "TopicRouteData")
     _check_count("queueDatas", len(route.queue_datas or ()), MAX_TOPIC_QUEUES)
     return [
@@ -259,6 +276,26 @@ def _filter_servers(servers: list[str] | None) -> list[str] | None:
 # --- the compressed form ---
 
 
+def inflates_beyond(body: bytes, size_bytes: int) -> bool:
+    """Whether a compressed body becomes larger than that; at most so much is inflated to find out."""
+    if len(body) * _MOST_FOR_ONE <= size_bytes:
+        return False
+    try:
+        return len(zlib.decompressobj().decompress(body, size_bytes + 1)) > size_bytes
+    except zlib.error:
+        return False  # what is wrong with it is said where it is decoded
+
+
+def inflated_bytes(body: bytes, limit_bytes: int) -> int:
+    """What a compressed body becomes, or the limit, whichever is less; nothing of it is kept."""
+    inflater, size = zlib.decompressobj(), 0
+    with suppress(zlib.error):
+        while body and size < limit_bytes:
+            size += len(inflater.decompress(body, 256 * 1024))
+            body = inflater.unconsumed_tail
+    return min(size, limit_bytes)
+
+
 def _inflate(body: bytes, limit_bytes: int) -> bytes:
     """One zlib stream, never holding more than the limit; what follows the stream is not looked at."""
     inflater = zlib.decompressobj()
@@ -310,7 +347,7 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
     In order: DataVersion; int32 and that many topic lines; filter servers; from 5.0.0 on int32 and that many mappings.
     """
     blocks = _Blocks(data)
-    data_version = _version(_data_version.decode(blocks.block(), "DataVersion"), now_ms)
+    data_version = _decode_version(blocks.block(), now_ms)
     shared: dict[str, QueueRow] = {}
     topics = blocks.count()
     _check_count("topics", topics, MAX_TOPICS)
@@ -319,11 +356,16 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
     filter_servers = _filter_server_block(blocks.block())
     mappings: dict[str, _Mapping] = {}
     if version >= V5_0_0:
-        for _ in range(blocks.count()):
+        count = blocks.count()
+        _check_count("topic queue mappings", count, MAX_MAPPINGS)
+        numbers = 0
+        for _ in range(count):
             info = _mapping.decode(blocks.block(), "TopicQueueMappingInfo")
             if info.topic is None:
                 raise BadRequestError("Failed to decode RegisterBrokerBody: a topic queue mapping without topic")
             mappings[info.topic] = info
+            numbers += len(info.curr_id_map or ())
+            _check_count("queue ids in topic queue mappings", numbers, MAX_MAPPINGS)
     return Registration(data_version, rows, _mappings(mappings), filter_servers)
 
 

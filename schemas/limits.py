@@ -22,6 +22,10 @@ MAX_TOPICS: Final = 250_000
 MAX_MAPPINGS: Final = 250_000
 """Static topic mappings of one registration, each counted with the queue ids in its currIdMap."""
 
+MAX_GROUP_ADDRESSES: Final = 64
+"""Addresses of one brokerName that are live or on their way. RocketMQ has a handful; each change of one writes
+the table of all of them."""
+
 MAX_FILTER_SERVERS: Final = 10_000
 """Filter servers of one registration."""
 

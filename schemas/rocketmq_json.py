@@ -33,9 +33,41 @@ _STRING_OR_BARE_KEY = re.compile(
 )
 
 
+# The two maps with such keys, which hold no other objects.
+_ID_MAP = re.compile(
+    rb'"(?:brokerAddrs|currIdMap)"\s*+:\s*+\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}',
+    re.DOTALL,
+)
+
+
 def quote_numeric_keys(data: bytes) -> bytes:
-    """Put quotes around bare numeric object keys, leaving strings alone. Whatever else is wrong stays wrong."""
+    """Put quotes around bare numeric object keys, leaving strings alone. Whatever else is wrong stays wrong.
+
+    A call of Python for each string: for answers that this side has asked for.
+    """
     return _STRING_OR_BARE_KEY.sub(_quote_key, data)
+
+
+def quote_id_maps(data: bytes, most: int) -> bytes:
+    """`quote_numeric_keys` within ``brokerAddrs`` and ``currIdMap`` alone: for what strangers send.
+
+    Args:
+        data: As they send it.
+        most: Keys in all of these maps together.
+
+    Raises:
+        ValueError: There are more.
+    """
+    left = most
+
+    def quote(found: re.Match[bytes]) -> bytes:
+        nonlocal left
+        left -= found[0].count(b":") - 1
+        if left < 0:
+            raise ValueError(f"numeric keys: at most {most} are accepted")
+        return quote_numeric_keys(found[0])
+
+    return _ID_MAP.sub(quote, data)
 
 
 def _quote_key(match: re.Match[bytes]) -> bytes:

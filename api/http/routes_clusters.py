@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -27,6 +28,9 @@ from schemas.rocketmq_json import encode_broker_data
 router = APIRouter(prefix="/v1", tags=["clusters"])
 
 _encode = msgspec.json.Encoder().encode
+
+_OFF_LOOP_GROUPS: Final = 500
+"""From here on an answer about all groups takes some 10 ms."""
 
 _DATA: Final[dict[str, Any]] = {
     "brokerAddrs": {"0": "10.0.0.1:10911"},
@@ -66,11 +70,16 @@ class BrokersQuery(PastQuery):
 async def get_clusters(request: Request, query: Annotated[PastQuery, Query()], _: IfNoneMatch = None) -> Response:
     """GET_BROKER_CLUSTER_INFO (106), in standard JSON. Broker ids are the true ones, acting masters or not."""
     view, position = await seen(request, query, past.clusters_at)
-    tables = {
-        "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
-        "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
-    }
-    return answer(request, _encode(tables), position)
+
+    def encode() -> bytes:
+        return _encode(
+            {
+                "brokerAddrTable": {name: _group_json(view, name) for name in sorted(view.groups)},
+                "clusterAddrTable": {cluster: view.clusters[cluster] for cluster in sorted(view.clusters)},
+            }
+        )
+
+    return answer(request, await _beside(view, encode), position)
 
 
 @router.get(
@@ -87,7 +96,7 @@ async def list_brokers(request: Request, query: Annotated[BrokersQuery, Query()]
     """
     view, position = await seen(request, query, past.brokers_at)
     rows = (row for row in view.all_live_rows() if query.cluster is None or row.cluster_name == query.cluster)
-    return answer(request, _encode({"brokers": _live_list(view, rows)}), position)
+    return answer(request, await _beside(view, lambda: _encode({"brokers": _live_list(view, rows)})), position)
 
 
 @router.get(
@@ -122,18 +131,25 @@ def _group_json(view: RouteView, name: str) -> msgspec.Raw:
     return msgspec.Raw(encode_broker_data(broker_data(view.groups[name]), numeric_keys=False))
 
 
+async def _beside(view: RouteView, encode: Callable[[], bytes]) -> bytes:
+    """An answer about all groups: of many it is made beside the event loop."""
+    return await asyncio.to_thread(encode) if len(view.groups) > _OFF_LOOP_GROUPS else encode()
+
+
 def _live_list(view: RouteView, rows: Iterable[LiveRow]) -> list[dict[str, Any]]:
     ordered = sorted(rows, key=lambda row: (row.cluster_name, row.broker_name, row.broker_addr))
-    return [_live(view, row) for row in ordered]
+    ids: dict[str, dict[str, int]] = {}
+    for name in {row.broker_name for row in ordered}:
+        ids[name] = {addr: broker_id for broker_id, addr in view.broker_member_group(name).items()}
+    return [_live(row, ids[row.broker_name].get(row.broker_addr)) for row in ordered]
 
 
-def _live(view: RouteView, row: LiveRow) -> dict[str, Any]:
-    members = view.broker_member_group(row.broker_name).items()
+def _live(row: LiveRow, broker_id: int | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "clusterName": row.cluster_name,
         "brokerName": row.broker_name,
         "brokerAddr": row.broker_addr,
-        "brokerId": next((broker_id for broker_id, addr in members if addr == row.broker_addr), None),
+        "brokerId": broker_id,
         "haServerAddr": row.ha_server_addr,
         "lastUpdateTimestamp": row.last_update_timestamp,
         "heartbeatTimeoutMillis": row.heartbeat_timeout_millis,

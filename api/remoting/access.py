@@ -8,7 +8,7 @@ its address, is looked up once; a signed route request that comes again byte for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from api.access_control import AccessControl, Refused
@@ -19,7 +19,7 @@ from remoting.channel import Connection
 from remoting.frame import RemotingCommand
 from remoting.reply import EncodedReply, response
 from schemas.codes import RequestCode, ResponseCode
-from schemas.events import RegisterBroker
+from schemas.events import RegisterBroker, RegisterTopicQueue
 from security.accounts import Accounts, identify
 from security.identity import NOBODY, Identity, Unproven
 from security.policy import Claim, Verdict
@@ -96,9 +96,21 @@ class RemotingAccess:
         if sender.role is not Role.BROKER or not sender.is_bound or not event.topic_queue_mapping_info_map:
             return
         claims = tuple(self._claim(event.cluster_name, name) for name in event.speaks_for)
+        self._let_pass(RequestCode.REGISTER_BROKER, claims, {"brokerName": event.broker_name}, sender, connection)
+
+    def speaks_for_rows(
+        self, topic: str, rows: Iterable[RegisterTopicQueue], sender: Identity, connection: Connection
+    ) -> None:
+        """The same of a REGISTER_TOPIC_IN_NAMESRV, whose body has been read."""
+        if sender.role is Role.BROKER and sender.is_bound:
+            claims = tuple(self._claim(None, row.broker_name) for row in rows)
+            self._let_pass(RequestCode.REGISTER_TOPIC_IN_NAMESRV, claims, {"topic": topic}, sender, connection)
+
+    def _let_pass(
+        self, code: int, claims: tuple[Claim, ...], named: Mapping[str, str], sender: Identity, connection: Connection
+    ) -> None:
         verdict = self._control.judge(Role.BROKER, sender, claims, is_tls=connection.is_tls)
-        named = {"brokerName": event.broker_name}
-        if self._told(verdict, Role.BROKER, sender, RequestCode.REGISTER_BROKER, connection, named) is not None:
+        if self._told(verdict, Role.BROKER, sender, code, connection, named) is not None:
             raise commands.RefusedError(verdict.remark, code=ResponseCode.NO_PERMISSION)
 
     def inline(self, asked: RouteRequest, connection: Connection) -> EncodedReply:
@@ -136,15 +148,11 @@ class RemotingAccess:
         return peer
 
     def _claims(self, command: RemotingCommand) -> tuple[Claim, ...]:
-        """The brokers that a request speaks for. One that cannot be read names none, and does nothing either."""
-        if command.code != RequestCode.REGISTER_TOPIC_IN_NAMESRV:
-            header = commands.read_broker_header(command)
-            return (self._claim(header.cluster_name, header.broker_name),)
-        try:
-            registration = commands.read_topic_registration(command)
-        except commands.RefusedError:
-            return ()
-        return () if registration is None else tuple(self._claim(None, row.broker_name) for row in registration[1])
+        """The brokers that a request's header speaks for."""
+        if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
+            return ()  # its body names them: `speaks_for_rows`
+        header = commands.read_broker_header(command)
+        return (self._claim(header.cluster_name, header.broker_name),)
 
     def _claim(self, cluster: str | None, broker_name: str | None) -> Claim:
         group = self._view().groups.get(broker_name or "")

@@ -348,6 +348,8 @@ class NameServerHandler:
         if registration is None:
             return response()
         topic, rows = registration
+        if self._access is not None:
+            self._access.speaks_for_rows(topic, rows, _sender.get(), connection)
         view = self._gateway.at_head.view
         rows = commands.rows_to_register(rows, view.groups, topic_exists=topic in view.topics)
         actor = self._actor(connection)

@@ -3,30 +3,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
+from multiprocessing import Pipe
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from api import large_registrations as module
-from api.large_registrations import LargeRegistrations, is_large
+from api.large_registrations import LargeRegistrations, Turns, becomes_large, is_large
 from peers.java import wait_until
 from remoting.commands import RefusedError, RequestContext, to_event
 from remoting.frame import RemotingCommand
 from runtime.procfs import is_alive
-from schemas.codes import RequestCode
+from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import UnavailableError
 from schemas.events import Actor, Channel, RegisterBroker, decode
+from security.quotas import Quotas, Rate
 from tests.examples.parts import ADDR1, T1, A, config, register, route, version
 from tests.histories.steps import Send
 from tests.model import codes
+from tests.model.wire import Request
 from tests.support.local import LocalLake
 
 MANY = 1_500
@@ -159,6 +165,126 @@ def test_a_defect_is_told_with_its_place(registrations: LargeRegistrations) -> N
 def test_what_is_large(size: int, compressed: str | None, expected: bool) -> None:
     ext = {} if compressed is None else {"compressed": compressed}
     assert is_large(RemotingCommand(RequestCode.REGISTER_BROKER, ext, bytes(size))) is expected
+
+
+def block(data: bytes) -> bytes:
+    return count(len(data)) + data
+
+
+def count(number: int) -> bytes:
+    return number.to_bytes(4)
+
+
+def bomb(mappings: bytes = bytes(4), version: bytes = b"\0\0\0\x02{}") -> bytes:
+    """A compressed body that is small and becomes large."""
+    return zlib.compress(version + count(0) + block(b"[]") + mappings, 9)
+
+
+BARE = b"{" + b"1:1," * 1_000_000 + b'"a":1}'
+BOMBS = {
+    "a DataVersion of bare keys": bomb(version=block(BARE)),
+    "mappings that are too many": bomb(count(400_000) + block(b'{"topic":"a",1:1}') * 400_000),
+    "queue ids that are too many": bomb(count(1) + block(b'{"topic":"a","bname":"b","currIdMap":' + BARE + b"}")),
+    "queue ids of many mappings": bomb(
+        count(40) + block(b'{"topic":"a","bname":"b","currIdMap":{' + b"1:1," * 40_000 + b"1:1}}") * 40
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_becomes_large_is_read_beside_the_gateway(registrations: LargeRegistrations, name: str) -> None:
+    """By what is inflated, not by what was sent; and what it says is bounded before it is decoded."""
+    bomb = RemotingCommand(
+        RequestCode.REGISTER_BROKER,
+        {**register(A, ADDR1).request().ext, "compressed": "true"},
+        BOMBS[name],
+        version=513,
+    )
+    assert len(bomb.body) < 40_000
+    assert becomes_large(bomb)
+    began_s = time.thread_time()
+    with contextlib.suppress(RefusedError):
+        to_event(bomb, SAID)
+    assert time.thread_time() - began_s < 1.0
+    with contextlib.suppress(RefusedError):
+        registrations.read(bomb, SAID)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(128 * 1024, False), (128 * 1024 + 1, True)])
+def test_what_becomes_large(size: int, expected: bool) -> None:
+    body = zlib.compress(bytes(size))
+    assert becomes_large(RemotingCommand(RequestCode.REGISTER_BROKER, {"compressed": "true"}, body)) is expected
+    assert not becomes_large(RemotingCommand(RequestCode.REGISTER_BROKER, {}, body))
+    assert not becomes_large(RemotingCommand(RequestCode.REGISTER_BROKER, {"compressed": "true"}, bytes(size)))
+
+
+def test_a_read_is_given_up_after_its_share_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process lives on: the next registration is read."""
+
+    def endless(*_: object) -> None:
+        if asked.pop():
+            while True:
+                pass
+
+    asked = [False, True]
+    ours, theirs = Pipe()
+    for _ in range(2):
+        ours.send((RemotingCommand(RequestCode.REGISTER_BROKER), SAID))
+        ours.send_bytes(b"")
+    monkeypatch.setattr(module, "_CPU_LIMIT_S", 0.2)
+    monkeypatch.setattr(module, "read_registration", endless)
+    before = signal.getsignal(signal.SIGPROF)
+    closer = threading.Timer(0, lambda: (ours.poll(60), answers.append(ours.recv()), ours.close()))
+    answers: list[object] = []
+    closer.start()
+    try:
+        with contextlib.suppress(EOFError, ConnectionError):
+            module._serve(theirs)
+    finally:
+        signal.signal(signal.SIGPROF, before)
+        closer.join()
+    assert "more than 0.2 s of processor time" in str(answers[0])
+
+
+def test_addresses_take_turns() -> None:
+    """Of one that has many waiting, one is served between two of the others."""
+
+    async def main() -> list[str]:
+        turns, served = Turns(1), []
+
+        async def one(address: str) -> None:
+            async with turns.of(address):
+                served.append(address)
+                await asyncio.sleep(0)
+
+        async with turns.of("busy"):
+            waiting = [asyncio.create_task(one("busy")) for _ in range(5)]
+            await asyncio.sleep(0)
+            waiting += [asyncio.create_task(one(address)) for address in ("a", "b")]
+            gone = asyncio.create_task(one("gone"))
+            await asyncio.sleep(0)
+            gone.cancel()
+        await asyncio.gather(*waiting)
+        await asyncio.wait_for(one("later"), 10)
+        return served
+
+    assert asyncio.run(main()) == ["busy", "a", "b", "busy", "busy", "busy", "busy", "later"]
+
+
+def test_one_that_cannot_be_read_is_charged_by_what_it_becomes(tmp_path: Path) -> None:
+    """So nobody keeps the reader busy for nothing; honest ones are given back what reading counted."""
+    with (
+        LocalLake(tmp_path, folds=False) as lake,
+        lake.gateway(quotas=Quotas(broker_mb_per_h=Rate(1, 20))) as gateway,
+        gateway.connect() as client,
+    ):
+        assert client.call(large().request()).code == codes.SUCCESS
+        said = []
+        for _ in range(40):
+            ext = {**register(A, ADDR1).request().ext, "compressed": "true"}
+            answer = client.call(Request(codes.REGISTER_BROKER, ext, BOMBS["a DataVersion of bare keys"], version=513))
+            said.append(answer.code)
+        assert ResponseCode.SYSTEM_BUSY in said
 
 
 def test_one_that_cannot_be_started(registrations: LargeRegistrations, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from schemas.rocketmq_json import (
     encode_mapping,
     encode_member_group,
     encode_topic_route,
+    quote_id_maps,
     quote_numeric_keys,
 )
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -114,6 +115,24 @@ def test_bare_keys_are_quoted_outside_of_strings(bare: str, quoted: str) -> None
     assert quote_numeric_keys(bare.encode()).decode() == quoted
 
 
+@pytest.mark.parametrize(
+    ("bare", "quoted"),
+    [
+        ('{"currIdMap":{0:5, -1 :6}}', '{"currIdMap":{"0":5, "-1" :6}}'),
+        (
+            '{"brokerAddrs" : { 0:"a,1:{\\"", 7:"b"},"currIdMap":{}}',
+            '{"brokerAddrs" : { "0":"a,1:{\\"", "7":"b"},"currIdMap":{}}',
+        ),
+        ('{"a":{0:1},1:2}', '{"a":{0:1},1:2}'),
+        ('{"a":"\\"currIdMap\\":{0:1}"}', '{"a":"\\"currIdMap\\":{0:1}"}'),
+        ('{"currIdMap":{0:{1:2}}}', '{"currIdMap":{0:{1:2}}}'),
+        ('{"currIdMap":{0:1', '{"currIdMap":{0:1'),
+    ],
+)
+def test_of_strangers_the_two_maps_with_such_keys_are_quoted(bare: str, quoted: str) -> None:
+    assert quote_id_maps(bare.encode(), 10).decode() == quoted
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(alphabet='a{,:1"\\ \n', max_size=5),
     lambda inner: (
@@ -145,6 +164,7 @@ def test_quoting_never_changes_what_is_json_already(text: str) -> None:
     except ValueError:
         return
     assert json.loads(quote_numeric_keys(text.encode())) == expected
+    assert json.loads(quote_id_maps(text.encode(), 10)) == expected
 
 
 @pytest.mark.parametrize("pattern", [b"{", b",", b'"', b'\\"', b"{ ", b"{1", b', "', b"{  1  ", b'"\\'])
@@ -153,6 +173,9 @@ def test_quoting_takes_linear_time(pattern: bytes) -> None:
     start = time.monotonic()
     for prefix in (b"", b'"', b"{", b"{1"):
         quote_numeric_keys(prefix + pattern * (500_000 // len(pattern)))
+        map_ = b'"currIdMap":{'
+        for more in (pattern, map_ + pattern, map_ + pattern + pattern, pattern + map_):
+            quote_id_maps(prefix + map_ + more * (500_000 // len(more)), 1_000_000)
     assert time.monotonic() - start < 20
 
 
