@@ -295,6 +295,11 @@ def _head_checks(gateway: Gateway) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "routelake_head_aside", "1 while answers follow the tables alone.", float(gateway.head.aside is not None)
     )
+    yield GaugeMetricFamily(
+        "routelake_head_waiting_bytes",
+        "Records of this gateway that are on the log and not in the live view yet. Beyond 64 MiB they are read again.",
+        gateway.head.waiting_bytes,
+    )
     rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: unknown.", labels=("of",))
     rules.add_metric(("gateway",), RULES_VERSION)
     rules.add_metric(("tables",), gateway.follower.view.commit.rules_version or 0)

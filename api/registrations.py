@@ -32,7 +32,7 @@ from api.large_registrations import LargeRegistrations, ReadRegistration, Turns,
 from api.last_registrations import LastRegistrations, shows
 from api.metrics import Metrics
 from api.quotas import GatewayQuotas
-from api.view.snapshot import RegistrationResult
+from api.view.snapshot import RegistrationResult, RouteView
 from remoting.bounds import address_of
 from remoting.commands import RefusedError, RequestContext, read_bool, to_event
 from remoting.frame import RemotingCommand
@@ -96,10 +96,16 @@ class Registrations:
         """Until when, on the loop's clock, a registration may come one-way."""
         self._counting: asyncio.Task[None] | None = None
         gateway.on_stop(self._stop)
+        gateway.shown.follow(self._view_moved)
 
     def _stop(self) -> None:
         self._large.close()
         self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _view_moved(self, _before: RouteView, _after: RouteView) -> None:
+        for future, is_shown in self._arriving.items():
+            if is_shown():
+                _wake(future)
 
     async def settled(self, timeout_s: float) -> None:
         """Wait until the requests that have come so far are shown at the head, or have failed; large ones excepted.
@@ -123,7 +129,7 @@ class Registrations:
         registered here lately.
 
         Args:
-            is_shown: Whether it has come; asked after each registration.
+            is_shown: Whether it has come; asked whenever the view moves.
             timeout_s: Wait no longer.
         """
         loop = asyncio.get_running_loop()
@@ -198,9 +204,6 @@ class Registrations:
         oldest = next(iter(self._under_way), self._begun + 1)
         while self._settling and self._settling[0][0] < oldest:
             _wake(self._settling.popleft()[1])
-        for future, is_shown in self._arriving.items():
-            if is_shown():
-                _wake(future)
 
     async def _register_request(
         self,

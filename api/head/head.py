@@ -62,6 +62,9 @@ _PAUSE_S: Final = 0.5
 
 _SAY_S: Final = 5.0
 
+_MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Of records that are fed and not taken."""
+
 _MOST_GATEWAYS: Final = 10_000
 """Ids that are remembered."""
 
@@ -91,6 +94,7 @@ class Head:
         aside: Why answers follow the tables alone; None while they are from the head.
         failing: Whether the log cannot be read at the moment.
         checks: What came of comparing head and tables.
+        waiting_bytes: Of records of this gateway that it has not taken yet.
     """
 
     def __init__(
@@ -115,6 +119,8 @@ class Head:
         self._tables = RouteView.empty()
         self._is_compared = True
         self._fed: queue.SimpleQueue[Sequence[LogRecord]] = queue.SimpleQueue()
+        self._fed_lock = threading.Lock()
+        self.waiting_bytes = 0
         self._epochs: queue.SimpleQueue[_Epoch] = queue.SimpleQueue()
         self._moved = Moved()
         """For the follower's thread: what leads to the next epoch."""
@@ -178,8 +184,16 @@ class Head:
     # --- told from other threads ---
 
     def feed(self, records: Sequence[LogRecord]) -> None:
-        """Records of this gateway that have just become durable, in their order. From any thread."""
-        self._fed.put(records)
+        """Records of this gateway that have just become durable, in their order. From any thread.
+
+        While too many wait, they are dropped: the log has them, and is read where one is missing.
+        """
+        size = _payload_bytes(records)
+        with self._fed_lock:
+            if self.waiting_bytes + size > _MOST_WAITING_BYTES:
+                return
+            self.waiting_bytes += size
+            self._fed.put(records)
 
     def tables_change(self, changes: Changes | None) -> None:
         """What leads to the next `epoch_moved`; None when that is loaded as a whole. From the follower's thread."""
@@ -196,7 +210,7 @@ class Head:
         while not self._stop.is_set():
             fed: Sequence[LogRecord] = ()
             with suppress(queue.Empty):
-                fed = self._fed.get(timeout=wait_s)
+                fed = self._next_fed(wait_s)
             is_alone = time.monotonic() - self._others_s > _ALONE_AFTER_S
             wait_s = max(self._poll_s, _ALONE_POLL_S) if is_alone else self._poll_s
             try:
@@ -217,6 +231,12 @@ class Head:
                 self.errors += 1
                 self._step_aside(f"a defect: {type(error).__name__}: {one_line(error)}")
 
+    def _next_fed(self, timeout_s: float | None = None) -> Sequence[LogRecord]:
+        fed = self._fed.get(timeout=timeout_s)
+        with self._fed_lock:
+            self.waiting_bytes -= _payload_bytes(fed)
+        return fed
+
     def _round(self, fed: Sequence[LogRecord]) -> None:
         self._take_epochs()
         fold, taken = self._fold, 0
@@ -224,7 +244,7 @@ class Head:
             taken += len(fed) if fed and self._take_next(fold, fed) else self._read(fold)
             if taken >= _MANY or self._fed.empty():
                 break
-            fed = self._fed.get()
+            fed = self._next_fed()
         if fold is None:
             return
         epoch = self._tables.epoch if self._tables.log_offset <= fold.offset else 0
@@ -369,6 +389,10 @@ class Head:
         self.checks.count(found, tables, fold.offset)
         if found.counts:
             self._begin_anew(tables if is_exact(tables) else fold.with_deadlines(tables))
+
+
+def _payload_bytes(records: Sequence[LogRecord]) -> int:
+    return sum(len(record.payload) for record in records)
 
 
 def is_exact(view: RouteView) -> bool:

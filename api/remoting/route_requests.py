@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -57,10 +58,14 @@ class RouteRequest:
         reply: The reply of the moment, if it has been found.
         is_used: Whether it was asked again since somebody last looked for room.
         signed: Its extFields and body, if it names an AccessKey.
+        remembered: Where it puts itself when it has a reply; None where it is not remembered itself.
         passed: The generation of accounts that lets it pass, wherever it comes from (`api.remoting.access`).
     """
 
-    __slots__ = ("_answer", "is_used", "numeric_keys", "passed", "reply", "signed", "topic", "zone")
+    __slots__ = (
+        *("__weakref__", "_answer", "is_used", "numeric_keys", "passed", "remembered", "reply", "signed", "topic"),
+        "zone",
+    )
 
     def __init__(self, command: RemotingCommand, answer: Callable[[RouteRequest], EncodedReply]) -> None:
         """Read a request.
@@ -75,11 +80,15 @@ class RouteRequest:
         fields = command.ext_fields
         self.signed = (fields, command.body) if fields and ACCESS_KEY in fields else None
         self.passed: object = None
+        self.remembered: WeakSet[RouteRequest] | None = None
         self._answer = answer
 
     def answer(self) -> EncodedReply:
         """See `remoting.inline.InlineRequest.answer`."""
-        return self._answer(self)
+        reply = self._answer(self)
+        if self.reply is not None and self.remembered is not None:
+            self.remembered.add(self)
+        return reply
 
 
 class RouteRequests:
@@ -111,6 +120,8 @@ class RouteRequests:
         self._may_wait = may_wait
         self._known: BoundedCache[tuple[bytes, bytes] | bytes, RouteRequest] = BoundedCache(max_bytes)
         self._peek = self._known.peek
+        self._with_replies: WeakSet[RouteRequest] = WeakSet()
+        """Of those that are known: a view's move costs what was asked since the one before, not what is known."""
 
     def __len__(self) -> int:
         """How many headers are remembered."""
@@ -147,13 +158,16 @@ class RouteRequests:
             key = _key(header, command)
             if key is not None and self._peek(key) is None:
                 copies = 2 if query.signed is None else 4
+                query.remembered = self._with_replies
+                self._with_replies.add(query)
                 self._known.put(key, query, _QUERY_BYTES + copies * len(header), _was_not_asked)
         return None if self._may_wait(query) else (query, b"%d" % command.opaque)
 
     def forget_replies(self) -> None:
         """The view or a setting has changed."""
-        for query in self._known.values():
+        for query in self._with_replies:
             query.reply = None
+        self._with_replies.clear()
 
 
 def _was_not_asked(query: RouteRequest) -> bool:

@@ -178,3 +178,15 @@ def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
     assert not head.failing
     head.stop()
     log.close()
+
+
+def test_records_that_wait_for_the_head_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound they are dropped: the log has them."""
+    monkeypatch.setattr("api.head.head._MOST_WAITING_BYTES", 1_000)
+    head = Head(lambda: pytest.fail("not opened"), lambda *_: None, lambda *_: None)
+    record = LogRecord(1, 1, "k", b"x" * 300)
+    for _ in range(10):
+        head.feed([record])
+    assert head.waiting_bytes == 900
+    assert [len(head._next_fed(0.0)) for _ in range(3)] == [1, 1, 1]
+    assert head.waiting_bytes == 0

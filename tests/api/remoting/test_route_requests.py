@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.route_requests import RouteRequest, RouteRequests
+from api.remoting.route_requests import MAX_DIGITS, RouteRequest, RouteRequests
 from remoting.commands import read_route_query
 from remoting.connection import RemotingConnection
 from remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
@@ -282,3 +282,34 @@ def test_with_a_shared_cache_every_header_reads_as_if_decoded(headers: list[tupl
                 RemotingConnection(inline=known).receive_data(data)
             continue
         assert asked_for(*receive(data, known)) == expected
+
+
+def test_a_move_of_the_view_costs_what_was_asked_since_the_one_before() -> None:
+    """Whoever makes the gateway remember 50,000 headers makes no later move dearer."""
+    asked = []
+
+    def answer(query: RouteRequest) -> EncodedReply:
+        asked.append(query.topic)
+        query.reply = EncodedReply(response())
+        return query.reply
+
+    known = RouteRequests(answer)
+    for number in range(5_000):
+        found = known.learn(*_learnt(f"T{number}"))
+        assert found is not None
+        found[0].answer()
+    assert len(known._with_replies) == 5_000
+    known.forget_replies()
+    assert len(known._with_replies) == 0
+    again = known.find(0, _learnt("T7")[0])
+    assert again is not None
+    assert again[0].reply is None
+    again[0].answer()
+    assert len(known._with_replies) == 1
+    known.forget_replies()
+    assert again[0].reply is None
+
+
+def _learnt(topic: str) -> tuple[bytes, RemotingCommand]:
+    command = RemotingCommand(105, {"topic": topic}, opaque=7)
+    return encode_frame(command)[8:], command
