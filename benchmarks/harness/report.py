@@ -27,6 +27,7 @@ BENCHES: Final = (
     "events",
     "time-travel",
     "growth",
+    "request-cost",
 )
 """In the order of docs/performance.md."""
 
