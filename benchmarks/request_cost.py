@@ -193,7 +193,7 @@ def cost_of(gateway: RoutelakeServer, case: Case, times: int) -> tuple[float, fl
     before_mib = resident_mib(pid)
     for _ in range(times):
         idle = loop_ms(pid, lambda: ping(gateway))
-        spent.append(max(0.0, loop_ms(pid, lambda: (send(gateway, case), ping(gateway))) - idle))
+        spent.append(max(0.0, loop_ms(pid, lambda: send(gateway, case, then_ping=True)) - idle))
     return median(spent), max(0.0, resident_mib(pid) - before_mib) / times
 
 
@@ -210,13 +210,15 @@ def resident_mib(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
-def send(gateway: RoutelakeServer, case: Case) -> None:
-    """Send one request on a connection of its own, and wait for its answer, or its end."""
+def send(gateway: RoutelakeServer, case: Case, *, then_ping: bool = False) -> None:
+    """Send one request on a connection of its own, wait for its answer, or its end, and perhaps for another's."""
     with socket.create_connection(("127.0.0.1", gateway.http_port if case.is_http else gateway.port)) as peer:
         peer.settimeout(2.0 if "/v1/events" in case.name else 30.0)
         with contextlib.suppress(OSError):
             peer.sendall(case.data)
             peer.recv(65_536)
+    if then_ping:
+        ping(gateway)
 
 
 def ping(gateway: RoutelakeServer) -> float:

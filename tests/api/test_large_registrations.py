@@ -234,8 +234,14 @@ def test_a_read_is_given_up_after_its_share_of_the_processor(monkeypatch: pytest
     monkeypatch.setattr(module, "_CPU_LIMIT_S", 0.2)
     monkeypatch.setattr(module, "read_registration", endless)
     before = signal.getsignal(signal.SIGPROF)
-    closer = threading.Timer(0, lambda: (ours.poll(60), answers.append(ours.recv()), ours.close()))
     answers: list[object] = []
+
+    def hear() -> None:
+        if ours.poll(60):
+            answers.append(ours.recv())
+        ours.close()
+
+    closer = threading.Thread(target=hear)
     closer.start()
     try:
         with contextlib.suppress(EOFError, ConnectionError):

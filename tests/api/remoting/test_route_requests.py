@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.remoting.route_requests import MAX_DIGITS, RouteRequest, RouteRequests
+from api.remoting.route_requests import RouteRequest, RouteRequests
 from remoting.commands import read_route_query
 from remoting.connection import RemotingConnection
 from remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
