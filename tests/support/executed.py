@@ -39,8 +39,14 @@ class Executed:
         waiting: How many requests wait for more of their bodies.
     """
 
-    def __init__(self, app: HttpApp) -> None:
-        """Nothing yet."""
+    def __init__(self, app: HttpApp, *, reads_bodies: bool = True) -> None:
+        """Nothing yet.
+
+        Args:
+            app: Gets the requests.
+            reads_bodies: False: it is the application's to read them, which often answers before.
+        """
+        self._reads_bodies = reads_bodies
         self.app, self.context, self.events, context = app, app.context, app.context.events, app.context
         self.whole: list[Asked] = []
         self.broken: list[Asked] = []
@@ -66,6 +72,12 @@ class Executed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole body, then let the application have it."""
         body = bytearray()
+        query: bytes = scope["query_string"]
+        target = scope["raw_path"] + (b"?" + query if query else b"")
+        if not self._reads_bodies:
+            self.note(self.whole, Asked(scope["method"].encode(), target, b""), scope["headers"])
+            await self.app(scope, receive, send)
+            return
         while True:
             self.waiting += 1
             message = await receive()
@@ -73,8 +85,6 @@ class Executed:
             body += message.get("body", b"")
             if not message.get("more_body", False):
                 break
-        query: bytes = scope["query_string"]
-        target = scope["raw_path"] + (b"?" + query if query else b"")
         asked = Asked(scope["method"].encode(), target, bytes(body))
         is_broken = message["type"] == "http.disconnect"
         self.note(self.broken if is_broken else self.whole, asked, scope["headers"])

@@ -98,6 +98,21 @@ def test_any_stream_cut_anywhere(quiet: HttpApi, executed: Executed, parts: list
         check(quiet, executed, parts, waiting=waiting)
 
 
+@pytest.mark.parametrize("name", CORPUS)
+def test_an_answer_that_does_not_wait_for_the_body(quiet: HttpApi, name: str) -> None:
+    """The rest of the body is still the body: of an unknown path, say, or of a method that takes none."""
+    data = CORPUS[name].replace(b"POST /v1/brokers/heartbeat", b"POST /v1/brokers/heart.beat") + PLAIN
+    expected = read_stream(data)
+    head = data.find(b"\r\n\r\n") + 4
+    for places in ([], [head], list(range(1, min(len(data), 400)))):
+        front = Executed(quiet.app, reads_bodies=False)
+        exchange(quiet, front, cut(data, places))
+        asked = [*expected.whole, *([expected.begun] if expected.begun is not None else [])]
+        found = [(one.method, one.target) for one in front.whole]
+        assert found == [(one.method, one.target) for one in asked][: len(found)]
+        assert len(found) >= len(expected.whole)
+
+
 def test_a_body_behind_an_upgrade_is_the_body(quiet: HttpApi, executed: Executed) -> None:
     """In the segment of the head, in a later one, and cut at every byte."""
     for make in (sized, chunked):
