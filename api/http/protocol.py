@@ -25,11 +25,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import httptools
-from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
+from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -38,7 +38,7 @@ from uvicorn.server import ServerState
 from api.http.bounds import OF_ADDRESS, ConnectionBounds
 from api.http.fast_path import FastRoutes
 from api.http.heads import HeadError, read_head
-from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, TOO_MANY, Kind
+from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, TOO_MANY, Kind, Problem
 from api.http.settings import HttpSettings
 from api.metrics import Metrics
 from remoting.bounds import address_of
@@ -58,6 +58,9 @@ _REASONS: Final = {
     431: "Request Header Fields Too Large",
     503: "Busy",
 }
+
+_BROKEN_BODY: Final = Problem(BAD_REQUEST, "the body is not in the form that its Transfer-Encoding names").response()
+"""An application that answers so."""
 
 
 def guarded_protocol(
@@ -90,6 +93,10 @@ class _Cycle(RequestResponseCycle):
         self.is_broken = True
         self.keep_alive = False
         self.message_event.set()
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """Answer, by the application unless the body is known to be broken before it begins."""
+        await super().run_asgi(cast("ASGI3Application", _BROKEN_BODY) if self.is_broken else app)
 
     async def receive(self) -> ASGIReceiveEvent:
         """A part of the body, or that there will be no more."""

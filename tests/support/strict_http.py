@@ -2,8 +2,9 @@
 """An independent, strict reading of HTTP/1.1: which requests a stream of bytes holds, and where doubt begins.
 
 Written from the grammar of RFC 9112 and RFC 9110, with nothing of the product and none of its parser. It is as lenient
-as the RFC allows in two places alone: empty lines before a request (2.2) and more than one space between the words of
-a request line (3). An unwanted upgrade changes nothing (RFC 9110, 7.8).
+as the RFC allows in two places alone: line ends before a request (2.2) and more than one space between the words of
+a request line (3); and it takes no white space around chunk extensions. An unwanted upgrade changes nothing (RFC 9110,
+7.8).
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ def read_stream(data: bytes) -> Reading:
     """Everything that a stream asks for."""
     stream, whole = _Stream(data), list[Asked]()
     while True:
-        while data[stream.at : stream.at + 2] == b"\r\n" or data[stream.at : stream.at + 1] == b"\n":
-            stream.at += 1 if data[stream.at : stream.at + 1] == b"\n" else 2
+        while data[stream.at : stream.at + 1] in (b"\r", b"\n"):
+            stream.at += 1
         body = bytearray()
         begun: Asked | None = None
         try:
