@@ -249,14 +249,15 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _goes_on(self, error: Exception, data: bytes) -> bool:
         """Read on behind the head of a message that asks for an upgrade; False where something is no HTTP."""
+        rest = memoryview(data)  # not copied for each of many such heads
         while isinstance(error, httptools.HttpParserUpgrade):
-            data = data[error.args[0] :]
+            rest = rest[error.args[0] :]
             head = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
             head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
             self.parser = httptools.HttpRequestParser(self)
             try:
                 self.parser.feed_data(b"\r\n".join((*head, b"", b"")))
-                self.parser.feed_data(data)
+                self.parser.feed_data(rest)
             except (httptools.HttpParserUpgrade, httptools.HttpParserError) as another:
                 error = another
             else:
