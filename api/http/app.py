@@ -336,7 +336,7 @@ async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: ANN401
     """FastAPI looks at parameters before an endpoint can ask who sends them: whoever may not ask hears that first."""
-    operation = getattr(request.scope.get("route"), "operation_id", None)
+    operation = getattr(request.scope.get("route"), "operation_id", None) or "other"
     try:
         if OPERATIONS.get(operation, Role.READER) is not None:
             guard = request.app.state.context.guard

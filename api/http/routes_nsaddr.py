@@ -57,7 +57,7 @@ async def name_servers(request: Request) -> Response:
     return Response(";".join(found) + "\n", 200, _HEADERS)
 
 
-@router.get("/rocketmq/nsaddr-{unit_name:name}", include_in_schema=False)
+@router.get("/rocketmq/nsaddr-{unit_name}", include_in_schema=False)
 async def name_servers_of_unit(request: Request, unit_name: str) -> Response:
     """The same for every unitName: units of clients share NameServers."""
     return await name_servers(request)

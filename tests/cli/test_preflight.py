@@ -461,11 +461,12 @@ def test_behind_a_proxy_who_writes_is_asked(
     accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1}\n")
     monkeypatch.setenv("ROUTELAKE_HTTP_TRUSTED_HOSTS", "mq.example.com")
     auth = ("--auth", str(accounts))
-    for more in ((), ("--insecure",), (*auth, "--auth-mode=log")):
+    without: tuple[tuple[str, ...], ...] = ((), ("--insecure",), (*auth, "--auth-mode=log"))
+    for more in without:
         assert "no write is local" in refused("gateway", *ports, *more)
-    for more in (auth, (*auth, "--auth-mode=enforce-writes")):
+    for mode in ("--auth-mode=enforce", "--auth-mode=enforce-writes"):
         with pytest.raises(AssertionError, match="it went on"):
-            refused("serve", *ports, *more)
+            refused("serve", *ports, *auth, mode)
     monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=0123456789abcdef")
     with pytest.raises(AssertionError, match="it went on"):
         refused("serve", *ports)

@@ -210,7 +210,7 @@ def test_a_reason_is_one_line(make_api: Any) -> None:
         failure = {"timeMillis": _ms() - 5_000, "error": error, "details": "..."}
         (api.lake_dir / "fold-failure.json").write_text(json.dumps(failure))
         until(lambda: says in str(fold_health(api).reason))  # noqa: B023
-        for reason in (fold_health(api).reason, api.get("/readyz").json()["checks"]["fold"]["reason"]):
+        for reason in map(str, (fold_health(api).reason, api.get("/readyz").json()["checks"]["fold"]["reason"])):
             assert len(reason) < 500 and "\n" not in reason and ".java:" not in reason
 
 
