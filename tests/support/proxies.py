@@ -40,7 +40,7 @@ frontend front
     default_backend gateway
 backend gateway
 {backend}
-    server one 127.0.0.1:{upstream}
+{server}
 """
 
 
@@ -62,17 +62,19 @@ def nginx(folder: Path, server: str, *, main: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def haproxy(folder: Path, upstream: int, backend: str = "") -> Iterator[str]:
+def haproxy(folder: Path, upstream: int, backend: str = "", *, server: str | None = None) -> Iterator[str]:
     """An HAProxy that adds no header field unless told to; its address.
 
     Args:
         folder: For its files.
         upstream: The port of the gateway.
         backend: What stands in its `backend` besides.
+        server: The line of the gateway; None: a plain one.
     """
     port = free_port()
     config = folder / f"haproxy-{port}.cfg"
-    config.write_text(_HAPROXY.format(port=port, upstream=upstream, backend=backend))
+    line = f"    server one 127.0.0.1:{upstream}" if server is None else server
+    config.write_text(_HAPROXY.format(port=port, backend=backend, server=line))
     with _running("haproxy", ["-db", "-f", str(config)], port):
         yield f"http://127.0.0.1:{port}"
 
