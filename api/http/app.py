@@ -44,7 +44,7 @@ from api.http import (
     routes_timelines,
     routes_topics,
 )
-from api.http.auth import Guard
+from api.http.auth import ADMITTED, Guard
 from api.http.body import BodyBudget
 from api.http.bounds import OF_ADDRESS
 from api.http.context import HttpContext
@@ -331,19 +331,28 @@ def close_app(app: HttpApp) -> None:
 
 
 async def _on_routelake_error(request: Request, error: Any) -> Response:  # noqa: ANN401 (FastAPI's type)
-    return _respond(request, problem_of(error), error)
+    problem = problem_of(error)
+    return _respond(request, (problem.kind is BAD_PARAMETER and _not_admitted(request)) or problem, error)
 
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:  # noqa: ANN401
-    """FastAPI looks at parameters before an endpoint can ask who sends them: whoever may not ask hears that first."""
+    return _respond(request, _not_admitted(request) or parameter_problem(error.errors()))
+
+
+def _not_admitted(request: Request) -> Problem | None:
+    """Why whoever sends bad parameters may not ask at all, which they hear first; None if they may.
+
+    FastAPI looks at parameters before an endpoint can ask who sends them, and so do some endpoints.
+    """
     operation = getattr(request.scope.get("route"), "operation_id", None) or "other"
+    if ADMITTED in request.scope or OPERATIONS.get(operation, Role.READER) is None:
+        return None
+    guard = request.app.state.context.guard
     try:
-        if OPERATIONS.get(operation, Role.READER) is not None:
-            guard = request.app.state.context.guard
-            _ = guard.reader(request) if request.method in SAFE_METHODS else guard.writer(request)
+        _ = guard.reader(request) if request.method in SAFE_METHODS else guard.writer(request)
     except RoutelakeError as refusal:
-        return _respond(request, problem_of(refusal))
-    return _respond(request, parameter_problem(error.errors()))
+        return problem_of(refusal)
+    return None
 
 
 async def _on_http_exception(request: Request, error: Any) -> Response:  # noqa: ANN401

@@ -51,6 +51,8 @@ _READ: Final = "getTopicRoute"
 _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
 """Where a client's certificate does not count either."""
 
+ADMITTED: Final = "routelake.admitted"
+"""Key in an ASGI scope: `Guard.reader` or `Guard.writer` has let the request pass."""
 _FOREIGN: Final = "routelake.foreign"
 """Key in an ASGI scope: why a write does not come from this machine; None if it does."""
 _SHOWN: Final = 80
@@ -178,6 +180,7 @@ class Guard:
         if self._quotas is not None:
             role = OPERATIONS.get(_operation(request)) or Role.ADMIN
             self._quotas.request(role, peer_name(actor), actor.peer or "")
+        request.scope[ADMITTED] = True
         return actor
 
     def speaks_for(self, request: Request, cluster: str, broker_names: Iterable[str]) -> None:
@@ -202,9 +205,11 @@ class Guard:
         if self._access is not None:
             operation = _operation(request)
             if self._judged(request, self._access, operation, OPERATIONS.get(operation, Role.READER))[1]:
+                request.scope[ADMITTED] = True
                 return
         if self._tokens_protect_reads:
             self._user(request)
+        request.scope[ADMITTED] = True
 
     def still_reads(self, request: Request) -> bool:
         """Whether a read that `reader` let in would pass now, too: accounts change, and tokens expire."""

@@ -101,6 +101,12 @@ def test_permission_comes_before_parameters(make_api: Any, tmp_path: Path) -> No
         for path in reads:
             problem(api.get(path + query), 401, "unauthorized")
             problem(api.get(path + query, headers=bearer("token-reader")), 400, "bad-parameter")
+    for path in (  # which endpoints look at themselves
+        *("/v1/topics?as_of=1&reads=head", "/v1/topics/a/route?as_of=1&reads=head", "/v1/clusters?as_of=1&reads=head"),
+        *("/v1/reports/alive?times=3", "/v1/topics?cursor=%21", "/v1/topics?limit=1&limit=2"),
+    ):
+        problem(api.get(path), 401, "unauthorized")
+        assert api.get(path, headers=bearer("token-reader")).status_code in (400, 404), path
     problem(api.delete("/v1/topics/orders?cluster="), 401, "unauthorized")
     problem(api.delete("/v1/topics/orders?cluster=", headers=bearer("token-reader")), 403, "forbidden")
     problem(api.delete("/v1/topics/orders?cluster=", headers=bearer("token-admin")), 400, "bad-parameter")
