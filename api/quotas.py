@@ -44,6 +44,7 @@ _NOT_OLD: Final = 0.5
 """Likewise, if nothing is left of the quota."""
 _COUNT_S: Final = 30.0
 """Between two counts of what the groups have."""
+_MOST_GUESSERS: Final = 10_000
 _COMING_S: Final = 10.0
 """So long at most names count once, until the view shows them."""
 
@@ -59,6 +60,7 @@ class GatewayQuotas:
         refused: How often, by quota.
         charged_bytes: What writes were charged, less what was given back, by quota.
         unwritten: Signs of life that were answered and not written.
+        guessers: Addresses that may be guessing, mostly none: see `is_guessing`.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class GatewayQuotas:
         self.refused: Counter[str] = Counter()
         self.charged_bytes: Counter[str] = Counter()
         self.unwritten = 0
+        self.guessers: set[str] = set()
 
     @property
     def limits(self) -> Quotas:
@@ -112,11 +115,21 @@ class GatewayQuotas:
 
     def is_guessing(self, address: str) -> bool:
         """Whether an address has had too many proofs refused of late."""
-        return self._judge.owed(REFUSED_PROOFS, address, self._clock()) is not None
+        if address not in self.guessers:
+            return False
+        if self._judge.owed(REFUSED_PROOFS, address, self._clock()) is None:
+            self.guessers.discard(address)
+            return False
+        return True
 
     def guessed(self, address: str) -> None:
         """Count a proof that was refused."""
-        self._judge.charge(REFUSED_PROOFS, address, self._clock(), 1.0)
+        now_s = self._clock()
+        self._judge.charge(REFUSED_PROOFS, address, now_s, 1.0)
+        if self._judge.owed(REFUSED_PROOFS, address, now_s) is not None:
+            if len(self.guessers) >= _MOST_GUESSERS:
+                self.guessers.clear()  # whoever guesses again is back at once
+            self.guessers.add(address)
 
     def refuse_guess(self, address: str, peer: str) -> None:
         """Let no further proof of an address come to judgement, where `is_guessing`.

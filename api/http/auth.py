@@ -278,17 +278,15 @@ class Guard:
         verdict = access.judge(Role.READER, found, is_tls=False)
         if verdict.is_refused:
             return False
-        if authorization and client is not None and self._is_guessing(client[0]):
-            return False
+        quotas = self._quotas
+        if quotas is not None and quotas.guessers and client is not None and quotas.is_guessing(address_of(client[0])):
+            return False  # whoever guesses is not told by this way which token is right
         if verdict.reason:
             if has_certificate or any(name == b"cookie" for name, _ in headers):
                 return False  # either may show who it is
             peer = "" if client is None else _address(*client)
             access.note(Refused("http", _READ, Role.READER.word, peer, found, verdict))
         return True
-
-    def _is_guessing(self, host: str) -> bool:
-        return self._quotas is not None and self._quotas.is_guessing(address_of(host))
 
     def _judged(
         self, request: Request, access: AccessControl, operation: str, needed: Role | None
