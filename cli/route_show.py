@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.foreign_text import printable
+from cli.plain_console import PlainConsole
 from clients.addresses import namesrv_addresses
 from clients.route.changes import RouteChange
 from clients.route.client import RouteClient
@@ -46,7 +48,7 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
 
 
 async def _show(topic: str, addresses: list[str], settings: RouteSettings, *, watch: bool, as_json: bool) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
     async with RouteClient(addresses, settings) as client:
         if not watch:
             route = await client.route(topic)
@@ -67,16 +69,16 @@ async def _show(topic: str, addresses: list[str], settings: RouteSettings, *, wa
 def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) -> RenderableType:
     """A route for a person: a line for each broker group, and what else there is."""
     if route is None:
-        return Text(f"{topic} is not known to {name_server}\n")
+        return Text(f"{printable(topic)} is not known to {name_server}\n")
     rows = {row.broker_name: row for row in route.queue_datas}
-    table = Table(title=f"{topic}, from {name_server}", title_justify="left", box=None, padding=(0, 3, 0, 0))
+    table = Table(title=f"{printable(topic)}, from {name_server}", title_justify="left", box=None, padding=(0, 3, 0, 0))
     for name in ("broker", "cluster", "perm", "write", "read", "master", "slaves"):
         table.add_column(name, justify="right" if name in ("write", "read") else "left", overflow="fold")
     groups = {group.broker_name: group for group in route.broker_datas}
     for name in sorted(rows | groups):
         row, group = rows.get(name), groups.get(name)
         addrs = {} if group is None else group.broker_addrs
-        table.add_row(
+        cells = (
             name,
             "-" if group is None else group.cluster,
             "-" if row is None else perm_text(row.perm),
@@ -85,6 +87,7 @@ def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) 
             addrs.get(MASTER_ID, "none"),
             " ".join(f"{number}={addr}" for number, addr in sorted(addrs.items()) if number != MASTER_ID) or "-",
         )
+        table.add_row(*map(printable, cells))
     beside = []
     if route.order_topic_conf is not None:
         beside.append(f"order configuration: {route.order_topic_conf}")
@@ -93,7 +96,7 @@ def as_table(topic: str, route: TopicRouteData | None, name_server: str | None) 
         for queue, holder in static_topic_end_points(topic, route).items()
     ]
     beside += [f"filter servers of {addr}: {' '.join(servers)}" for addr, servers in route.filter_server_table.items()]
-    return Group(table, Text("\n".join([*beside, ""])))
+    return Group(table, Text("\n".join([*map(printable, beside), ""])))
 
 
 def perm_text(perm: int) -> str:
@@ -107,5 +110,4 @@ def _line(time: datetime, change: RouteChange) -> bytes:
 
 
 def _write(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+    print(line.decode(), flush=True)

@@ -10,10 +10,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 import uvloop
-from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.foreign_text import printable
+from cli.plain_console import PlainConsole
 from clients.broker.fleet import Fleet, FleetSettings
 from runtime.process import StopSignal
 
@@ -37,7 +38,7 @@ def run_fleet(settings: FleetSettings) -> int:
 
 
 async def _run(stop_signal: StopSignal, settings: FleetSettings) -> int:
-    screen = Console(stderr=True)
+    screen = PlainConsole(stderr=True)
     stop = stop_signal.event()
     fleet = Fleet(settings)
     start = time.monotonic()
@@ -49,23 +50,25 @@ async def _run(stop_signal: StopSignal, settings: FleetSettings) -> int:
         registered = fleet.registered
     finally:
         await fleet.close()
-    result, table = Console(), fleet.report.table(registered)
+    result, table = PlainConsole(), fleet.report.table(registered)
     if not result.is_terminal:
-        result, table.box = Console(width=_WIDTH), None
+        result, table.box = PlainConsole(width=_WIDTH), None
     result.print(table)
     for message, count in fleet.report.errors.most_common(_ERRORS_SHOWN):
-        screen.print(f"{count} times: {message}", highlight=False, markup=False, soft_wrap=True)
+        screen.print(printable(f"{count} times: {message}"), soft_wrap=True)
     return 0 if registered == settings.brokers else 1
 
 
-async def _register(fleet: Fleet, settings: FleetSettings, screen: Console) -> None:
+async def _register(fleet: Fleet, settings: FleetSettings, screen: PlainConsole) -> None:
     columns = (TextColumn("registering"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=screen) as progress:
         bar = progress.add_task("registering", total=settings.brokers)
         await fleet.register(lambda: progress.advance(bar))
 
 
-async def _watch(fleet: Fleet, settings: FleetSettings, screen: Console, stop: asyncio.Event, start: float) -> None:
+async def _watch(
+    fleet: Fleet, settings: FleetSettings, screen: PlainConsole, stop: asyncio.Event, start: float
+) -> None:
     """Show how things stand until it is over."""
     end = start + settings.duration_s if settings.duration_s else float("inf")
     with Live(console=screen, refresh_per_second=2) if screen.is_terminal else contextlib.nullcontext() as live:

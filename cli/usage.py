@@ -9,16 +9,18 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.core import TyperGroup
 
+from cli.foreign_text import HarmlessOutput, printable
 from deploy.version import release
 from schemas.errors import RoutelakeError, SetupError
 
@@ -122,7 +124,8 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
 
         completion_init()
     try:
-        code = app(args, prog_name=PROGRAM, complete_var=_COMPLETE_VAR, standalone_mode=False)
+        with _harmless_output():
+            code = app(args, prog_name=PROGRAM, complete_var=_COMPLETE_VAR, standalone_mode=False)
     except RoutelakeError as error:
         return _refuse(" ".join(str(error).splitlines()), 2 if isinstance(error, SetupError) else 1)
     except NoArgsIsHelpError as error:
@@ -139,6 +142,15 @@ def run(app: typer.Typer, args: Sequence[str] | None = None) -> int:
     return int(code or 0)
 
 
+@contextmanager
+def _harmless_output() -> Iterator[None]:
+    """While a command runs, what it prints holds nothing that a terminal obeys, whoever chose the text."""
+    stream = sys.stdout
+    with redirect_stdout(cast("IO[str]", HarmlessOutput(stream))):
+        yield
+    stream.flush()
+
+
 def check_options(context: Context, name: str, options: list[str]) -> None:
     """Whether a command of the program that runs would take these options. Raises UsageError."""
     root = context.find_root()
@@ -149,7 +161,7 @@ def check_options(context: Context, name: str, options: list[str]) -> None:
 
 
 def _refuse(message: str, code: int) -> int:
-    print(f"routelake: {_USER_INFO.sub('://***@', message)}", file=sys.stderr)
+    print(f"routelake: {_USER_INFO.sub('://***@', printable(message))}", file=sys.stderr)
     return code
 
 

@@ -10,6 +10,7 @@ Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingClient, NettyRe
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable
 from types import TracebackType
@@ -34,6 +35,11 @@ CONNECT_TIMEOUT_S: Final = 3.0
 """NettyClientConfig.connectTimeoutMillis."""
 ANSWER_TIMEOUT_S: Final = 3.0
 """Of one request, unless the call says otherwise (MQClientAPIImpl's usual timeoutMillis)."""
+
+MAX_PORT: Final = 65_535
+_MAX_HOST: Final = 253
+"""Characters of a name in the DNS."""
+_HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 
 OnRequest = Callable[[str, RemotingCommand], RemotingCommand | None]
 """(address, request of the peer's own) -> answer; None for none."""
@@ -155,21 +161,35 @@ class RemotingClient:
             raise ConnectionLostError(address, "the connection was closed") from None
 
     async def _connect(self, address: str) -> _Link:
-        host, _, port = address.rpartition(":")
+        host, port = _host_and_port(address)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, link = await loop.create_connection(
                     lambda: _Link(address, self._language, self._on_request, self._frame_limit_bytes),
-                    host.strip("[]"),
-                    int(port),
+                    host,
+                    port,
                     ssl=self._tls,
                 )
         except TimeoutError:
             raise ConnectError(address, f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # ValueError: a name that IDNA has no form for
             raise ConnectError(address, f"no connection: {why_not_connected(error)}") from error
         return link
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """An address that a peer has registered may be any text, and what a resolver makes of that is its own.
+
+    Raises:
+        ConnectError: It is no ``host:port``.
+    """
+    host, _, port = address.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_port = port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) <= MAX_PORT
+    if not is_port or not host.isascii() or not 0 < len(host) <= _MAX_HOST or not _HOST.fullmatch(host):
+        raise ConnectError(address[:_MAX_HOST], "no connection: that is no address, which is HOST:PORT")
+    return host, int(port)
 
 
 def _look(task: asyncio.Task[_Link]) -> None:

@@ -66,11 +66,8 @@ async def _report(admin: Admin, cluster: str | None, *, more_stats: bool) -> Rep
         raise NoSuchClusterError(f"no cluster {cluster!r}: the NameServer knows {known}")
     places = _places(info, [cluster] if cluster is not None else hash_order(info.cluster_addr_table))
     servers = [Server(name, address) for _, name, _, address in places]
-    answered = await admin.read_each(servers, requests.get_broker_runtime_info())
-    members = [
-        _Member(*place, None if answer is None else answers.kv_table(answer.body))
-        for place, (_, answer) in zip(places, answered, strict=True)
-    ]
+    answered = await admin.read_each(servers, requests.get_broker_runtime_info(), answers.kv_table)
+    members = [_Member(*place, runtime) for place, (_, runtime) in zip(places, answered, strict=True)]
     report = _more(members) if more_stats else _base(members)
     if not members:
         report.empty = "no broker is registered with this NameServer"

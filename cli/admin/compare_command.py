@@ -15,6 +15,7 @@ from cli.admin.command import command
 from cli.admin.compare import Difference, Fields, Snapshot, differences
 from cli.admin.report import Report
 from cli.admin.session import Admin
+from cli.foreign_text import printable
 from remoting.errors import AnswerError
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError
@@ -94,7 +95,9 @@ def _topics(servers: Sequence[Server], found: Iterable[Difference]) -> _Table:
 
 
 def _cell(fields: Fields | None) -> str:
-    return "-" if fields is None else "\n".join(f"{key}={value}" for key, value in fields.items()) or "(not set)"
+    if fields is None:
+        return "-"
+    return "\n".join(printable(f"{key}={value}") for key, value in fields.items()) or "(not set)"
 
 
 def _conclusion(snapshots: Sequence[Snapshot], found: Sequence[Difference]) -> str:

@@ -55,9 +55,11 @@ def _topics(answer: RemotingCommand, prefix: str, broker_name: str) -> str:
 async def get_namesrv_config(admin: Admin) -> Report:
     """Show the configuration of every NameServer."""
     configs = {
-        server.address: answers.properties(answer.body)
-        for server, answer in await admin.read_each(admin.name_servers, requests.get_namesrv_config())
-        if answer is not None
+        server.address: config
+        for server, config in await admin.read_each(
+            admin.name_servers, requests.get_namesrv_config(), answers.properties
+        )
+        if config is not None
     }
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
     rows: list[Sequence[object]] = [(key, *(config.get(key, "-") for config in configs.values())) for key in keys]

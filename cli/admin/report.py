@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from rich.console import Console
 from rich.table import Table
+
+from cli.foreign_text import printable
+from cli.plain_console import PlainConsole
 
 _NOTHING: Final = "-"
 """An empty cell where columns are told apart by blanks."""
@@ -78,7 +80,7 @@ class Report:
 
 def warn(message: str) -> None:
     """One line on standard error."""
-    print(f"routelake: {message}", file=sys.stderr)
+    print(f"routelake: {printable(message)}", file=sys.stderr)
 
 
 def show_report(report: Report, outcomes: Sequence[Outcome], output: Output) -> None:
@@ -92,13 +94,13 @@ def show_report(report: Report, outcomes: Sequence[Outcome], output: Output) -> 
         if rows:
             write_table(titles, rows)
     for line in report.lines:
-        print(line)
+        print(printable(line))
     if outcomes:
         write_table(
             ("Server", "Address", "Request", "Outcome", "Detail"),
             [(one.name, one.address, one.request, one.status, one.detail) for one in outcomes],
         )
-        print(summary(outcomes))
+        print(printable(summary(outcomes)))
 
 
 def _document(report: Report, outcomes: Sequence[Outcome]) -> object:
@@ -166,7 +168,7 @@ def show_dry_run(requests: Sequence[Sent], failures: Sequence[Outcome], output: 
         ],
     )
     for one in failures:
-        print(f"{one.name} {one.address}: {one.request} {one.status}: {one.detail}")
+        print(printable(f"{one.name} {one.address}: {one.request} {one.status}: {one.detail}"))
     print("Dry run: nothing was changed.")
 
 
@@ -180,7 +182,7 @@ def write_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
     In a pipe or a file as mqadmin writes it: titles behind ``#``, columns told apart by two blanks, nothing cut.
     """
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = PlainConsole()
     if not console.is_terminal:
         _write_plain(titles, rows)
         return
@@ -199,4 +201,4 @@ def _write_plain(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def _plain(cell: object) -> str:
-    return " ".join(str(cell).splitlines()).strip() or _NOTHING
+    return printable(" ".join(str(cell).splitlines()).strip()) or _NOTHING

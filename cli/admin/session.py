@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cli.admin import answers, requests
 from cli.admin.clusters import Server
 from cli.admin.report import Outcome, Output, Sent, Status, warn
 from cli.admin.values import name_servers
+from cli.foreign_text import printable
+from cli.plain_console import PlainConsole
 from remoting.client import RemotingClient, Sign
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectionLostError, NothingDoneError
 from remoting.frame import RemotingCommand
@@ -31,6 +32,9 @@ from schemas.route import ClusterInfo, TopicRouteData
 NAME_SERVER = "NameServer"
 MANY_SERVERS = 5
 """From here on a command that visits servers shows a progress bar, on a terminal."""
+
+
+T = TypeVar("T")
 
 
 class Signs(NamedTuple):
@@ -167,14 +171,17 @@ class Admin:
         return await self._call(server, request)
 
     async def read_each(
-        self, servers: Sequence[Server], request: RemotingCommand
-    ) -> list[tuple[Server, RemotingCommand | None]]:
-        """Ask several servers; for one that failed None stands, and an outcome is noted."""
-        found: list[tuple[Server, RemotingCommand | None]] = []
+        self, servers: Sequence[Server], request: RemotingCommand, decode: Callable[[bytes], T]
+    ) -> list[tuple[Server, T | None]]:
+        """Ask several servers what their body says.
+
+        For one that failed, or whose answer makes no sense, None stands, and an outcome is noted.
+        """
+        found: list[tuple[Server, T | None]] = []
         for server in self.visit(servers, _name(request)):
             try:
-                found.append((server, await self.read(server, request)))
-            except ClientError as error:
+                found.append((server, decode((await self.read(server, request)).body)))
+            except (ClientError, answers.AnswerBodyError) as error:
                 self.note_failure(server, request, error)
                 found.append((server, None))
         return found
@@ -246,9 +253,11 @@ class Admin:
         """
         await self.change_each(self.name_servers, request, detail)
 
-    def note_failure(self, server: Server, request: RemotingCommand, error: ClientError) -> None:
+    def note_failure(
+        self, server: Server, request: RemotingCommand, error: ClientError | answers.AnswerBodyError
+    ) -> None:
         """Note that a server failed; says so if the request may have taken effect all the same."""
-        what = error.reason
+        what = error.reason if isinstance(error, ClientError) else str(error)
         if request.code in requests.CHANGES and isinstance(error, (AnswerTimeoutError, ConnectionLostError)):
             what += "; it may have taken effect all the same"
         self._note(server, request, Status.FAILED, what)
@@ -260,15 +269,15 @@ class Admin:
 
     def visit(self, servers: Sequence[Server], what: str) -> Iterator[Server]:
         """The servers (or topics), with a progress bar on standard error when they are many and somebody looks on."""
-        console = Console(stderr=True)
+        console = PlainConsole(stderr=True)
         if len(servers) < MANY_SERVERS or not console.is_terminal:
             yield from servers
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(what, total=len(servers))
             for server in servers:
-                progress.update(task, description=f"{what} {server.name}")
+                progress.update(task, description=printable(f"{what} {server.name}"))
                 yield server
                 progress.advance(task)
         sys.stderr.flush()

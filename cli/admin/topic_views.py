@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from cli.admin import answers, requests, values
-from cli.admin.answers import TopicOffset
+from cli.admin.answers import AnswerBodyError, TopicOffset
 from cli.admin.clusters import NoSuchClusterError, Server, cluster_of, select_broker_addr
 from cli.admin.command import command
 from cli.admin.java_hash import hash_order
@@ -90,7 +90,7 @@ async def _cluster_and_groups(admin: Admin, info: ClusterInfo, topic: str) -> tu
         request = requests.query_topic_consume_by_who(topic)
         server = Server(data_again.broker_name, select_broker_addr(data_again) or "")
         groups = answers.group_list((await admin.read(server, request)).body)
-    except ClientError as error:
+    except (ClientError, AnswerBodyError) as error:
         if not isinstance(error, AnswerError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
             admin.note_failure(server, request, error)
         return cluster, []
@@ -163,9 +163,8 @@ async def topic_status(
     ]
     offsets: dict[MessageQueue, TopicOffset] = {}
     put_tps = 0.0
-    for _, answer in await admin.read_each(servers, requests.get_topic_stats_info(topic)):
-        if answer is not None:
-            stats = answers.topic_stats(answer.body)
+    for _, stats in await admin.read_each(servers, requests.get_topic_stats_info(topic), answers.topic_stats):
+        if stats is not None:
             offsets.update(stats.offsets)
             put_tps += stats.topic_put_tps
     if cluster is None and not admin.failed:
@@ -214,7 +213,7 @@ async def _mapping_details(admin: Admin, servers: Sequence[Server], topic: str) 
             detail = mapping_detail((await admin.read(server, request)).body)
             if detail is not None:
                 found.append(detail)
-        except ClientError as error:
+        except (ClientError, AnswerBodyError) as error:
             if not isinstance(error, AnswerError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
                 admin.note_failure(server, request, error)
     return found

@@ -46,7 +46,11 @@ OF_ADDRESSES = options(lambda param: param.metavar in ("URL", "HOST:PORT", "ADDR
 def needed(words: tuple[str, ...], folder: Path, option: str) -> list[str]:
     """What the command cannot do without."""
     command = dict(commands())[words]
-    given = {("history", "diff"): ["--from", "-2h"], ("history", "timeline"): ["T"], ("history", "report"): ["--http", "h:1"]}.get(words, [])
+    given = {
+        ("history", "diff"): ["--from", "-2h"],
+        ("history", "timeline"): ["T"],
+        ("history", "report"): ["--http", "h:1"],
+    }.get(words, [])
     file = folder / "file"
     file.write_text("{}")
     for param in command.params:
