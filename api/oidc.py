@@ -8,8 +8,10 @@ most. While the issuer cannot be asked, the keys of before stay.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,6 +19,7 @@ from typing import Any, Final
 import structlog
 
 from api.bounded import BoundedCache
+from deploy.version import release
 from runtime.deaths import essential
 from security.accounts import digest_of
 from security.identity import Identity, Unproven
@@ -136,12 +139,17 @@ class Oidc:
     def _read(self) -> Keys:
         issuer = self._settings.issuer
         about = self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if not isinstance(about, Mapping) or about.get("issuer") != issuer:
-            raise ValueError("its openid-configuration names another issuer")
+        named = about.get("issuer") if isinstance(about, Mapping) else None
+        if not isinstance(about, Mapping) or named != issuer:
+            raise ValueError(f"its openid-configuration names another issuer, {str(named)[:200]!r}")
         keys = keys_of(self._fetch(str(about.get("jwks_uri"))))
         if not keys:
             raise ValueError("it has no key that signs")
         return keys
+
+
+_HEADERS: Final = {"User-Agent": f"routelake/{release()}", "Accept": "application/json"}
+"""Some issuers refuse what Python's library calls itself."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -153,14 +161,28 @@ def fetch_json(url: str) -> Any:  # noqa: ANN401 (JSON)
     """GET; follows nothing.
 
     Raises:
-        OSError: There is no answer.
+        OSError: There is no answer, or none with 200; the message names the address.
         ValueError: The address is not safe, or the answer is no JSON, or too large.
     """
+    shown = url[:200]
     if not is_safe(url):
-        raise ValueError(f"{url[:200]} is no https address")
+        raise ValueError(f"{shown} is no https address")
     opener = urllib.request.build_opener(_NoRedirect)
-    with opener.open(url, timeout=_TIMEOUT_S) as answer:
-        data = answer.read(_DOCUMENT_BYTES + 1)
+    try:
+        with opener.open(urllib.request.Request(url, headers=_HEADERS), timeout=_TIMEOUT_S) as answer:  # noqa: S310 (is_safe)
+            data = answer.read(_DOCUMENT_BYTES + 1)
+    except urllib.error.HTTPError as error:
+        with error:
+            location = error.headers.get("Location")
+        moved = f", to {location[:200]!r}: redirects are not followed" if location else ""
+        raise OSError(f"{shown} answered {error.code} {error.reason}{moved}") from None
+    except urllib.error.URLError as error:
+        raise OSError(f"{shown} does not answer: {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise OSError(f"{shown} does not answer: {error or type(error).__name__}") from None
     if len(data) > _DOCUMENT_BYTES:
-        raise ValueError(f"{url[:200]} has more than {_DOCUMENT_BYTES} bytes")
-    return json.loads(data)
+        raise ValueError(f"{shown} has more than {_DOCUMENT_BYTES} bytes")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{shown} answered with what is no JSON: {error}") from None

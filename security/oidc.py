@@ -31,7 +31,9 @@ _TOKEN_BYTES: Final = 16 * 1024
 _REQUIRED: Final = ["iss", "aud", "exp", "sub"]
 
 Keys = Mapping[str, jwt.PyJWK]
-"""kid -> a public key."""
+"""kid -> a public key; `NO_KID` -> the one key of a set that has no kid."""
+NO_KID: Final = ""
+"""RFC 7517, 4.5: a kid is optional. Where a set has one key, there is nothing to choose between."""
 
 
 class Refusal(NamedTuple):
@@ -39,6 +41,9 @@ class Refusal(NamedTuple):
 
     why: Unproven
     is_stranger: bool = False
+
+
+_STRANGER: Final = Refusal(Unproven("unknown-token", "that token is signed by no key of the issuer"), is_stranger=True)
 
 
 def is_jwt(token: str) -> bool:
@@ -56,6 +61,7 @@ def keys_of(document: object) -> dict[str, jwt.PyJWK]:
     if not isinstance(listed, list):
         raise ValueError("it has no list of keys")
     found: dict[str, jwt.PyJWK] = {}
+    nameless: list[jwt.PyJWK] = []
     for entry in listed:
         if not isinstance(entry, dict) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
             continue
@@ -64,8 +70,16 @@ def keys_of(document: object) -> dict[str, jwt.PyJWK]:
             key = jwt.PyJWK(entry)
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             continue
-        if isinstance(kid, str) and key.algorithm_name in ALGORITHMS:
+        if key.algorithm_name not in ALGORITHMS:
+            continue
+        if kid is None:
+            nameless.append(key)
+        elif isinstance(kid, str):
             found[kid] = key
+    if len(nameless) == 1 and not found:
+        found[NO_KID] = nameless[0]
+    elif nameless and not found:
+        raise ValueError(f"it has {len(nameless)} keys without a kid: a token cannot say which of them signed it")
     return found
 
 
@@ -81,9 +95,9 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
         kid = jwt.get_unverified_header(token).get("kid")
     except jwt.PyJWTError:
         return _bad("that token is no JWT")
-    key = keys.get(kid) if isinstance(kid, str) else None
+    key = _key(keys, kid)
     if key is None:
-        return Refusal(Unproven("unknown-token", "that token is signed by no key of the issuer"), is_stranger=True)
+        return _STRANGER
     try:
         claims = jwt.decode(
             token,
@@ -96,6 +110,8 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
         )
     except jwt.ExpiredSignatureError:
         return Refusal(Unproven("expired-token", "that token has expired"))
+    except jwt.InvalidSignatureError as error:
+        return _bad(_why(error)) if isinstance(kid, str) and kid in keys else _STRANGER
     except jwt.PyJWTError as error:
         return _bad(_why(error))
     user = USER_PREFIX + claims["sub"][:200].encode("utf-8", "replace").decode()
@@ -104,6 +120,14 @@ def identify_token(token: str, keys: Keys, settings: OidcSettings) -> tuple[Iden
         roles = ", ".join(ROLE_PREFIX + one.word for one in Role)
         return Refusal(Unproven("no-role", f"{user}: the claim {settings.role_claim} names none of {roles}", user))
     return Identity(user, role, by="token"), float(claims["exp"]) + LEEWAY_S
+
+
+def _key(keys: Keys, kid: object) -> jwt.PyJWK | None:
+    """The key that a token names; the only one, where either side names none."""
+    found = keys.get(kid) if isinstance(kid, str) else None
+    if found is None and (NO_KID in keys or (kid is None and len(keys) == 1)):
+        return next(iter(keys.values()))
+    return found
 
 
 def _bad(why: str) -> Refusal:
@@ -127,10 +151,20 @@ def _why(error: jwt.PyJWTError) -> str:
 
 def _role(claims: Mapping[str, Any], path: str) -> Role | None:
     """The highest role that a claim names."""
-    value: object = claims.get(path)
-    if value is None:
-        value = claims
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+    value = _at(claims, path)
     words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     return max((role for role in Role if ROLE_PREFIX + role.word in words), default=None)
+
+
+def _at(claims: object, path: str) -> object:
+    """What is at a path: its longest part that is a name leads on, so that a name may hold dots."""
+    if not isinstance(claims, Mapping):
+        return None
+    if claims.get(path) is not None:
+        return claims[path]
+    end = len(path)
+    while (end := path.rfind(".", 0, end)) > 0:
+        found = _at(claims.get(path[:end]), path[end + 1 :])
+        if found is not None:
+            return found
+    return None

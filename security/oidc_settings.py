@@ -15,7 +15,8 @@ class OidcSettings(NamedTuple):
     Attributes:
         issuer: URL; `iss` of its tokens.
         audience: `aud` of the tokens that are meant for routelake.
-        role_claim: The claim that holds roles: words with blanks between, or a list; dots lead into objects.
+        role_claim: The claim that holds roles: words with blanks between, or a list; dots lead into objects,
+            and a name may hold dots itself (the longest one that is there counts).
     """
 
     issuer: str
