@@ -11,7 +11,7 @@ import typer
 
 from cli.client_tls import with_tls
 from cli.credentials import AccessKey, HttpToken, SecretKey, credentials, secret
-from cli.options import NamesrvOrHttp
+from cli.options import NamesrvOrHttp, namesrv_source
 from cli.preflight import check_folder, check_free, listen_address
 from clients.addresses import namesrv_addresses
 from runtime.logs import configure
@@ -122,7 +122,9 @@ def broker(
     keys = credentials(access_key, secret_key) if access_key or secret_key or not inner else inner_credentials(inner)
     config, ignored = broker_config(settings, "options" if config_file is None else str(config_file))
     check_folder(Path(config.store_path_root_dir), "--store")
-    namesrvs = namesrv_addresses(config.namesrv_addr, "--namesrv", http=True)
+    written = namesrv or config_file is None
+    source = namesrv_source(namesrv, "--namesrv") if written else f"namesrvAddr of {config_file}"
+    namesrvs = namesrv_addresses(config.namesrv_addr, source, http=True)
     raise typer.Exit(
         run_broker(config, namesrvs, ignored=ignored, http_token=secret("--http-token", http_token), keys=keys, tls=tls)
     )
@@ -163,7 +165,7 @@ def fleet(
 
     configure("fleet")
     settings = FleetSettings(
-        namesrvs=namesrv_addresses(namesrv, "--namesrv", http=True),
+        namesrvs=namesrv_addresses(namesrv, namesrv_source(namesrv, "--namesrv"), http=True),
         brokers=brokers,
         topics=topics,
         clusters=clusters,

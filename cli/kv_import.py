@@ -29,7 +29,7 @@ import typer
 
 from cli.client_tls import with_tls
 from cli.credentials import AccessKey, SecretKey, credentials
-from cli.options import Namesrv
+from cli.options import Namesrv, namesrv_source
 from clients.addresses import namesrv_addresses
 from clients.credentials import Credentials
 from clients.tls import ClientTls
@@ -212,7 +212,7 @@ def import_kv(
     tls: ClientTls | None = None,
 ) -> None:
     """Take over the KV configuration (order topics) of a stock NameServer."""
-    addresses = namesrv_addresses(namesrv, "--namesrv")
+    addresses = namesrv_addresses(namesrv, namesrv_source(namesrv, "--namesrv"))
     keys = credentials(access_key, secret_key)
     tables = read_kv_config(file)
     for address in addresses:

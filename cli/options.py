@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -13,6 +14,8 @@ from typer.models import OptionInfo
 
 from api.settings.gateway import Reads
 from schemas.errors import SetupError
+
+_NAMESRV_VARIABLES: Final = ("ROUTELAKE_NAMESRV", "NAMESRV_ADDR")
 
 _USER_INFO: Final = re.compile(r"://[^/?#\s]*@")
 
@@ -54,7 +57,7 @@ def _namesrv(text: str) -> OptionInfo:
         "-n",
         "--namesrv",
         "--namesrvAddr",
-        envvar=["ROUTELAKE_NAMESRV", "NAMESRV_ADDR"],
+        envvar=list(_NAMESRV_VARIABLES),
         metavar="ADDRESSES",
         help=f"NameServers: 'host:9876;other:9876', in quotes{text}",
     )
@@ -264,6 +267,11 @@ Quota = Annotated[
         "Again for another, or with commas. See docs/settings.md.",
     ),
 ]
+
+
+def namesrv_source(text: str, option: str = "-n") -> str:
+    """Where addresses of NameServers come from, for messages: the option, or the variable that holds them."""
+    return next((name for name in _NAMESRV_VARIABLES if text and os.environ.get(name) == text), option)
 
 
 class LakePlace(NamedTuple):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cli.options import LakePlace
-from clients.addresses import MAX_PORT, is_http
+from clients.addresses import MAX_PORT, is_http, what_is_odd
 from pipelines.log.kafka_access.settings import read_access
 from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
 from schemas.errors import SetupError
@@ -74,6 +74,9 @@ def listen_address(text: str, option: str, default_port: int) -> Listen:
         host, port = given, str(default_port)
     bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") == host.endswith("]") else ""
     shape = f"{option} {text!r}: expected HOST:PORT, for example 127.0.0.1:{default_port}"
+    odd = None if is_http(given) else what_is_odd(given)
+    if odd is not None:
+        raise SetupError(f"{shape}; {odd}.")
     if is_http(given):
         raise SetupError(f"{shape}, without anything before it.")
     if bare.count(":") and not host.startswith("["):

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.foreign_text import printable
+from cli.options import namesrv_source
 from cli.plain_console import PlainConsole
 from clients.addresses import namesrv_addresses
 from clients.route.changes import RouteChange
@@ -39,7 +40,7 @@ def show_route(topic: str, namesrv_addr: str, settings: RouteSettings, *, watch:
     """
     if not topic.strip():
         raise SetupError("TOPIC is empty: name the topic whose route to show")
-    addresses = namesrv_addresses(namesrv_addr, "-n", http=True)
+    addresses = namesrv_addresses(namesrv_addr, namesrv_source(namesrv_addr), http=True)
     try:
         asyncio.run(_show(topic, addresses, settings, watch=watch, as_json=as_json))
     except KeyboardInterrupt:

@@ -20,6 +20,35 @@ _HOST: Final = re.compile(r"[^\s/@?#:;,\[\]]+|\[[0-9A-Fa-f:.]+(%\w+)?\]")
 _SCHEMES: Final = ("http", "https")
 
 
+_FULL_WIDTH: Final = {**{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, "\u3002": ".", "\u3001": ","}
+"""What an input method for Chinese or Japanese types -> what is meant."""
+_QUOTES: Final = frozenset("'\"`\u2018\u2019\u201c\u201d\u300c\u300d")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+def what_is_odd(text: str) -> str | None:
+    """Why a text is no address that looks like one, and what to write instead; None where nothing is odd.
+
+    Args:
+        text: One address, or several.
+    """
+    for char in text:
+        if char in _FULL_WIDTH:
+            meant = "".join(_FULL_WIDTH.get(each, each) for each in text)
+            return f"it holds the full-width character {char!r}: write {_FULL_WIDTH[char]!r}, {meant!r}"
+        if char in _QUOTES:
+            meant = "".join(each for each in text if each not in _QUOTES)
+            return (
+                f"it holds the quote {char}, which an env file or a compose file keeps: write {meant.strip()!r} without"
+            )
+        if not char.isprintable() and not char.isspace():
+            return f"it holds the character U+{ord(char):04X}, which is not shown: type it anew"
+    scheme = _SCHEME.fullmatch(text.strip())
+    if scheme is not None and scheme[1].lower() not in _SCHEMES:
+        return f"it begins with {scheme[1]}://, and RocketMQ's addresses have no scheme: write {scheme[2]!r}"
+    return None
+
+
 def is_http(address: str) -> bool:
     """Whether it is asked over HTTP."""
     return "://" in address
@@ -47,7 +76,9 @@ def namesrv_addresses(addresses: str | Sequence[str], option: str = "-n", *, htt
     ]
     if not found:
         forms = "'host:9876;other:9876'" + (" or 'http://host:8080'" if http else "")
-        raise SetupError(f"{option} names no NameServer: give {option} {forms}, or set NAMESRV_ADDR")
+        is_variable = option.isupper()
+        how = f"expected {forms} in it" if is_variable else f"give {option} {forms}, or set NAMESRV_ADDR"
+        raise SetupError(f"{option} names no NameServer: {how}")
     return list(dict.fromkeys(found))
 
 
@@ -65,6 +96,9 @@ def host_port(text: str, option: str, default_port: int | None = None) -> str:
     Raises:
         SetupError: It is no address with a port of 1 to 65535, or one to ask over HTTP.
     """
+    odd = what_is_odd(text)
+    if odd is not None:
+        raise SetupError(f"{option}: {text.strip()!r} is no address: {odd}")
     address = text.strip().removesuffix("/")
     example = f"HOST:PORT, for example 127.0.0.1:{default_port or NAMESRV_PORT}"
     if is_http(address):
@@ -73,7 +107,7 @@ def host_port(text: str, option: str, default_port: int | None = None) -> str:
             f"{option}: {text!r} is an HTTP address, and this speaks RocketMQ's own protocol: give the port of the "
             f"NameServer instead, {host}:{default_port or NAMESRV_PORT}"
         )
-    if " " in address:
+    if any(char.isspace() for char in address):
         raise SetupError(f"{option}: {text!r} is no address: separate addresses by ';', 'host:9876;other:9876'")
     host, port = _split(address)
     if _HOST.fullmatch(host) is None or host.isdigit():
@@ -93,6 +127,9 @@ def _split(address: str) -> tuple[str, str | None]:
 
 
 def _http_address(address: str, option: str) -> str:
+    odd = what_is_odd(address)
+    if odd is not None:
+        raise SetupError(f"{option}: {address!r} is no address: {odd}")
     try:
         parts = urlsplit(address)
         port = parts.port

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cli.options import namesrv_source
 from clients.addresses import host_port, namesrv_addresses
 from clients.broker.attributes import parse_edits
 from clients.broker.topic_config import TopicConfig, decode_topic_list
@@ -22,7 +23,7 @@ _HAS_UNIT_SUB: Final = 2
 
 def name_servers(text: str) -> list[str]:
     """The addresses after ``-n``; none for an empty text."""
-    return namesrv_addresses(text) if text.strip() else []
+    return namesrv_addresses(text, namesrv_source(text)) if text.strip() else []
 
 
 def broker_or_cluster(broker_addr: str | None, cluster: str | None) -> tuple[str | None, str | None]:

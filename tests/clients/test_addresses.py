@@ -14,6 +14,7 @@ from clients.addresses import host_port, namesrv_addresses
 from peers.java import free_port
 from peers.routelake import ROOT
 from schemas.errors import SetupError
+from tests.support.command import told
 
 WRITTEN = [
     ("a:1", ["a:1"]),
@@ -48,6 +49,70 @@ BAD = [
     ("::1:9876", "in brackets"),
     ("a:1 b:2", "separate addresses by ';'"),
 ]
+
+
+ODD = [
+    ("a:9876\uff1bb:9876", "full-width character '\uff1b': write ';', 'a:9876;b:9876'"),
+    ("a\uff1a9876", "full-width character '\uff1a': write ':', 'a:9876'"),
+    ("a:9876\uff0cb:9876", "full-width character '\uff0c': write ',', 'a:9876,b:9876'"),
+    ("a:9876\u3001b:9876", "write ',', 'a:9876,b:9876'"),
+    ("\uff11\uff10\uff0e\uff10.0.1:9876", "write '1', '10.0.0.1:9876'"),
+    ("10\u30020\u30020\u30021:9876", "write '.', '10.0.0.1:9876'"),
+    ("http\uff1a//a:8080", "full-width"),
+    ('"a:9876;b:9876"', "the quote \", which an env file or a compose file keeps: write 'a:9876' without"),
+    ("'a:9876'", "the quote '"),
+    ("\u201ca:9876\u201d", "the quote \u201c"),
+    ("tcp://a:9876", "it begins with tcp://, and RocketMQ's addresses have no scheme: write 'a:9876'"),
+    ("rocketmq://a:9876;b", "begins with rocketmq://"),
+    ("b;TCP://a:9876", "begins with TCP://"),
+    ("\ufeffa:9876", "character U\\+FEFF, which is not shown"),
+    ("a:9876\u200b", "character U\\+200B"),
+    ("a:1\u3000b:2", "separate addresses by"),
+    ("a:1\tb:2", "separate addresses by"),
+]
+
+
+@pytest.mark.parametrize("http", [False, True])
+@pytest.mark.parametrize(("text", "says"), ODD)
+def test_what_is_typed_or_kept_by_mistake_is_named(text: str, says: str, http: bool) -> None:
+    with pytest.raises(SetupError, match=f"^NAMESRV_ADDR: .* is no address.*{says}"):
+        namesrv_addresses(text, "NAMESRV_ADDR", http=http)
+
+
+@pytest.mark.parametrize("text", ["a:1;", ";a:1", "a:1;;", " a:1 ,, ", "a:1,", "\ta:1\n"])
+def test_separators_at_the_ends(text: str) -> None:
+    assert namesrv_addresses(text) == ["a:1"]
+
+
+@pytest.mark.parametrize("variable", ["NAMESRV_ADDR", "ROUTELAKE_NAMESRV"])
+@pytest.mark.parametrize(
+    "words", [("route", "T"), ("admin", "topicList"), ("broker",), ("fleet",), ("import-kv", "file")], ids=" ".join
+)
+def test_the_variable_and_the_entry_are_named(variable: str, words: tuple[str, ...]) -> None:
+    code, output = told(*words, **{variable: "good:9876;bad\uff1a9876"})
+    assert code == 2
+    assert output.startswith(f"routelake: {variable}: 'bad\uff1a9876' is no address"), output
+    code, output = told(*words, "-n", "x;tcp://y", **{variable: "good:9876"})
+    assert code == 2
+    assert "'tcp://y' is no address" in output
+    assert variable not in output
+
+
+def test_the_file_and_the_key_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("namesrvAddr=tcp://a:9876\n")
+    code, output = told("broker", "--config", file)
+    assert code == 2
+    assert f"namesrvAddr of {file}: 'tcp://a:9876' is no address" in output
+
+
+@pytest.mark.parametrize("option", ["--http", "--remoting"])
+@pytest.mark.parametrize("text", ["127.0.0.1\uff1a9876", '"127.0.0.1:9876"', "tcp\uff1a//a:1"])
+def test_listeners_too(tmp_path: Path, option: str, text: str) -> None:
+    code, output = told("gateway", "--data-dir", tmp_path, option, text)
+    assert code == 2
+    assert f"routelake: {option} " in output
+    assert "full-width" in output or "the quote" in output
 
 
 @pytest.mark.parametrize("http", [False, True])
