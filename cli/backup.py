@@ -23,13 +23,16 @@ def backup(
     data: DataOptions,
 ) -> None:
     """Back up tables and event log while routelake goes on."""
+    from pipelines.backup.manifest import manifest_digest
     from pipelines.backup.take import take_backup
 
     mask_files(data.data_mode)
     with lake_folder(data.data_dir, data.lake) as folder:
         manifest = take_backup(data.data_dir.absolute(), data.log_url, target.absolute(), lake_dir=folder)
+        digest = manifest_digest(target.absolute())
     print(f"{target}: backup of {data.lake or data.data_dir} at {_position(manifest)}")
     _print_proof(manifest)
+    print(f"  digest: {digest} (`./routelake restore {target} --expect {digest}` takes no other)")
 
 
 @with_data_but_lake
@@ -40,6 +43,9 @@ def restore(
     keep_log: Annotated[
         bool, typer.Option("--keep-log", help="Restore the tables alone; the log that is there goes on from them.")
     ] = False,
+    expect: Annotated[
+        str, typer.Option("--expect", metavar="SHA256", help="Digest of the backup's manifest, as `backup` printed it.")
+    ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prove the backup and say what would be done; change nothing.")
     ] = False,
@@ -49,7 +55,8 @@ def restore(
 
     mask_files(data.data_mode)
     data_dir = data.data_dir
-    done = run(source.absolute(), data_dir.absolute(), data.log_url, keep_log=keep_log, dry_run=dry_run)
+    where = source.absolute(), data_dir.absolute(), data.log_url
+    done = run(*where, keep_log=keep_log, dry_run=dry_run, expect=expect)
     if dry_run:
         print(f"{source}: a whole backup at {_position(done.manifest)}; nothing was changed in {data_dir}")
     else:

@@ -13,6 +13,7 @@ import typer
 from cli.lake import lake_folder
 from cli.options import LakeUrl, LogUrl, lake_place, log_url
 from pipelines.log.urls import is_kafka, sqlite_path
+from runtime.machine import acting_as_owner
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -66,12 +67,13 @@ def doctor(
         raise typer.Exit(0 if found.is_well else 1)
     if place.folder != (data_dir / "lake").resolve():
         raise SetupError(f"doctor looks at DATA_DIR/lake, and at URLs: {lake} is neither.")
-    if repair:
-        check_can_repair(data_dir)
-        work = Repair(data_dir, path, thorough=thorough)
-        found = work.run()
-    else:
-        work, found = None, examine(data_dir, path, thorough=thorough)
+    with acting_as_owner(data_dir):
+        if repair:
+            check_can_repair(data_dir)
+            work = Repair(data_dir, path, thorough=thorough)
+            found = work.run()
+        else:
+            work, found = None, examine(data_dir, path, thorough=thorough)
     print(_as_json(found, work) if output is Output.JSON else _as_text(found, work))
     raise typer.Exit(0 if found.is_well else 1)
 

@@ -14,7 +14,7 @@ import typer
 
 from cli.options import DataDir, DataMode, LakeUrl, check_there, lake_place
 from runtime.disk import at_start
-from runtime.machine import mask_files
+from runtime.machine import acting_as_owner, mask_files
 from schemas.errors import SetupError, UnavailableError, one_line
 
 
@@ -48,7 +48,7 @@ def _of_folder(lake_dir: Path) -> Iterator[Path]:
 
     check_there(lake_dir, lake_dir)
     check_format(lake_dir)
-    with closing(lock_lake(lake_dir)):
+    with acting_as_owner(lake_dir), closing(lock_lake(lake_dir)):
         yield lake_dir
 
 

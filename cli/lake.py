@@ -14,7 +14,7 @@ import typer
 from cli import preflight
 from cli.options import DataMode, check_there, lake_place
 from cli.usage import group
-from runtime.machine import mask_files
+from runtime.machine import acting_as_owner, mask_files
 from schemas.errors import SetupError
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="s3://, gs:// or az://bucket/prefix.")]
@@ -35,7 +35,7 @@ def get(url: Url, data_dir: Folder, data_mode: DataMode = "700") -> None:
     store = open_store(url)
     preflight.check_data_dir(data_dir)
     mask_files(data_mode)
-    with _in_words(url):
+    with acting_as_owner(data_dir), _in_words(url):
         run(store, data_dir / "lake")
     print(f"{data_dir}: has the tables of {url}")
 
@@ -54,7 +54,7 @@ def put(data_dir: Folder, url: Url) -> None:
     store = open_store(url)
     lake_dir = (data_dir / "lake").resolve()
     check_there(lake_dir, data_dir)
-    with closing(lock_lake(lake_dir)), _in_words(url):
+    with acting_as_owner(data_dir), closing(lock_lake(lake_dir)), _in_words(url):
         probe(store)
         run(lake_dir, store)
     print(f"{url}: has the tables of {data_dir}; go on with --lake {url}")

@@ -15,6 +15,7 @@ import typer
 from cli.options import DataDir, LogConfig, check_there, no_password
 from cli.usage import group
 from pipelines.log.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
+from runtime.machine import acting_as_owner
 from schemas.errors import SetupError
 
 log = group("The event log: move it.")
@@ -53,7 +54,7 @@ def copy(
     lake_dir = (data_dir / "lake").resolve()
     check_there(lake_dir, data_dir)
     path = sqlite_path(source or f"sqlite://{data_dir.resolve()}/events.db")
-    with closing(lock_lake(lake_dir)):
+    with acting_as_owner(data_dir), closing(lock_lake(lake_dir)):
         moved = move(path, partial(KafkaTarget, to), _say)
         shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it names the old log
     print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")

@@ -51,7 +51,9 @@ def lock_lake(lake_dir: Path) -> IO[str]:
     """
     try:
         lake_dir.mkdir(parents=True, exist_ok=True)
-        lock = (lake_dir / LOCK_FILE).open("a+", encoding="utf-8")
+        # Not through a link: what it names is written to.
+        opened = os.open(lake_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        lock = os.fdopen(opened, "a+", encoding="utf-8")
     except OSError as error:
         raise _cannot_write(lake_dir, error) from error
     try:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
 import resource
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -100,3 +103,73 @@ def check_file_limit(connections: int) -> None:
             needed=needed,
             advice=f"ulimit -Hn {needed}, or LimitNOFILE={needed} in a systemd unit",
         )
+
+
+@contextlib.contextmanager
+def acting_as_owner(folder: Path) -> Iterator[None]:
+    """Let root do what follows with the rights of the user whom a folder belongs to: the user may have put links there.
+
+    A folder that is missing, or belongs to root, or that its owner cannot reach by its path, changes nothing. For those
+    who are not root, neither.
+
+    Args:
+        folder: A data directory.
+    """
+    found = _foreign_owner(folder)
+    if found is None:
+        yield
+        return
+    uid, gid, groups = found
+    before = os.getegid(), os.getgroups()
+    os.setgroups(groups)
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        if _is_reachable(folder):
+            yield
+            return
+    finally:
+        os.seteuid(0)
+        os.setegid(before[0])
+        os.setgroups(before[1])
+    yield
+
+
+@contextlib.contextmanager
+def acting_as_root() -> Iterator[None]:
+    """Take back, for a moment, what `acting_as_owner` gave up. Without effect in a process that is not root's."""
+    euid = os.geteuid()
+    if os.getuid() != 0 or euid == 0:
+        yield
+        return
+    os.seteuid(0)
+    try:
+        yield
+    finally:
+        os.seteuid(euid)
+
+
+def _foreign_owner(folder: Path) -> tuple[int, int, list[int]] | None:
+    """User, group and further groups of a folder's owner; None where this process has no rights to give up for it."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        found = next(one for one in (os.lstat(folder), os.stat(folder)) if one.st_uid != 0)
+    except (OSError, StopIteration):
+        return None
+    try:
+        entry = pwd.getpwuid(found.st_uid)
+    except KeyError:  # never root's group, whatever group the folder has
+        gid = found.st_gid or found.st_uid
+        return found.st_uid, gid, [gid]
+    return found.st_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
+
+
+def _is_reachable(folder: Path) -> bool:
+    try:
+        os.stat(folder.absolute())
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return True

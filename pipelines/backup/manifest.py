@@ -10,12 +10,16 @@ events.db    the event log up to that epoch or later; not where the log is in Ka
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
 import sqlite3
+import stat
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -25,7 +29,9 @@ from deltalake.exceptions import DeltaError
 from lake.ddl import check_format
 from pipelines.log.sqlite_file import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import check_extent, read_generation
+from runtime.machine import acting_as_root
 from schemas.errors import SetupError, one_line
+from schemas.tables import ALL_TABLES
 
 FORMAT_VERSION: Final = 1
 MANIFEST: Final = "backup.json"
@@ -33,6 +39,9 @@ LAKE: Final = "lake"
 LOG: Final = "events.db"
 
 _CHUNK_BYTES: Final = 1024 * 1024
+_MOST_PATH_BYTES: Final = 2048
+_MOST_NAME_BYTES: Final = 255
+"""Linux: NAME_MAX."""
 
 
 class File(msgspec.Struct, rename="camel", frozen=True):
@@ -89,40 +98,157 @@ class Manifest(msgspec.Struct, rename="camel", frozen=True):
     files: list[File]
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a backup.
+def read_manifest(folder: Path, expect: str = "") -> Manifest:
+    """The manifest of a backup, in which every path is one inside it.
+
+    Args:
+        folder: The backup.
+        expect: Digest that the manifest must have (SHA-256, hexadecimal); empty for any.
 
     Raises:
-        SetupError: There is none, or it is not ours, or of a newer format.
+        SetupError: There is none, or it is not ours, or of a newer format, or not the expected one.
     """
     path = folder / MANIFEST
     try:
-        text = path.read_bytes()
+        with open_inside(folder, MANIFEST) as file:
+            text = file.read()
+        digest = hashlib.sha256(text).hexdigest()
+        if expect and expect.strip().lower() != digest:
+            raise SetupError(
+                f"{path} has the digest {digest}, and --expect says {expect}. Use the backup that has the expected one."
+            )
         found = msgspec.json.decode(text, type=dict[str, object]).get("format")
         if isinstance(found, int) and found > FORMAT_VERSION:
             raise SetupError(
                 f"{folder} is a backup of format {found}, this routelake reads up to {FORMAT_VERSION}. "
                 "Upgrade routelake first."
             )
-        return msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.json.decode(text, type=Manifest)
     except OSError as error:
         raise SetupError(
             f"{folder} is not a complete backup: {path.name}, which is written last, cannot be read "
             f"({error.strerror}). Name the folder that `./routelake backup` reported."
         ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SetupError(f"{path} is not the manifest of a backup ({error}). Use another backup.") from error
+    _check_names(path, manifest)
+    return manifest
 
 
-def describe(folder: Path, path: Path) -> File:
-    """A file of a backup, which is read in full."""
+def manifest_digest(folder: Path) -> str:
+    """Of a backup's manifest, which has the digests of all else: SHA-256, hexadecimal."""
+    with open_inside(folder, MANIFEST) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _check_names(path: Path, manifest: Manifest) -> None:
+    """Refuse a manifest that names anything but files of a lake and the log, each once. Raises SetupError."""
+    tables = {table.name for table in ALL_TABLES}
+    if strange := sorted(set(manifest.lake.versions) - tables):
+        raise SetupError(f"{path} names a table {strange[0]!r}, which no lake has. Use another backup.")
+    seen: set[str] = set()
+    for file in manifest.files:
+        if why := _why_no_name(file.path):
+            raise SetupError(f"{path} names a file {file.path!r}, which {why}. Use another backup.")
+        if file.path in seen:
+            raise SetupError(f"{path} names the file {file.path!r} twice. Use another backup.")
+        seen.add(file.path)
+    for name in seen:
+        parts = name.split("/")
+        if any("/".join(parts[:end]) in seen for end in range(1, len(parts))):
+            raise SetupError(f"{path} names a file {name!r} below another file. Use another backup.")
+
+
+def _why_no_name(name: str) -> str | None:
+    parts = name.split("/")
+    if name.startswith("/"):
+        return "is an absolute path"
+    if ".." in parts:
+        return "leads out of the backup"
+    if any(part in ("", ".") for part in parts) or not name.isprintable() or "\\" in name:
+        return "is no plain path"
+    if len(name.encode()) > _MOST_PATH_BYTES or any(len(part.encode()) > _MOST_NAME_BYTES for part in parts):
+        return "is too long"
+    if name != LOG and (parts[0] != LAKE or len(parts) == 1):
+        return f"is neither {LOG} nor below {LAKE}/"
+    return None
+
+
+def open_inside(folder: Path, path: str) -> IO[bytes]:
+    """Open a regular file inside a folder for reading; no link on the way from the folder is followed.
+
+    Args:
+        folder: Where to begin; it may be a link itself.
+        path: Relative, of plain parts.
+
+    Raises:
+        OSError: It is not there, is a link or below one, or is no regular file.
+    """
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        *parents, name = path.split("/")
+        for parent in parents:
+            below = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        # A pipe without a writer must not hold this up.
+        opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    except OSError as error:
+        why = "a link is in the way" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
+        raise OSError(error.errno, why, str(folder / path)) from error
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "it is no regular file", str(folder / path))
+    return os.fdopen(opened, "rb")
+
+
+def copy_inside(folder: Path, path: str, to: Path, name: str) -> None:
+    """Copy a file of one folder into another one; no link is followed in either, and nothing is written over.
+
+    Args:
+        folder: That has the file.
+        path: Of the file there.
+        to: Where the copy goes.
+        name: Of the copy there; folders on the way are made.
+
+    Raises:
+        OSError: As for `open_inside`; or something stands in the copy's place.
+    """
+    with acting_as_root():  # a backup may be root's alone; whose rights are given up is who could have put links here
+        source = open_inside(folder, path)
+    with source:
+        copy_into(source, to, name)
+
+
+def copy_into(source: IO[bytes], to: Path, name: str) -> None:
+    """Write a new file from an open one; see `copy_inside`."""
+    at = os.open(to, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        *parents, last = name.split("/")
+        for parent in parents:
+            with suppress(FileExistsError):
+                os.mkdir(parent, dir_fd=at)
+            below = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        made = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=at)
+    finally:
+        os.close(at)
+    with os.fdopen(made, "wb") as copy:
+        shutil.copyfileobj(source, copy, _CHUNK_BYTES)
+
+
+def describe(folder: Path, path: str) -> File:
+    """A file of a backup, by its path inside it, which is read in full."""
     digest = hashlib.sha256()
     size = 0
-    with path.open("rb") as file:
+    with open_inside(folder, path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             size += len(chunk)
             digest.update(chunk)
-    return File(path.relative_to(folder).as_posix(), size, digest.hexdigest())
+    return File(path, size, digest.hexdigest())
 
 
 def check_backup(folder: Path, manifest: Manifest) -> None:
@@ -133,7 +259,7 @@ def check_backup(folder: Path, manifest: Manifest) -> None:
     """
     for file in manifest.files:
         try:
-            found = describe(folder, folder / file.path)
+            found = describe(folder, file.path)
         except OSError as error:
             raise SetupError(
                 f"{folder / file.path} cannot be read ({error.strerror}), but belongs to the backup. Use another one."

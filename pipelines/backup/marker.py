@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -16,21 +19,29 @@ MARKER: Final = "restore.json"
 def write_marker(data_dir: Path, backup: Path, aside: list[str]) -> None:
     """Mark a restore. ``aside`` are the folders that hold what was there."""
     text = json.dumps({"backup": str(backup.absolute()), "aside": aside})
-    temporary = data_dir / f"{MARKER}.tmp"
-    temporary.write_text(text, encoding="utf-8")
+    temporary = data_dir / f"{MARKER}.{secrets.token_hex(8)}"
+    # Never through a link that was put there.
+    made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    with os.fdopen(made, "w", encoding="utf-8") as file:
+        file.write(text)
     temporary.replace(data_dir / MARKER)
 
 
 def read_marker(data_dir: Path) -> dict[str, object] | None:
     """What `write_marker` has written; None without a mark."""
     try:
-        text = (data_dir / MARKER).read_text(encoding="utf-8")
-    except FileNotFoundError:
+        opened = os.open(data_dir / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = {}
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # no mark of ours, but somebody's: nothing starts on it
+            return {}
+        raise
+    with os.fdopen(opened, "rb") as file:
+        try:
+            found = json.loads(file.read())
+        except (ValueError, OSError):
+            found = {}
     return found if isinstance(found, dict) else {}
 
 

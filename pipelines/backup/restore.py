@@ -2,7 +2,7 @@
 """A backup takes the place of what is in a data directory.
 
 1. Locks: the fold's, the log's, and the data directory's own. Whoever holds one is still at work: refused.
-2. The backup is copied beside (``restore.unfinished``), and the copy is proved.
+2. The backup is copied beside (``restore.unfinished.*``), and the copy is proved.
 3. The marker (`pipelines.backup.marker`): from here on nothing starts, should this process die.
 4. What is there moves into ``before-restore-<time>``: tables, checkpoint, log with -wal and -shm. Nothing is deleted.
 5. The copy takes its place. What is in place is opened once more; then the marker goes.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from lake.ddl import lock_lake
+from lake.ddl import LOCK_FILE, lock_lake
 from pipelines.backup.manifest import (
     LAKE,
     LOG,
@@ -34,6 +35,8 @@ from pipelines.backup.manifest import (
     check_lake,
     check_log,
     check_reach,
+    copy_inside,
+    describe,
     read_manifest,
 )
 from pipelines.backup.marker import MARKER, read_marker, write_marker
@@ -41,9 +44,11 @@ from pipelines.log.sqlite_file import read_log_id, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, prove
 from pipelines.log.urls import sqlite_path
 from runtime.disk import sync_folder
+from runtime.machine import acting_as_owner, acting_as_root
 from schemas.errors import SetupError
 
-_STAGING: Final = "restore.unfinished"
+_STAGING: Final = "restore.unfinished."
+"""How the names of staging folders begin. The rest is random: nobody can have put anything in its place."""
 _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
 
 
@@ -56,8 +61,10 @@ class Restored:
     cut_off: list[str] = field(default_factory=list)
 
 
-def restore(backup: Path, data_dir: Path, log_url: str, *, keep_log: bool = False, dry_run: bool = False) -> Restored:
-    """Restore a backup.
+def restore(
+    backup: Path, data_dir: Path, log_url: str, *, keep_log: bool = False, dry_run: bool = False, expect: str = ""
+) -> Restored:
+    """Restore a backup. Root does it with the rights of the data directory's owner.
 
     Args:
         backup: Its folder; it stays as it is.
@@ -66,23 +73,25 @@ def restore(backup: Path, data_dir: Path, log_url: str, *, keep_log: bool = Fals
         keep_log: Leave the log that is there, and restore the tables alone: what it holds beyond them is folded again.
             With Kafka this is the only way.
         dry_run: Prove the backup and the locks, and change nothing.
+        expect: Digest that the backup's manifest must have; empty for any.
 
     Raises:
         SetupError: It cannot be done; everything is as it was, or else the message says where it is.
         UnavailableError: The log is locked.
     """
-    manifest = read_manifest(backup)
-    kafka = log_url.startswith("kafka:")
-    if kafka != (manifest.log.kind == "kafka") and not (kafka and keep_log):
-        raise SetupError(
-            f"the backup has a log of kind {manifest.log.kind}, --log names {log_url}. Name one of that kind."
-        )
-    log_path = None if kafka else sqlite_path(log_url)
     try:
+        manifest = read_manifest(backup, expect)
+        kafka = log_url.startswith("kafka:")
+        if kafka != (manifest.log.kind == "kafka") and not (kafka and keep_log):
+            raise SetupError(
+                f"the backup has a log of kind {manifest.log.kind}, --log names {log_url}. Name one of that kind."
+            )
+        log_path = None if kafka else sqlite_path(log_url)
         data_dir.mkdir(parents=True, exist_ok=True)
-        with _alone(data_dir, log_path):
+        with acting_as_owner(data_dir), _alone(data_dir, log_path):
             if dry_run or keep_log:
-                check_backup(backup, manifest)
+                with acting_as_root():  # to read alone; see `copy_inside`
+                    check_backup(backup, manifest)
             if keep_log and log_path is not None:
                 _check_kept_log(log_path, backup, manifest)
             plan = _Plan(backup, data_dir, None if keep_log else log_path, manifest)
@@ -94,7 +103,7 @@ def restore(backup: Path, data_dir: Path, log_url: str, *, keep_log: bool = Fals
     except OSError as error:
         raise SetupError(
             f"{backup} cannot be restored into {data_dir}: {error.filename or ''} {error.strerror}. If the disk is "
-            "full, free some space on it; the files must belong to this user, or root restore them."
+            "full, free some space on it; the owner of the data directory must be able to write there."
         ) from error
 
 
@@ -107,6 +116,12 @@ def _alone(data_dir: Path, log_path: Path | None) -> Iterator[None]:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise SetupError(f"another restore into {data_dir} is at work.") from error
+        for name in (LAKE, "checkpoints"):
+            if (data_dir / name).is_symlink():
+                raise SetupError(
+                    f"{data_dir / name} is a link, and a restore follows none. "
+                    "Restore into a data directory without links."
+                )
         if (data_dir / LAKE).is_dir():
             held.enter_context(closing(lock_lake(data_dir / LAKE)))
         if log_path is not None:
@@ -156,9 +171,10 @@ class _Plan:
         self._data_dir = data_dir
         self._log_path = log_path
         self._manifest = manifest
-        self._staging = data_dir / _STAGING
+        unique = _STAGING + secrets.token_hex(8)
+        self._staging = data_dir / unique
         # Beside the log, which may be on another file system.
-        self._staged_log = None if log_path is None else log_path.with_name(f"{log_path.name}.{_STAGING}")
+        self._staged_log = None if log_path is None else log_path.with_name(f"{log_path.name}.{unique}")
         self._time = datetime.now(UTC).strftime("before-restore-%Y%m%dT%H%M%S.%fZ")
 
     def aside(self) -> list[tuple[Path, Path]]:
@@ -172,23 +188,38 @@ class _Plan:
 
     def stage(self) -> None:
         """Copy the backup beside its place, and prove the copy."""
-        shutil.rmtree(self._staging, ignore_errors=True)
+        self._clear_cut_off()
+        self._staging.mkdir()
         try:
             for file in self._manifest.files:
-                if file.path == LOG and self._log_path is None:
-                    continue
-                target = self._staging / file.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self._backup / file.path, target)
-            check_backup(self._staging, self._without_log() if self._log_path is None else self._manifest)
+                if file.path != LOG:
+                    copy_inside(self._backup, file.path, self._staging, file.path)
+            check_backup(self._staging, self._without_log())
             if self._staged_log is not None:
-                shutil.move(self._staging / LOG, self._staged_log)
+                copy_inside(self._backup, LOG, self._staged_log.parent, self._staged_log.name)
+                staged = describe(self._staged_log.parent, self._staged_log.name)
+                if (staged.bytes, staged.sha256) not in self._log_digests():
+                    raise SetupError(
+                        f"{self._backup / LOG} is not what was backed up: it was changed. Use another backup."
+                    )
                 check_log(self._staged_log, self._manifest)
             self._give_to_owner()
             os.sync()
         except BaseException:
             self._unstage()
             raise
+
+    def _log_digests(self) -> list[tuple[int, str]]:
+        return [(file.bytes, file.sha256) for file in self._manifest.files if file.path == LOG]
+
+    def _clear_cut_off(self) -> None:
+        """Remove what restores that were killed have staged; a link of such a name is not followed."""
+        for folder in self._data_dir.glob(f"{_STAGING}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        if self._log_path is not None:
+            for file in self._log_path.parent.iterdir():
+                if file.name.startswith(f"{self._log_path.name}.{_STAGING}"):
+                    file.unlink()
 
     def swap(self, restored: Restored) -> None:
         """Move aside what is there, and put the copy in its place."""
@@ -201,9 +232,12 @@ class _Plan:
         moved: list[tuple[Path, Path]] = []
         # Whoever starts at this moment finds the new lake held, too.
         with closing(lock_lake(self._staging / LAKE)):
+            self._give(self._staging / LAKE / LOCK_FILE)
             try:
+                for folder in aside:
+                    Path(folder).mkdir()
+                    self._give(Path(folder))
                 for old, new in moves:
-                    new.parent.mkdir(exist_ok=True)
                     old.rename(new)
                     moved.append((old, new))
                 check_lake(self._data_dir / LAKE, self._manifest.lake.versions)
@@ -217,7 +251,8 @@ class _Plan:
                 else:
                     (self._data_dir / MARKER).unlink()
                 for folder in aside:
-                    Path(folder).rmdir()
+                    with contextlib.suppress(FileNotFoundError):
+                        Path(folder).rmdir()
                 self._unstage()
                 raise
             for parent in {self._data_dir, *(new.parent for _, new in moves)}:
@@ -233,13 +268,14 @@ class _Plan:
         return Manifest(self._manifest.format, self._manifest.made_at, self._manifest.lake, kept, files)
 
     def _give_to_owner(self) -> None:
-        """Root restores for the user whom the data directory belongs to."""
+        """Where root could not act as the owner, what was staged is given to the owner."""
+        for path in [self._staging, *self._staging.rglob("*"), *filter(None, [self._staged_log])]:
+            self._give(path)
+
+    def _give(self, path: Path) -> None:
         owner = self._data_dir.stat()
-        if os.geteuid() != 0 or owner.st_uid == 0:
-            return
-        staged = [self._staging, *self._staging.rglob("*")]
-        for path in [*staged, *filter(None, [self._staged_log])]:
-            os.chown(path, owner.st_uid, owner.st_gid)
+        if os.geteuid() == 0 and owner.st_uid != 0:
+            os.lchown(path, owner.st_uid, owner.st_gid)
 
     def _unstage(self) -> None:
         shutil.rmtree(self._staging, ignore_errors=True)

@@ -21,6 +21,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -44,13 +45,16 @@ from pipelines.backup.manifest import (
     Manifest,
     check_backup,
     check_reach,
+    copy_into,
     describe,
+    open_inside,
 )
 from pipelines.log.open import open_log
 from pipelines.log.sqlite_file import connect_reader, read_log_id, refuse_moved, sqlite_errors
 from pipelines.log.sqlite_start import HeldLog, check_extent, clear_generation, prove
 from pipelines.log.urls import sqlite_path
 from runtime.disk import sync_folder
+from runtime.machine import acting_as_owner
 from schemas.errors import SetupError, one_line
 from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
 
@@ -60,7 +64,7 @@ _LOCK: Final = "unfinished.lock"
 
 
 def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | None = None) -> Manifest:
-    """Back up a data directory.
+    """Back up a data directory. Root does it with the rights of the data directory's owner.
 
     Args:
         data_dir: Where the lake is.
@@ -83,10 +87,11 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise SetupError(f"{target} is not empty. Name a folder that does not exist yet.")
-        with _unfinished(target) as work:
-            manifest = _copy(lake_dir, log_url, work)
-            check_backup(work, manifest)
-            (work / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+        with _unfinished(target, data_dir) as work:
+            with acting_as_owner(data_dir):
+                manifest = _copy(lake_dir, log_url, work)
+                check_backup(work, manifest)
+                copy_into(BytesIO(msgspec.json.format(msgspec.json.encode(manifest))), work, MANIFEST)
             (work / _LOCK).unlink()
             os.sync()
             work.replace(target)
@@ -94,34 +99,47 @@ def take_backup(data_dir: Path, log_url: str, target: Path, *, lake_dir: Path | 
     except OSError as error:
         raise SetupError(
             f"the backup {target} cannot be written: {error.filename or ''} {error.strerror}. Nothing is left of it. "
-            "If the disk is full, free some space on it or choose another one."
+            "If the disk is full, free some space on it or choose another one; the owner of the data directory must be "
+            "able to write there."
         ) from error
     return manifest
 
 
 @contextlib.contextmanager
-def _unfinished(target: Path) -> Iterator[Path]:
+def _unfinished(target: Path, data_dir: Path) -> Iterator[Path]:
     """The folder that becomes the target; one that a killed process has left is taken away first."""
     work = target.absolute().with_name(target.name + _UNFINISHED)
     lock = work / _LOCK
-    if work.exists() and not lock.exists():
+    if work.is_symlink() or (work.exists() and not lock.exists()):
         raise SetupError(f"{work} is in the way. Move it away.")
     work.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
+    with os.fdopen(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "a") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise SetupError(f"another backup to {target} is at work.") from error
         for left in work.iterdir():
-            if left.is_dir():
+            if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left)
             elif left != lock:
                 left.unlink()
         try:
+            _give(work, data_dir)
             yield work
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
+
+
+def _give(work: Path, data_dir: Path) -> None:
+    """Let the owner of a data directory write into a folder that root has made."""
+    owner = data_dir.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        opened = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.fchown(opened, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(opened)
 
 
 def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
@@ -133,7 +151,7 @@ def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
         lake, files = _copy_lake(lake_dir, work)
         log = _note_kafka(log_url) if path is None else _copy_log(path, work / LOG)
         if path is not None:
-            files.append(describe(work, work / LOG))
+            files.append(describe(work, LOG))
     check_reach("the event log" if path is None else path, lake, log.first_offset or 0, log.next_offset)
     return Manifest(FORMAT_VERSION, made_at, lake, log, files)
 
@@ -141,16 +159,16 @@ def _copy(lake_dir: Path, log_url: str, work: Path) -> Manifest:
 def _copy_lake(lake_dir: Path, work: Path) -> tuple[Lake, list[File]]:
     (work / LAKE).mkdir()
     # First: what it says of the files was so before they were copied.
-    shutil.copyfile(lake_dir / _LAKE_FILE, work / LAKE / _LAKE_FILE)
+    _copy_file(lake_dir, lake_dir / _LAKE_FILE, work)
     check_format(work / LAKE)
     try:
         lake = _last_epoch(lake_dir)
     except (DamagedTableError, DeltaError, OSError, ValueError) as error:
         raise SetupError(f"the lake {lake_dir} cannot be read: {one_line(error)}.") from error
     for name, version in lake.versions.items():
-        _copy_table(lake_dir / name, work / LAKE / name, version)
+        _copy_table(lake_dir, name, work, version)
     files = sorted(path for path in (work / LAKE).rglob("*") if path.is_file())
-    return lake, [describe(work, path) for path in files]
+    return lake, [describe(work, path.relative_to(work).as_posix()) for path in files]
 
 
 def _last_epoch(lake_dir: Path) -> Lake:
@@ -170,15 +188,16 @@ def _last_epoch(lake_dir: Path) -> Lake:
     )
 
 
-def _copy_table(table: Path, target: Path, version: int) -> None:
+def _copy_table(lake_dir: Path, name: str, work: Path, version: int) -> None:
     """Copy a table up to a version, with all the past that is kept."""
+    table, target = lake_dir / name, work / LAKE / name
     (target / LOG_FOLDER).mkdir(parents=True)
     checkpointed = -1
     # The log first: the files of an entry are there before it is.
     for entry in sorted((table / LOG_FOLDER).iterdir()):
         number, _, kind = entry.name.partition(".")
         wanted = number.isdigit() and int(number) <= version and kind.endswith(("json", "parquet"))
-        if wanted and _copy_file(entry, target / LOG_FOLDER / entry.name) and kind == "checkpoint.parquet":
+        if wanted and _copy_file(lake_dir, entry, work) and kind == "checkpoint.parquet":
             checkpointed = int(number)
     if checkpointed >= 0:
         size = pq.read_metadata(target / checkpoint_name(checkpointed)).num_rows
@@ -186,16 +205,18 @@ def _copy_table(table: Path, target: Path, version: int) -> None:
     for file in sorted(table.rglob("*.parquet")):
         within = file.relative_to(table)
         if within.parts[0] != LOG_FOLDER:
-            _copy_file(file, target / within)
+            _copy_file(lake_dir, file, work)
 
 
-def _copy_file(file: Path, target: Path) -> bool:
+def _copy_file(lake_dir: Path, file: Path, work: Path) -> bool:
     """Whether it was still there: retention takes files away, but none of the version that is copied."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    within = file.relative_to(lake_dir).as_posix()
     try:
-        shutil.copyfile(file, target)
+        source = open_inside(lake_dir, within)
     except FileNotFoundError:
         return False
+    with source:
+        copy_into(source, work / LAKE, within)
     return True
 
 

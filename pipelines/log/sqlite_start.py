@@ -70,7 +70,7 @@ class HeldLog:
         try:
             if path.is_dir():
                 raise IsADirectoryError
-            self._fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise at_start(error)(
                 f"cannot open the event log {path}: {why_not_writable(path, error)}", path=str(path)
