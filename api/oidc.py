@@ -179,7 +179,7 @@ def fetch_json(url: str) -> Any:  # noqa: ANN401 (JSON)
     except urllib.error.URLError as error:
         raise OSError(f"{shown} does not answer: {error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise OSError(f"{shown} does not answer: {error or type(error).__name__}") from None
+        raise OSError(f"{shown} does not answer: {str(error) or type(error).__name__}") from None
     if len(data) > _DOCUMENT_BYTES:
         raise ValueError(f"{shown} has more than {_DOCUMENT_BYTES} bytes")
     try:

@@ -11,6 +11,7 @@ A name has a kind, since certificate authorities often let the holder choose som
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -98,4 +99,4 @@ def _mailbox(name: str) -> str:
     return f"{local}{at}{host.lower()}"
 
 
-_BY_KIND: Final = {"dns": str.lower, "uri": str, "email": _mailbox}
+_BY_KIND: Final[dict[str, Callable[[str], str]]] = {"dns": str.lower, "uri": str, "email": _mailbox}

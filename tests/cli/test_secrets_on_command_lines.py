@@ -46,11 +46,12 @@ OF_ADDRESSES = options(lambda param: param.metavar in ("URL", "HOST:PORT", "ADDR
 def needed(words: tuple[str, ...], folder: Path, option: str) -> list[str]:
     """What the command cannot do without."""
     command = dict(commands())[words]
-    given = {
+    extra: dict[tuple[str, ...], list[str]] = {
         ("history", "diff"): ["--from", "-2h"],
         ("history", "timeline"): ["T"],
         ("history", "report"): ["--http", "h:1"],
-    }.get(words, [])
+    }
+    given = list(extra.get(words, []))
     file = folder / "file"
     file.write_text("{}")
     for param in command.params:
@@ -99,7 +100,7 @@ def test_a_secret_itself_is_refused(tmp_path: Path, words: tuple[str, ...], opti
 def test_an_address_with_a_password_is_refused(tmp_path: Path, words: tuple[str, ...], option: str) -> None:
     place = ["--data-dir", str(tmp_path)] if words[0] in ("serve", "gateway", "fold") else []
     code, output = told(
-        *words, *place, option, f"https://user:{SECRET}@h.example:9/x", *needed(words, tmp_path, option)
+        *words, *place, *needed(words, tmp_path, option), option, f"https://user:{SECRET}@h.example:9/x"
     )
     assert code == 2, output
     assert SECRET not in output

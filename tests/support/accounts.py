@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from security.accounts_file import AccountsFile
 from security.policy import AuthMode, Policy
@@ -41,7 +42,7 @@ def accounts_file(folder: Path, text: str = ACCOUNTS) -> AccountsFile:
     return AccountsFile(path)
 
 
-def policy(mode: AuthMode = AuthMode.ENFORCE, *, admin_plaintext: bool = True, **more: bool) -> Policy:
+def policy(mode: AuthMode = AuthMode.ENFORCE, *, admin_plaintext: bool = True, **more: Any) -> Policy:
     """A policy; admins may sign over plain TCP, since tests do."""
     return Policy(mode, admin_plaintext, **more)
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -90,14 +91,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @contextmanager
-def encrypted(folder: Path, authority: Authority, **more: bool) -> Iterator[tuple[LocalGateway, RemotingClient, Pair]]:
+def encrypted(folder: Path, authority: Authority, **more: Any) -> Iterator[tuple[LocalGateway, RemotingClient, Pair]]:
     """A gateway with accounts and a route, somebody who is connected through TLS, and the admin's certificate."""
     pair = authority.issue()
     tls = Tls(
         TlsSettings(TlsMode.PERMISSIVE, pair.cert, pair.key, client_ca=authority.path, client_auth=ClientAuth.OPTIONAL)
     )
     with (
-        a_gateway(folder, text=ACCOUNTS, tls=tls, **{"admin_plaintext": False, **more}) as (gateway, _),
+        a_gateway(folder, text=ACCOUNTS, tls=tls, admin_plaintext=False, **more) as (gateway, _),
         RemotingClient("127.0.0.1", gateway.port, tls=authority.client()) as peer,
     ):
         assert peer.call(sign(register(A, "10.0.0.1:10911").request(), "brk", "of-broker")).code == codes.SUCCESS

@@ -98,7 +98,7 @@ def test_foreign_text_is_text(recorder: Recorder, words: tuple[str, ...]) -> Non
     for kind, text in HOSTILE.items():
         broker = recorder.scripted(
             f"broker {kind}",
-            lambda request, text=text: RemotingCommand(1, remark=text),  # type: ignore[misc]
+            lambda request, text=text: RemotingCommand(1, remark=text),
         )
         address = recorder.scripted(f"ns {kind}", name_server(text, [broker], text))
         done = command(*words, "-n", address)
