@@ -212,3 +212,23 @@ def test_what_a_client_keeps_is_not_good_at_another_lake(tmp_path: Path) -> None
         for asked, token in kept.items():
             assert what_comes(elsewhere, asked + token) == ("event: reset" if "events" in asked else OTHER)
             assert what_comes(client, asked + token) in ("200", "event: epoch", "quiet")
+
+
+def test_what_is_no_token_is_refused(tmp_path: Path) -> None:
+    with LocalLake(tmp_path) as lake, lake.gateway(http_port=0) as gateway, over_tcp(gateway) as client:
+        own = client.post("/v1/brokers/register", json=over_http(1)).headers["x-routelake-token"]
+        for text in (
+            "",
+            "-",
+            "1-",
+            "1-xyz",
+            f"{own}0",
+            f"-{own}",
+            f" {own}",
+            "1-0000000G",
+            "9" * 30,
+            own.upper() + "-",
+        ):
+            answer = client.get("/v1/topics", params={"wait_for": text})
+            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "wait_for"), text
+        assert client.get("/v1/topics", params={"wait_for": own}).status_code == 200
