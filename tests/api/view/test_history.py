@@ -24,7 +24,7 @@ from api.view.past_tables import PastTables
 from api.view.pickup import pick_up_topic_route
 from benchmarks.harness.lake_writer import START, LakeWriter
 from lake.active import active
-from lake.commits import commits_between
+from lake.commits import RouteCommit, commits_between
 from schemas.errors import (
     BadRequestError,
     BeforeHistoryError,
@@ -36,7 +36,7 @@ from schemas.errors import (
     VacuumedError,
 )
 from schemas.rocketmq_json import encode_topic_route
-from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
+from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES, Table
 from tests.api.view.test_answers import EVERY_FIELD
 from tests.api.view.test_follower import age_log
 from tests.api.view.test_snapshot import complete_rows, group, queue
@@ -287,7 +287,12 @@ def test_what_is_not_kept_is_answered_from_memory_after_the_first_time(
     history = History(writer.path)
     opened: list[int] = []
     has_files = PastTables.has_files
-    monkeypatch.setattr(PastTables, "has_files", lambda self, *of: opened.append(of[1].epoch) or has_files(self, *of))
+
+    def counted(tables: PastTables, spec: Table, commit: RouteCommit) -> bool:
+        opened.append(commit.epoch)
+        return has_files(tables, spec, commit)
+
+    monkeypatch.setattr(PastTables, "has_files", counted)
     for early in ("1", "7", at(30), "38"):
         with pytest.raises(VacuumedError, match="epoch 39 of"):
             history.resolve(early)
