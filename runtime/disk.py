@@ -56,9 +56,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write a small file that is on the disk, whole, when this returns; until then what was there before is."""
+    """Write a small file that is on the disk, whole, when this returns; until then what was there before is.
+
+    A link in the place of the temporary file is removed, never followed.
+    """
     temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)
+    with temporary.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -154,7 +154,7 @@ def _foreign_owner(folder: Path) -> tuple[int, int, list[int]] | None:
     if os.geteuid() != 0:
         return None
     try:
-        found = next(one for one in (os.lstat(folder), os.stat(folder)) if one.st_uid != 0)
+        found = next(one for one in (folder.lstat(), folder.stat()) if one.st_uid != 0)
     except (OSError, StopIteration):
         return None
     try:
@@ -167,7 +167,7 @@ def _foreign_owner(folder: Path) -> tuple[int, int, list[int]] | None:
 
 def _is_reachable(folder: Path) -> bool:
     try:
-        os.stat(folder.absolute())
+        folder.absolute().stat()
     except PermissionError:
         return False
     except OSError:

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from lake import staging
 from lake.ddl import lock_lake, open_lake
-from runtime.disk import at_start
+from runtime.disk import at_start, write_synced
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 from tests.support.patches import in_this_thread
 
@@ -47,7 +47,16 @@ def test_a_fold_that_finds_a_full_disk_is_started_again(tmp_path: Path, monkeypa
         with pytest.raises(UnavailableError, match="No space left"):
             staging.stage(tmp_path, tables)
     with monkeypatch.context() as patched:
-        patched.setattr("pathlib.Path.open", in_this_thread(full, Path.open))
+        patched.setattr("lake.ddl.os.open", in_this_thread(full, os.open))
         with pytest.raises(UnavailableError, match="No space left"):
             lock_lake(tmp_path)
     assert staging.stage(tmp_path, tables)
+
+
+def test_a_small_file_is_not_written_through_a_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"kept")
+    (tmp_path / "small.tmp").symlink_to(elsewhere)
+    write_synced(tmp_path / "small.json", b"new")
+    assert (tmp_path / "small.json").read_bytes() == b"new"
+    assert elsewhere.read_bytes() == b"kept"
