@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import pytest
 
@@ -111,7 +111,7 @@ def test_pages_and_formats(past: HttpApi) -> None:
             found += page
             if "next" not in answer.links:
                 break
-            url = answer.links["next"]["url"]
+            url = urljoin(url, answer.links["next"]["url"])
         wanted = [change for change in whole if change.get("topic") == "orders"]
         assert [{key: value for key, value in row.items() if value is not None} for row in found] == [
             {**change, "actor": {**change["actor"]}} for change in wanted
