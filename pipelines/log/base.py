@@ -98,6 +98,9 @@ class Limits(NamedTuple):
         Raises:
             BadRequestError: the log does not take it; the message names the size and the limit.
         """
+        size = len(key) + len(payload)
+        if key.isascii() and len(key) <= MAX_KEY_BYTES and size <= min(self.event_bytes, MAX_PAYLOAD_BYTES):
+            return size
         check_entries([(key, payload)])
         size = len(key.encode()) + len(payload)
         if size > self.event_bytes:
