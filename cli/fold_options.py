@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from cli.options import (
     TriggerMs,
 )
 from pipelines.cluster.place import LOCAL, Cluster, read_cluster
+from runtime.children import wait_for_orphans
 from schemas.errors import SetupError
 
 OPTIONS: Final[Options] = (
@@ -64,6 +66,7 @@ class FoldOptions(NamedTuple):
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
         self._judge_cluster(data.data_dir)
+        wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_lake(data.lake_place, fold=True, standby=standby)
 
     def arguments(self) -> list[str]:

@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import os
+import ssl
+import sys
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
 import structlog
 import typer
 
+from cli import preflight
 from cli.data_options import DataOptions, with_data
 from cli.gateway_options import OPTIONS, GatewayOptions
 from cli.groups import with_options
+from cli.options import Http
 from runtime.logs import configure
 
 
@@ -82,6 +87,45 @@ def gateway(
     )
 
 
+def health(
+    http: Http = "127.0.0.1:8080",
+    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.1, help="How long one try may take.")] = 4.0,
+) -> None:
+    """Ask the gateway on this machine, at the address of --http, whether it runs.
+
+    Exit code 0: it does; 1: it does not.
+    """
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+    from runtime.progress import trusting
+
+    at = preflight.listen_address(http, "--http", 8080).local
+    # Neither a proxy of the environment nor the name in the gateway's certificate matters here.
+    tries = (
+        HTTPConnection(at.host, at.port, timeout=timeout_s),
+        HTTPSConnection(at.host, at.port, timeout=timeout_s, context=trusting()),
+    )
+    failures = []
+    for connection in tries:
+        try:
+            connection.request("GET", "/healthz", headers={"Host": f"127.0.0.1:{at.port}"})
+            status = connection.getresponse().status
+        except (OSError, HTTPException) as error:
+            if not (isinstance(error, ssl.SSLError) and "CERTIFICATE_REQUIRED" in str(error.reason)):
+                failures.append(str(error) or type(error).__name__)
+                continue
+            status = HTTPStatus.OK  # it answers, and wants to know who asks
+        finally:
+            connection.close()
+        if status == HTTPStatus.OK:
+            print(f"{at}: healthy")
+            return
+        failures.append(f"/healthz answers {status}")
+    print(f"routelake: {at} is not healthy: {'; '.join(failures)}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command()(gateway)
+    app.command()(health)

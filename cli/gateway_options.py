@@ -50,7 +50,7 @@ from cli.options import (
 )
 from cli.preflight import Listen
 from cli.preservation import LimitS, PreservationOptions, Share
-from runtime.children import SUPERVISED
+from runtime.children import SUPERVISED, wait_for_orphans
 from security.oidc_settings import ROLE_CLAIM
 from security.quotas import Quotas
 from security.quotas import parse as parse_quotas
@@ -168,6 +168,7 @@ class GatewayOptions(NamedTuple):
         preflight.check_data_dir(data.data_dir)
         preflight.check_log(data.log, data.data_dir)
         preflight.check_lake(data.lake_place, fold=False)
+        wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_listening(*listen, supervised=supervised)
         asks = self.who.enforces or self.tls.knows_clients
         check_exposed(

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from runtime.deaths import essential_thread
-from runtime.procfs import threads_below
+from runtime.procfs import stat_fields, threads_below
 from runtime.secrets import without_secrets
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
-"""Environment variable that tells a child about the pipe on its standard input."""
+"""Environment variable that tells a child about the pipe on its standard input, and who has the other end."""
+
+ORPHANS_END_S: Final = 30.0
+"""How long a start waits for the children of a supervisor that was killed; a gateway drains for 8 s."""
 
 SERVED: Final = 0
 """File descriptor of the socket in a process that `spawn` started."""
@@ -36,7 +39,7 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
 
     The parent holds the other end of the standard input. When it is killed, even by SIGKILL, the pipe closes.
     """
-    if os.environ.get(SUPERVISED) != "1":
+    if SUPERVISED not in os.environ:
         return
 
     def watch() -> None:
@@ -46,6 +49,41 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
         stop()
 
     essential_thread(watch, "parent-watch").start()
+
+
+def wait_for_orphans(data_dir: Path, say: Callable[[str], None], limit_s: float = ORPHANS_END_S) -> None:
+    """Wait until the children of a supervisor that was killed have ended: they hold ports and the lake until then.
+
+    Args:
+        data_dir: Theirs.
+        say: Is told once, if there are any.
+        limit_s: How long at most. Whoever holds something afterwards is named when that is wanted.
+    """
+    if SUPERVISED in os.environ:
+        return
+    end_s, said = time.monotonic() + limit_s, False
+    while (found := _orphans(data_dir.resolve())) and time.monotonic() < end_s:
+        if not said:
+            said = True
+            say(f"waiting for processes of a `serve` that was killed to end: {', '.join(map(str, found))}")
+        time.sleep(0.1)
+
+
+def _orphans(data_dir: Path) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):  # it has just ended, or is another user's
+            environment = (process / "environ").read_bytes().split(b"\0")
+            parent = next((text for text in environment if text.startswith(f"{SUPERVISED}=".encode())), b"")
+            if not parent or int(parent.partition(b"=")[2]) == int(stat_fields(process / "stat")[1]):
+                continue
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if b"cli.main" not in words or b"--data-dir" not in words:  # a child of such a child ends with it
+                continue
+            named = os.fsdecode(words[words.index(b"--data-dir") + 1])
+            if ((process / "cwd").readlink() / named).resolve() == data_dir:
+                found.append(int(process.name))
+    return sorted(found)
 
 
 def spawn(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:

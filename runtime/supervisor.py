@@ -54,7 +54,7 @@ class Child:
             list(self.command),
             stdin=subprocess.PIPE,
             start_new_session=True,
-            env={**(os.environ if self.has_secrets else without_secrets(os.environ)), SUPERVISED: "1"},
+            env={**(os.environ if self.has_secrets else without_secrets(os.environ)), SUPERVISED: str(os.getpid())},
         )
         self.started_s = time.monotonic()
         log.info("started", child=self.name, pid=self.process.pid)
@@ -74,7 +74,7 @@ class Supervisor:
         """Start everything, watch it, stop it on SIGTERM or SIGINT; returns the exit code."""
         self._stop.listen()
         for child in self._children:
-            child.start()
+            self._start(child)
         announced = False
         startup = Startup(self._ready_url, spark=any(child.name == "fold" for child in self._children))
         next_probe_s = 0.0
@@ -97,7 +97,7 @@ class Supervisor:
         if child.process is None:
             if now >= child.restart_at_s:
                 child.restarts += 1
-                child.start()
+                self._start(child)
             return
         code = child.process.poll()
         if code is None:
@@ -111,8 +111,20 @@ class Supervisor:
             return
         if is_steady:
             child.back_off_s = _FIRST_BACK_OFF_S
-        child.restart_at_s = now + child.back_off_s
         log.warning("ended, starting again", child=child.name, exit_code=code, in_seconds=child.back_off_s)
+        self._back_off(child)
+
+    def _start(self, child: Child) -> None:
+        """Start a child, or try again later: a machine short of memory or processes is no reason to end the others."""
+        try:
+            child.start()
+        except OSError as error:
+            log.error("cannot start, trying again", child=child.name, error=str(error), in_seconds=child.back_off_s)
+            self._back_off(child)
+
+    @staticmethod
+    def _back_off(child: Child) -> None:
+        child.restart_at_s = time.monotonic() + child.back_off_s
         child.back_off_s = min(child.back_off_s * 2, _MAX_BACK_OFF_S)
 
     def _stop_all(self) -> None:

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from runtime.children import SUPERVISED, wait_for_orphans
 from runtime.process import EXIT_FAILED, EXIT_SETUP
 from runtime.supervisor import Child, Supervisor
 
@@ -36,3 +41,36 @@ def test_a_child_that_ends(code: int, ran_s: float, restarts: int, ends_with: in
     else:
         assert supervisor._stop.wait(0)
         assert supervisor._exit_code == ends_with
+
+
+def test_a_child_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    """As with EAGAIN and ENOMEM of fork: the others go on."""
+    program = tmp_path / "program"
+    child = Child("fold", [str(program)], restarts=1)
+    supervisor = Supervisor([child], "http://127.0.0.1:1/readyz", "ready")
+    for _ in range(2):
+        supervisor._watch(child)
+        assert child.process is None
+        assert child.restart_at_s > time.monotonic()
+        child.restart_at_s = 0.0
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    supervisor._watch(child)
+    assert child.process is not None and child.process.stdin is not None
+    assert child.process.wait(60) == 0
+    child.process.stdin.close()
+
+
+def test_a_start_waits_for_the_children_of_a_killed_supervisor(tmp_path: Path) -> None:
+    """And for nobody else: not for those whose supervisor lives, nor for those of another data directory."""
+    lives = "import os, sys; os.read(0, 1)"
+    command = [sys.executable, "-c", lives, "cli.main", "--data-dir", str(tmp_path)]
+    said: list[str] = []
+    for supervisor, waits in ((os.getpid(), False), (1 if os.getpid() != 1 else 2, True)):
+        environment = {**os.environ, SUPERVISED: str(supervisor)}
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as child:
+            wait_for_orphans(tmp_path, said.append, 0.3)
+            wait_for_orphans(tmp_path / "other", said.append, 0.3)
+            assert child.stdin is not None
+            child.stdin.close()
+        assert [str(child.pid) in text for text in said] == [True] * waits
