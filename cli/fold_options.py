@@ -65,6 +65,7 @@ class FoldOptions(NamedTuple):
             preflight.check_shards(self.shards)
         preflight.check_driver_memory(self.driver_memory)
         preflight.check_localhost()
+        preflight.check_user()
         self._judge_cluster(data.data_dir)
         wait_for_orphans(data.data_dir, lambda text: print(f"routelake: {text}", file=sys.stderr, flush=True))
         preflight.check_lake(data.lake_place, fold=True, standby=standby)

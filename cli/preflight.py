@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import pwd
 import re
 import socket
 from collections.abc import Mapping
@@ -298,6 +299,22 @@ def check_localhost() -> None:
             f"the name localhost, which Spark needs, cannot be resolved ({error.strerror}): "
             "add the line '127.0.0.1 localhost' to /etc/hosts."
         ) from error
+
+
+def check_user() -> None:
+    """Whether this user has a name, without which Spark's JVM does not start.
+
+    Raises:
+        SetupError: It has none, as where a platform chooses the user of a container.
+    """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        uid = os.geteuid()
+        raise SetupError(
+            f"the user id {uid} of this process has no name, which Spark needs: add the line "
+            f"'routelake:x:{uid}:{os.getegid()}::/tmp:/bin/sh' to /etc/passwd, or run as a user that has an entry."
+        ) from None
 
 
 def check_shards(shards: int) -> None:

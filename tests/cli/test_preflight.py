@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cli import preflight
 from cli.data_options import DataOptions
 from cli.main import main
 from cli.preflight import Listen, exposure, listen_address
@@ -477,3 +478,10 @@ def test_quotas(refused: Refused, ports: tuple[str, ...], command: str, monkeypa
     assert "there is no quota 'nothing'" in refused(*words_of(command, ports), "--quota", "nothing=5")
     monkeypatch.setenv("ROUTELAKE_QUOTA", "topics=5,brokers=few")
     assert "--quota 'brokers=few': expected NAME=VALUE" in refused(*words_of(command, ports))
+
+
+def test_a_user_without_a_name_is_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    preflight.check_user()
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000_650_123)
+    with pytest.raises(SetupError, match="user id 1000650123 .* has no name"):
+        preflight.check_user()
