@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 import traceback
 from contextlib import closing, suppress
@@ -88,23 +89,29 @@ def run_fold(settings: FoldSettings) -> int:
     raise_file_limit()
     stop = StopSignal().listen()
     deaths: list[str] = []
+    starts_spark = threading.Event()
 
     def end(what: str, _error: BaseException) -> None:
         deaths.append(what)
         stop.set()
 
+    def orphaned() -> None:
+        if starts_spark.is_set():  # nothing is under way yet, and the next start waits for this end
+            os._exit(EXIT_FAILED)
+        stop.set()
+
     watch_threads()
     forget = on_death(end)
-    on_parent_exit(stop.set)
+    on_parent_exit(orphaned)
     try:
-        code = _run(settings, stop)
+        code = _run(settings, stop, starts_spark)
     finally:
         forget()
     return EXIT_FAILED if deaths else code
 
 
-def _run(settings: FoldSettings, stop: StopSignal) -> int:
-    """`run_fold`, until something stops it."""
+def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event) -> int:
+    """`run_fold`, until something stops it; the event says that Spark is being started."""
     if not settings.lake_url:
         check_format(settings.lake_dir)
     lock = lock_lake(settings.lake_dir)
@@ -131,7 +138,9 @@ def _run(settings: FoldSettings, stop: StopSignal) -> int:
         if not settings.lake_url:
             sync_lake(settings.lake_dir, {name: table.version() for name, table in tables.items()})
         _check_log(settings.log_url, settings.lake_dir)
+        starts_spark.set()
         spark = spark or spark_session(settings)
+        starts_spark.clear()
         stop.listen()  # Spark has taken SIGINT
         if settings.cluster is not None:
             if not wait_for_executors(spark.sparkContext, settings.cluster, stop.wait):

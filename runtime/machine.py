@@ -59,7 +59,7 @@ def guard_data(data_dir: Path, mode: str) -> None:
             f"cannot write to the data directory {data_dir}: {error.strerror}. "
             "Choose another --data-dir or change its owner."
         ) from error
-    if found & 0o777 & ~allowed and os.environ.get(SUPERVISED) != "1":
+    if found & 0o777 & ~allowed and SUPERVISED not in os.environ:
         log.warning(
             "the data directory is open to others than its owner",
             mode=f"{found:o}",
