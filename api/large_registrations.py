@@ -139,7 +139,7 @@ class LargeRegistrations:
                     "large registration not read",
                     error=repr(error),
                     exit_code=exit_code,
-                    broker=command.ext("brokerName"),
+                    broker=(command.ext("brokerName") or "")[:255],
                 )
                 raise UnavailableError(
                     "the process that reads large registrations has died, took too long or cannot be started "

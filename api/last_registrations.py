@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 import msgspec
@@ -118,4 +119,4 @@ def _broker(event: RegisterBroker) -> _Broker:
 
 
 def _size(broker: _Broker, digest: str) -> int:
-    return sum(len(name or "") for name in broker) + len(digest)
+    return sum(map(getsizeof, broker)) + len(digest)

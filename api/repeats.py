@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 import zstandard
@@ -14,7 +15,7 @@ from schemas.events import BrokerHeartbeat, EventEncoder, routing_key
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 """Some 20,000 connections. The one that was silent for longest is forgotten, and learnt again."""
 
-_LARGEST_BYTES: Final = 16 * 1024
+_LARGEST_BYTES: Final = 20 * 1024
 """Of a request without its topics: one with thousands of topic queue mappings, or with odd fields, is not kept."""
 
 _OBJECTS_BYTES: Final = 1_000
@@ -65,6 +66,6 @@ def kept_bytes(fields: dict[str, str] | None, payload: bytes) -> int | None:
         fields: Of its header.
         payload: The event as the log takes it.
     """
-    said = sum(len(name) + len(text) for name, text in (fields or {}).items())
+    said = sum(getsizeof(name) + getsizeof(text) for name, text in (fields or {}).items())
     said += zstandard.frame_content_size(payload[1:])
     return _OBJECTS_BYTES + len(payload) + 2 * said if said <= _LARGEST_BYTES else None

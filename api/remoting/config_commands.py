@@ -23,12 +23,17 @@ Sources (5.5.0): DefaultRequestProcessor.updateConfig, getConfig, org.apache.roc
 
 from __future__ import annotations
 
+from typing import Final
+
 from api.settings.gateway import GatewaySettings
 from api.settings.keys import BLACK_LIST, KEYS, OWN_KEYS, SWITCHES, parse_percent
 from api.settings.shown import shown_settings
 from remoting.commands import RefusedError
 from schemas.codes import ResponseCode
 from schemas.properties import PropertiesError, is_true, parse_body
+
+_MAX_BODY_BYTES: Final = 64 * 1024
+"""Of a 318: stock peers send a few lines."""
 
 
 def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]:
@@ -42,6 +47,8 @@ def read_update(body: bytes, settings: GatewaySettings) -> dict[str, bool | int]
             "UPDATE_NAMESRV_CONFIG is off here. Start the gateway with --allow-config-update to allow it.",
             code=ResponseCode.NO_PERMISSION,
         )
+    if len(body) > _MAX_BODY_BYTES:
+        raise RefusedError(f"a body of {len(body)} bytes: at most {_MAX_BODY_BYTES} are accepted")
     try:
         wanted = parse_body(body)
     except PropertiesError as error:

@@ -410,7 +410,7 @@ class NameServerHandler:
         try:
             switches = config_commands.read_update(command.body, self._gateway.settings)
         except commands.RefusedError as error:
-            log.warning("UPDATE_NAMESRV_CONFIG refused", peer=connection.peer, reason=str(error))
+            log.warning("UPDATE_NAMESRV_CONFIG refused", peer=connection.peer, reason=str(error)[:200])
             raise
         actor = self._actor(connection)
         for name, value in switches.items():

@@ -158,6 +158,8 @@ class RouteRequests:
             key = _key(header, command)
             if key is not None and self._peek(key) is None:
                 copies = 2 if query.signed is None else 4
+                if not all(map(str.isascii, (command.ext_fields or {}).values())):
+                    copies *= 4  # Python's wide characters
                 query.remembered = self._with_replies
                 self._with_replies.add(query)
                 self._known.put(key, query, _QUERY_BYTES + copies * len(header), _was_not_asked)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from api.repeats import kept_bytes
 from peers.java import wait_until
 from remoting import commands
 from remoting.registration import decode_registration
-from schemas.events import Clock, RegisterBroker, Resume, decode
+from schemas.events import Actor, BrokerHeartbeat, Clock, EventEncoder, RegisterBroker, Resume, decode
 from tests.examples.parts import ADDR1, T1, T2, A, config, mapping, put, register, route, unregister, version
 from tests.histories.steps import Send
 from tests.model import codes
@@ -237,3 +238,13 @@ def last_of(gateway: LocalGateway) -> Any:
     """What is kept of the only broker's last registration."""
     ((last, _size),) = gateway.parts.registrations._last._last._entries.values()
     return last
+
+
+def test_wide_characters_count_as_what_they_take() -> None:
+    """One character beyond the Basic Multilingual Plane makes Python take four bytes for each of a text."""
+    event = BrokerHeartbeat(actor=Actor("g", "remoting"), cluster_name="c", broker_name="b", broker_addr="a")
+    payload = EventEncoder().encode(event)
+    plain, wide = {"x": "a" * 4_000}, {"x": "\N{GRINNING FACE}" + "a" * 3_999}
+    assert (kept_bytes(plain, payload) or 0) > 8_000
+    assert (kept_bytes(wide, payload) or 0) > 32_000
+    assert kept_bytes({"x": "\N{GRINNING FACE}" + "a" * 6_000}, payload) is None
