@@ -145,6 +145,11 @@ def cases() -> Iterator[Case]:
             start += f"Content-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n"
             start = start.replace(f"?{parameters[:50_000]}", "")
         yield Case(f"{method} {path}", f"{start}\r\n".encode() + body, is_http=True)
+        if not body:
+            few = parameters[: parameters.index("&p300=")]
+            for what, query in (("no parameters", ""), ("300 parameters", f"?{few}")):
+                plain = start.replace(f"?{parameters[:50_000]}", query)
+                yield Case(f"{method} {path}, {what}", f"{plain}\r\n".encode(), is_http=True)
 
 
 def missing(paths: dict[str, dict[str, object]], codes: frozenset[int]) -> list[str]:
