@@ -8,12 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.http.settings import HttpSettings
 from peers.java_http import JavaHttpClient
 from tests.api.http.test_server import Server
 from tests.support.executed import Executed
 from tests.support.http_api import HttpApi, broker
 
 pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
+    """A gateway that takes writes from programs that take connections, too, as Py4J makes of Java."""
+    api = HttpApi(tmp_path_factory.mktemp("java"), clock_interval_s=3600.0, http=HttpSettings(anonymous_writes=True))
+    yield api
+    api.close()
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +52,8 @@ def test_java_writes_and_reads(quiet: HttpApi, executed: Executed, url: str) -> 
         ):
             method, path, body = asked
             executed.forget()
-            status, _ = java.ask(method, url + path, body)
-            assert status in (200, 204), asked
+            status, answer = java.ask(method, url + path, body)
+            assert status in (200, 204), answer
             assert [(one.method.decode(), one.target.decode(), one.body.decode()) for one in executed.whole] == [asked]
 
 
