@@ -51,8 +51,8 @@ def test_its_own_listener_is_asked_and_no_proxy(
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     server.RequestHandlerClass.status = status  # type: ignore[attr-defined]
-    host, port = server.server_address[:2]
-    at = f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    host, port = str(server.server_address[0]), server.server_address[1]
+    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     assert command("health", "--http", at).returncode == code
 
 
