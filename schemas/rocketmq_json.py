@@ -111,7 +111,7 @@ class _MappingWire(msgspec.Struct, rename="camel", omit_defaults=True):
     bname: str | None = None
     curr_id_map: msgspec.Raw | None = None
     dirty: bool | msgspec.UnsetType = msgspec.UNSET
-    epoch: int | msgspec.UnsetType = msgspec.UNSET
+    epoch: int | str | msgspec.UnsetType = msgspec.UNSET
     scope: str | None = None
     topic: str | None = None
     total_queues: int | msgspec.UnsetType = msgspec.UNSET
@@ -135,6 +135,8 @@ class _ClusterInfoWire(msgspec.Struct, rename="camel"):
 
 
 _encode = msgspec.json.Encoder().encode
+_MOST_SAFE: Final = 2**53 - 1
+"""JavaScript's Number.MAX_SAFE_INTEGER."""
 
 
 def _id_map(entries: Mapping[int, str] | Mapping[int, int], *, numeric_keys: bool) -> msgspec.Raw:
@@ -156,11 +158,13 @@ def _broker_data(data: BrokerData, *, numeric_keys: bool) -> _BrokerDataWire:
 
 def _mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> _MappingWire:
     ids = info.curr_id_map
+    # In standard JSON a number that JavaScript would round is text (fastjson2's BrowserCompatible).
+    is_safe = numeric_keys or -_MOST_SAFE <= info.epoch <= _MOST_SAFE
     return _MappingWire(
         info.bname,
         None if ids is None else _id_map(ids, numeric_keys=numeric_keys),
         info.dirty,
-        info.epoch,
+        info.epoch if is_safe else str(info.epoch),
         info.scope,
         info.topic,
         info.total_queues,
@@ -213,7 +217,7 @@ def encode_mapping(info: TopicQueueMappingInfo, *, numeric_keys: bool) -> bytes:
     return _encode(_mapping(info, numeric_keys=numeric_keys))
 
 
-_route_decoder = msgspec.json.Decoder(TopicRouteData)
+_route_decoder = msgspec.json.Decoder(TopicRouteData, strict=False)  # a large epoch is text
 _cluster_info_decoder = msgspec.json.Decoder(ClusterInfo)
 
 

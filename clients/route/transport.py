@@ -87,7 +87,7 @@ class _Route(msgspec.Struct, rename="camel"):
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
 
-_decoder = msgspec.json.Decoder(_Route)
+_decoder = msgspec.json.Decoder(_Route, strict=False)  # a large epoch is text
 
 
 def decode_route(address: str, body: bytes) -> TopicRouteData:

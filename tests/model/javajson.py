@@ -27,6 +27,8 @@ def _text(value: Any, quote: bool) -> str:
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(_text(item, quote) for item in value) + "]"
+    if quote and isinstance(value, int) and abs(value) > 2**53 - 1:
+        return f'"{value}"'  # BrowserCompatible: JavaScript would round it
     return _scalar(value)
 
 

@@ -21,6 +21,13 @@ export const origin = BASE.href.replace(/\/$/, "");
 /** Its address as --http takes it. */
 export const host = BASE.host;
 
+/** JSON as a value. A whole number that JavaScript would round is its digits, as text. */
+export function parse(text) {
+  return JSON.parse(text, (_key, value, context) => (
+    Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value
+  ));
+}
+
 /** Path and query of a request, parameters that are empty left out. */
 export function pathOf(path, params = {}) {
   const query = new URLSearchParams();
@@ -90,7 +97,7 @@ async function send(method, path, { signal, accept = "application/json", body, h
 async function read(answer, accept) {
   const number = (name) => (answer.headers.has(name) ? Number(answer.headers.get(name)) : null);
   return {
-    body: accept === "application/json" ? await answer.json() : await answer.text(),
+    body: accept === "application/json" ? parse(await answer.text()) : await answer.text(),
     status: answer.status,
     epoch: number("x-routelake-epoch"),
     offset: number("x-routelake-offset"),

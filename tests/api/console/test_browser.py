@@ -130,6 +130,19 @@ def test_a_moment_that_is_typed_and_one_that_is_not_there(tab: Watched) -> None:
     expect(page.locator("#notice")).to_contain_text("999999")
 
 
+def test_large_numbers_keep_their_digits(tab: Watched) -> None:
+    page = tab.go("topics")
+    texts = ('{"epoch":9007199254740993,"at":[-9223372036854775808,1]}', '{"epoch":9007199254740991,"share":0.5}')
+    found = page.evaluate(
+        "async texts => { const {parse} = await import(new URL('api.js', document.querySelector('script').src).href); return texts.map(parse); }",
+        list(texts),
+    )
+    assert found == [
+        {"epoch": "9007199254740993", "at": ["-9223372036854775808", 1]},
+        {"epoch": 2**53 - 1, "share": 0.5},
+    ]
+
+
 def test_it_shows_what_changes_as_it_changes(tab: Watched, console: Console) -> None:
     page = tab.go("topics")
     expect(page.locator(".live")).to_have_text("live")
