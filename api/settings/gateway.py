@@ -28,7 +28,7 @@ class GatewaySettings:
 
     ``clock_interval_s`` is RocketMQ's scanNotActiveBrokerInterval: how late a silent broker may be noticed. A silence
     of the log of ``gap_s``, always longer than that, counts against no broker. A clock that leaps by more than
-    ``max_clock_leap_s`` is not believed (ADR 23; 0: every clock is).
+    ``max_clock_leap_s`` is not believed (ADR 22; 0: every clock is).
 
     From ``support_acting_master`` to ``config_black_list`` they are NamesrvConfig's, under its names.
     ``reads`` chooses what answers show where a request does not say. ``head_wait_s``: a write that the head has not

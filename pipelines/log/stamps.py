@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event times for a log that is stamped here, by a clock that may be wrong (ADR 23).
+"""Event times for a log that is stamped here, by a clock that may be wrong (ADR 22).
 
 Three rules, each asked under the log's write lock:
 
