@@ -32,6 +32,8 @@ DRAIN_S: Final = 12.0
 _FIRST_BACK_OFF_S: Final = 0.5
 _MAX_BACK_OFF_S: Final = 30.0
 _STEADY_S: Final = 60.0
+_DOES_NOT_STAY_UP_S: Final = 4.0
+"""The pause before a start after which one more line says so: a child has ended four times in a row."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,9 @@ class Supervisor:
                 if startup.look():
                     announced = True
                     tell_ready()
-                    print(self._ready_line, flush=True)
+                    down = [child.name for child in self._children if child.process is None]
+                    without = f"; not running: {', '.join(down)}" if down else ""
+                    print(f"{self._ready_line}{without}", flush=True)
         log.info("stopping")
         self._stop_all()
         return self._exit_code
@@ -102,6 +106,8 @@ class Supervisor:
         code = child.process.poll()
         if code is None:
             return
+        assert child.process.stdin is not None
+        child.process.stdin.close()
         child.process = None
         is_steady = now - child.started_s >= _STEADY_S
         if code == EXIT_SETUP and child.restarts == 0 and not is_steady:
@@ -112,6 +118,13 @@ class Supervisor:
         if is_steady:
             child.back_off_s = _FIRST_BACK_OFF_S
         log.warning("ended, starting again", child=child.name, exit_code=code, in_seconds=child.back_off_s)
+        if child.back_off_s == _DOES_NOT_STAY_UP_S:
+            log.error(
+                "does not stay up, the other parts go on without it",
+                child=child.name,
+                exit_code=code,
+                advice="its lines above, `GET /readyz` and `./routelake doctor` say why",
+            )
         self._back_off(child)
 
     def _start(self, child: Child) -> None:
@@ -141,4 +154,6 @@ class Supervisor:
                 log.warning("did not stop in time, killed", child=child.name, pid=child.process.pid)
                 os.killpg(child.process.pid, signal.SIGKILL)
                 child.process.wait()
+            assert child.process.stdin is not None
+            child.process.stdin.close()
         log.info("stopped")

@@ -13,6 +13,7 @@ import pytest
 
 from runtime.children import SUPERVISED, wait_for_orphans
 from runtime.process import EXIT_FAILED, EXIT_SETUP
+from runtime.progress import Startup
 from runtime.supervisor import Child, Supervisor
 
 
@@ -59,6 +60,42 @@ def test_a_child_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
     assert child.process is not None and child.process.stdin is not None
     assert child.process.wait(60) == 0
     child.process.stdin.close()
+
+
+def test_a_child_that_never_stays_up_is_an_error_once(capsys: pytest.CaptureFixture[str]) -> None:
+    child = Child("fold", [sys.executable, "-c", f"raise SystemExit({EXIT_FAILED})"])
+    supervisor = Supervisor([child], "http://127.0.0.1:1/readyz", "ready")
+    errors = []
+    for _ in range(6):
+        child.restart_at_s = 0.0
+        supervisor._watch(child)
+        assert child.process is not None and child.process.stdin is not None
+        child.process.wait(60)
+        child.process.stdin.close()
+        supervisor._watch(child)
+        printed = capsys.readouterr()
+        errors.append("does not stay up" in printed.out + printed.err)
+    assert errors == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(("code", "said"), [(EXIT_FAILED, "ready; not running: fold\n"), (None, "ready\n")])
+def test_the_ready_line_names_what_does_not_run(
+    code: int | None, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = "import os; os.read(0, 1)" if code is None else f"raise SystemExit({code})"
+    child = Child("fold", [sys.executable, "-c", ends])
+    supervisor = Supervisor([child], "http://127.0.0.1:1/readyz", "ready")
+
+    def look(_: Startup) -> bool:
+        if code is not None and child.process is not None:
+            return False
+        supervisor._stop.set()
+        return True
+
+    monkeypatch.setattr(Startup, "look", look)
+    child.back_off_s = 60.0
+    supervisor.run()
+    assert said in capsys.readouterr().out
 
 
 def test_a_start_waits_for_the_children_of_a_killed_supervisor(tmp_path: Path) -> None:
