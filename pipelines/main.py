@@ -139,6 +139,8 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
             sync_lake(settings.lake_dir, {name: table.version() for name, table in tables.items()})
         _check_log(settings.log_url, settings.lake_dir)
         starts_spark.set()
+        if stop.wait(0):  # the parent was gone before it was set
+            return 0
         spark = spark or spark_session(settings)
         starts_spark.clear()
         stop.listen()  # Spark has taken SIGINT

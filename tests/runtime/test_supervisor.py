@@ -111,3 +111,36 @@ def test_a_start_waits_for_the_children_of_a_killed_supervisor(tmp_path: Path) -
             assert child.stdin is not None
             child.stdin.close()
         assert [str(child.pid) in text for text in said] == [True] * waits
+
+
+FOLD_OF_NOBODY = """
+import sys
+import threading
+import time
+
+import pipelines.main as main
+from cli.main import app
+from cli.usage import run
+
+def until_heard(*_):
+    while any(thread.name == "parent-watch" for thread in threading.enumerate()):
+        time.sleep(0.01)
+
+main._check_log = until_heard
+main.spark_session = lambda settings: print("starts Spark", flush=True)
+raise SystemExit(run(app, sys.argv[1:]))
+"""
+
+
+def test_a_fold_whose_supervisor_is_gone_starts_no_spark(tmp_path: Path) -> None:
+    """It hears of that before it would start Spark."""
+    done = subprocess.run(
+        [sys.executable, "-c", FOLD_OF_NOBODY, "fold", "--data-dir", str(tmp_path / "data")],
+        env={**os.environ, SUPERVISED: "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
