@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.lake import lake_folder
-from cli.options import LakeUrl, LogUrl, lake_place, log_url
+from cli.options import LakeUrl, LogUrl, lake_place, log_url, usable_folder
 from pipelines.log.urls import is_kafka, sqlite_path
 from runtime.machine import acting_as_owner
 from schemas.errors import SetupError
@@ -30,7 +30,13 @@ class Output(StrEnum):
 
 def doctor(
     data_dir: Annotated[
-        Path, typer.Argument(metavar="DATA_DIR", envvar="ROUTELAKE_DATA_DIR", help="The data directory to look at.")
+        Path,
+        typer.Argument(
+            metavar="DATA_DIR",
+            envvar="ROUTELAKE_DATA_DIR",
+            callback=usable_folder,
+            help="The data directory to look at.",
+        ),
     ] = Path("data"),
     log: LogUrl = "",
     lake: LakeUrl = "",

@@ -11,7 +11,7 @@ import typer
 
 from cli.credentials import HttpToken, secret
 from cli.groups import Options, with_options
-from cli.options import lake_place, no_password, option
+from cli.options import lake_place, no_password, option, usable_folder
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ Gateway = Annotated[
     ),
 ]
 Tables = Annotated[
-    Path | None, option("--data-dir", metavar="FOLDER", help="Read the tables there, without a gateway.")
+    Path | None,
+    option("--data-dir", metavar="FOLDER", callback=usable_folder, help="Read the tables there, without a gateway."),
 ]
 TablesAt = Annotated[
     str,

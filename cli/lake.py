@@ -12,13 +12,18 @@ from typing import Annotated
 import typer
 
 from cli import preflight
-from cli.options import DataMode, check_there, lake_place
+from cli.options import DataMode, check_there, lake_place, usable_folder
 from cli.usage import group
 from runtime.machine import acting_as_owner, mask_files
 from schemas.errors import SetupError
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="s3://, gs:// or az://bucket/prefix.")]
-Folder = Annotated[Path, typer.Argument(metavar="DATA_DIR", help="A data directory; the tables are in DATA_DIR/lake.")]
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA_DIR", callback=usable_folder, help="A data directory; the tables are in DATA_DIR/lake."
+    ),
+]
 
 lake = group("Tables in an object store: fetch them, or put a data directory's there.")
 

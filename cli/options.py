@@ -47,6 +47,15 @@ def no_password(param: CallbackParam, value: str | None) -> str | None:
     return value
 
 
+def usable_folder(param: CallbackParam, value: Path | None) -> Path | None:
+    """A folder that tables, event log and Spark can be in. Raises SetupError when it is none."""
+    if value is not None:
+        from cli.preflight import check_path
+
+        check_path(value, param.opts[0] if param.opts[0].startswith("-") else str(param.metavar))
+    return value
+
+
 def variable_of(name: str) -> str:
     """The environment variable of an option: ROUTELAKE_DATA_DIR of ``--data-dir``."""
     return f"ROUTELAKE_{name.partition('/')[0].removeprefix('--').replace('-', '_').upper()}"
@@ -66,7 +75,10 @@ def _namesrv(text: str) -> OptionInfo:
 
 Namesrv = Annotated[str, _namesrv(". Port 9876 may be left out.")]
 NamesrvOrHttp = Annotated[str, _namesrv("; http://host:8080 asks routelake over HTTP.")]
-DataDir = Annotated[Path, option("--data-dir", metavar="FOLDER", help="Event log, tables and checkpoints.")]
+DataDir = Annotated[
+    Path,
+    option("--data-dir", metavar="FOLDER", callback=usable_folder, help="Event log, tables and checkpoints."),
+]
 DataMode = Annotated[
     str,
     option(
@@ -115,6 +127,7 @@ SharedDir = Annotated[
     option(
         "--shared-dir",
         metavar="FOLDER",
+        callback=usable_folder,
         help="With --master URL: checkpoint and what executors hand over; all see it so. Default: the data directory.",
         show_default=False,
     ),
@@ -292,9 +305,13 @@ class LakePlace(NamedTuple):
 
 
 def lake_place(data_dir: Path, lake: str) -> LakePlace:
-    """The lake to use: the one that --lake names, else in the data directory."""
+    """The lake to use: the one that --lake names, else in the data directory. Raises SetupError for an odd name."""
     if "://" in lake:
         return LakePlace(data_dir.resolve(), lake.rstrip("/"))
+    if lake:
+        from cli.preflight import check_path
+
+        check_path(Path(lake), "--lake")
     return LakePlace((Path(lake) if lake else data_dir / "lake").resolve(), "")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import re
 import shlex
@@ -108,6 +109,8 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", driver_host)
     else:
         os.environ["SPARK_LOCAL_IP"] = driver_host  # what starts us says 127.0.0.1, which no worker elsewhere reaches
+    if locale.nl_langinfo(locale.CODESET).upper().replace("-", "") != "UTF8":
+        os.environ["LC_ALL"] = "C.UTF-8"  # a JVM opens no file whose name its locale cannot write
     jars = ensure("delta") if delta else []
     conf = SparkConf(loadDefaults=False).setAppName(name).setAll(list(_OPTIONS.items()))
     classes = class_data.options() if jvm_options is None else jvm_options
