@@ -43,6 +43,7 @@ _UNUSABLE: Final = (
     (re.compile(r"[\x00-\x1f\x7f-\x9f]"), "has a control character, which Delta tables cannot be under"),
     (re.compile(r"\\"), "has a backslash, which Delta tables read as /"),
     (re.compile(r","), "has a comma, where Spark divides a list of folders"),
+    (re.compile(r"[\[\]^|]"), "has one of [ ] ^ |, which delta-rs takes for a fault in a host's name"),
     (re.compile("%[0-9A-Fa-f]{2}"), "has a % with two digits, which Delta tables read as one character"),
 )
 _UNITS_MIB: Final = {"m": 1, "g": 1024, "t": 1024 * 1024}

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from cli.preflight import check_path
 from lake.ddl import open_lake
@@ -22,7 +24,9 @@ USABLE = [
     "a%b",
     "a#b?c",
     "a:b*c",
-    "{a}[b]",
+    "{a}",
+    "a@b@c",
+    "<a;b>`&=!+()",
     "~",
     "$HOME",
     "${env:HOME}",
@@ -35,6 +39,10 @@ REFUSED = {
     "a\\b": "backslash",
     "a\\u0041": "backslash",
     "a,b": "comma",
+    "a[b": "one of [ ] ^ |",
+    "a]b": "one of [ ] ^ |",
+    "a^b": "one of [ ] ^ |",
+    "a|b": "one of [ ] ^ |",
     "a%41b": "% with two digits",
     "a\nb": "control character",
     "a\x01b": "control character",
@@ -83,6 +91,10 @@ def test_tables_are_in_a_folder_of_such_a_name_and_nowhere_else(tmp_path: Path, 
     tables = open_lake(data_dir / "lake", retention_days=30)
     assert tables
     assert all((data_dir / "lake" / table / "_delta_log").is_dir() for table in tables)
+    rows = pa.table({"a": [1, 2]})
+    for mode in ("append", "append", "overwrite"):
+        write_deltalake(str(data_dir / "more"), rows, mode=mode)  # by another way in delta-rs than an open table's
+    assert DeltaTable(str(data_dir / "more")).to_pyarrow_table().num_rows == 2
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
