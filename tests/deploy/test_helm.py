@@ -139,6 +139,10 @@ def test_defaults(template: Template) -> None:
         if "persistentVolumeClaim" in volume
     }
     assert claims == {"rl-routelake-lake"}
+    mounts = {one["name"]: one for one in container["volumeMounts"]}
+    assert mounts["lake"] == {"name": "lake", "mountPath": "/lake", "readOnly": True}, "the fold alone writes to it"
+    assert environment["ROUTELAKE_LAKE"] == "/lake/lake"
+    assert {"name": "data", "emptyDir": {}} in gateways["template"]["spec"]["volumes"]
     assert ("PersistentVolumeClaim", "rl-routelake-lake") in found
 
 
@@ -147,6 +151,29 @@ EVERYTHING = [
     *("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=log"),
     "logConfig.existingSecret=kafka",
 ]
+
+
+def test_who_reaches_the_pods(template: Template) -> None:
+    found = rendered(template, "--set", "networkPolicy.from[0].namespaceSelector.matchLabels.brokers=yes")
+    gateways = found["NetworkPolicy", "rl-routelake-nameserver"]["spec"]
+    assert [port["port"] for port in gateways["ingress"][0]["ports"]] == [9876, 8080]
+    assert gateways["ingress"][0]["from"] == [{"namespaceSelector": {"matchLabels": {"brokers": "yes"}}}]
+    assert "ingress" not in found["NetworkPolicy", "rl-routelake-fold"]["spec"], "nobody"
+    for kind, name in (("StatefulSet", "nameserver"), ("Deployment", "fold")):
+        labels = found[kind, f"rl-routelake-{name}"]["spec"]["template"]["metadata"]["labels"]
+        chosen = found["NetworkPolicy", f"rl-routelake-{name}"]["spec"]["podSelector"]["matchLabels"]
+        assert chosen.items() <= labels.items()
+    assert "NetworkPolicy" not in {kind for kind, _ in rendered(template, *said(["networkPolicy.enabled=false"]))}
+    cluster = rendered(template, *said([*CLUSTER, "fold.cluster.master=spark://spark:7077"]))
+    assert ("NetworkPolicy", "rl-routelake-fold") not in cluster, "executors reach its driver"
+
+
+def test_images_by_digest(template: Template) -> None:
+    digest = f"sha256:{'0' * 64}"
+    found = rendered(template, *said([f"nameserver.image.digest={digest}", f"fold.image.digest={digest}"]))
+    for kind, name in (("StatefulSet", "nameserver"), ("Deployment", "fold")):
+        (container,) = found[kind, f"rl-routelake-{name}"]["spec"]["template"]["spec"]["containers"]
+        assert container["image"].endswith(f"@{digest}")
 
 
 def test_everything_switched_on(template: Template) -> None:
@@ -165,6 +192,7 @@ def test_everything_switched_on(template: Template) -> None:
 
 
 MONITOR = ["metrics.serviceMonitor.enabled=true"]
+ACCOUNTS = ["auth.existingSecret=accounts", "tls.plaintext=true"]
 TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
 
 
@@ -173,10 +201,10 @@ TOKEN = "metrics.serviceMonitor.tokenSecret.name=scraper"
     [
         (MONITOR, {}),
         (
-            [*MONITOR, "auth.existingSecret=accounts", TOKEN],
+            [*MONITOR, *ACCOUNTS, TOKEN],
             {"authorization": {"credentials": {"name": "scraper", "key": "token"}}},
         ),
-        ([*MONITOR, "auth.existingSecret=accounts", "auth.mode=enforce-writes"], {}),
+        ([*MONITOR, *ACCOUNTS, "auth.mode=enforce-writes"], {}),
         ([*MONITOR, "tls.existingSecret=tls"], {}),
         (
             [
@@ -262,7 +290,9 @@ def test_tables_in_an_object_store(template: Template) -> None:
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
         ([*LEAST, "--set", "lake.url=/data/lake"], "url"),
         ([*LEAST, "--set", "fold.replicaCount=2"], "needs lake.url"),
-        ([*LEAST, "--set", "auth.existingSecret=accounts", "--set", MONITOR[0]], "needs a reader's token"),
+        ([*LEAST, "--set", "auth.existingSecret=accounts"], "accounts without TLS"),
+        ([*LEAST, "--set", "fold.image.digest=latest"], "digest"),
+        ([*LEAST, *said(ACCOUNTS), "--set", MONITOR[0]], "needs a reader's token"),
         ([*LEAST, "--set", "fold.cluster.master=yarn"], "master"),
         ([*LEAST, "--set", "fold.cluster.master=spark://s:7077"], "existingSecret"),
         ([*LEAST, "--set", f"fold.cluster.master=spark://s:7077,{CLUSTER[0]}"], "sharedClaim"),

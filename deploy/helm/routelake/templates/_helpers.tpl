@@ -37,18 +37,6 @@ envFrom:
 {{- end }}
 {{- end }}
 
-{{- define "routelake.volumes" -}}
-- name: data
-{{- if include "routelake.isShared" . }}
-  persistentVolumeClaim:
-    claimName: {{ include "routelake.claim" . }}
-{{- else }}
-  emptyDir: {}
-{{- end }}
-- name: tmp
-  emptyDir: {}
-{{- end }}
-
 {{- define "routelake.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 9876
