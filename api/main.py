@@ -89,7 +89,8 @@ def run_gateway(
 
 
 def _text(address: Address) -> str:
-    return f"{address[0]}:{address[1]}"
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _run(

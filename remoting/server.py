@@ -295,4 +295,5 @@ def _cannot_listen(host: str, port: int, error: OSError, option: str) -> SetupEr
         errno.EADDRNOTAVAIL: "that is no address of this machine: choose one, or 0.0.0.0 for all",
     }.get(error.errno or 0, f"{error.strerror or error}: choose another address")
     how = f" with {option}" if option else ""
-    return SetupError(f"cannot listen for remoting on {host or '*'}:{port}: {remedy}{how}", host=host, port=port)
+    where = f"[{host}]" if ":" in host else host or "*"
+    return SetupError(f"cannot listen for remoting on {where}:{port}: {remedy}{how}", host=host, port=port)

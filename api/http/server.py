@@ -129,10 +129,11 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     Raises:
         SetupError: the address cannot be used.
     """
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise SetupError(f"--http {host}:{port}: {host!r} is no address of a machine ({error.strerror}).") from error
+        raise SetupError(f"--http {where}: {host!r} is no address of a machine ({error.strerror}).") from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -143,6 +144,6 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     except OSError as error:
         listener.close()
         why = _WHY.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
-        raise SetupError(f"--http {host}:{port} {why}.") from error
+        raise SetupError(f"--http {where} {why}.") from error
     listener.setblocking(False)
     return listener

@@ -99,6 +99,7 @@ def test_a_gateway_as_a_container_asks_it(tmp_path: Path, host: str, secured: bo
     running.start(wait_ready_s=None)
     try:
         wait_until(lambda: command("health", **variables).returncode == 0, 90, "the gateway to be healthy", 0.2)
+        assert f"http={host}:{running.http_port} " in running.log_path.read_text()
         assert running.process is not None
         os.kill(running.process.pid, signal.SIGSTOP)
         assert command("health", "--timeout-s", "0.5", **variables).returncode == 1

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.support import events as make
 from tests.support.command import command, environment, process
 from tests.support.drive import drive
 from tests.support.generated_logs import written
+from tests.support.terminals import terminal
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_what_is_refused(data: Path, words: list[str], code: int, says: str) -> 
 
 def test_a_session(data: Path) -> None:
     """A person's terminal: a statement over two lines, a slip, and on it goes."""
-    master, slave = pty.openpty()
+    master, slave = terminal()
     process = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "sql", "--data-dir", str(data)],
         cwd=ROOT,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import re
 import shutil
 import signal
@@ -16,6 +15,7 @@ import pytest
 
 from peers.routelake import ROOT
 from tests.support.loops import until
+from tests.support.terminals import terminal
 
 PYTHON = """#!/bin/sh
 echo "python $*" >>"$CALLS"
@@ -277,7 +277,7 @@ def test_an_installation_says_what_it_does_and_how_far_it_is(machine: Machine, s
 
 def test_a_terminal_gets_the_progress_of_the_installer_itself(machine: Machine) -> None:
     """uv draws bars where standard error is a terminal; what it writes there is not put away into a file."""
-    ours, theirs = pty.openpty()
+    ours, theirs = terminal()
     process = subprocess.Popen(
         [machine.root / "routelake", "gateway"],
         env={**machine.environ, "UV_SAYS": "the bars"},

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from hashlib import sha256
@@ -15,6 +14,7 @@ import pytest
 from peers.routelake import ROOT
 from pipelines.spark_sql import statements
 from tests.support import any_lake
+from tests.support.terminals import terminal
 
 COMMAND = [sys.executable, "-m", "cli.main", "spark-sql"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -115,7 +115,7 @@ def test_a_session_at_a_terminal(data_dir: Path, tmp_path: Path) -> None:
         "select n as mine_has from mine;",
         "select _change_type from table_changes('kvConfigTable', 0) where key = 'k1' order by _commit_version;",
     ]
-    master, slave = pty.openpty()
+    master, slave = terminal()
     try:
         os.write(master, ("\n".join(typed) + "\n\x04").encode())
         done = subprocess.run(
