@@ -50,7 +50,7 @@ def no_password(param: CallbackParam, value: str | None) -> str | None:
 def usable_folder(param: CallbackParam, value: Path | None) -> Path | None:
     """A folder that tables, event log and Spark can be in. Raises SetupError when it is none."""
     if value is not None:
-        from cli.preflight import check_path
+        from cli.folder_names import check_path
 
         check_path(value, param.opts[0] if param.opts[0].startswith("-") else str(param.metavar))
     return value
@@ -309,7 +309,7 @@ def lake_place(data_dir: Path, lake: str) -> LakePlace:
     if "://" in lake:
         return LakePlace(data_dir.resolve(), lake.rstrip("/"))
     if lake:
-        from cli.preflight import check_path
+        from cli.folder_names import check_path
 
         check_path(Path(lake), "--lake")
     return LakePlace((Path(lake) if lake else data_dir / "lake").resolve(), "")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cli.preflight import check_path
+from cli.folder_names import check_path
 from lake.ddl import open_lake
 from peers.routelake import ROOT
 from schemas.errors import SetupError
