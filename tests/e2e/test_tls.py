@@ -43,7 +43,9 @@ def in_use(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def enforcing(authority: Authority, in_use: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
+def enforcing(
+    authority: Authority, client: Pair, in_use: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Routelake]:
     """Two workers that know RocketMQ's own tls.properties, and take whom the authority knows."""
     folder = tmp_path_factory.mktemp("enforcing")
     properties = folder / "tls.properties"
@@ -61,7 +63,7 @@ def enforcing(authority: Authority, in_use: Pair, tmp_path_factory: pytest.TempP
     options = ("--tls-config", str(properties), "--workers", "2")
     running = Routelake(folder / "data", "gateway", options).start(wait_ready_s=None)
     try:
-        wait_until(lambda: len(workers(running, authority)) == 2, 90, "both workers to serve", 0.05)
+        wait_until(lambda: len(workers(running, authority, client)) == 2, 90, "both workers to serve", 0.05)
         yield running
         assert running.stop() == 0
     finally:
@@ -91,11 +93,11 @@ def get(running: Routelake, path: str, tls: ssl.SSLContext | None) -> tuple[int,
         connection.close()
 
 
-def workers(running: Routelake, authority: Authority) -> set[str]:
+def workers(running: Routelake, authority: Authority, client: Pair) -> set[str]:
     found = set()
     for _ in range(24):
         try:
-            found.add(get(running, "/healthz", authority.client())[1]["gateway"])
+            found.add(get(running, "/healthz", authority.client(client))[1]["gateway"])
         except (OSError, http.client.HTTPException):
             return set()
     return found

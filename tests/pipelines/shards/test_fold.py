@@ -15,7 +15,7 @@ def test_a_clock_is_the_watermark_where_spark_has_none() -> None:
     events = [
         (0, make.register("a:1", name="silent", heartbeat_timeout_millis=1_000)),
         (5_000, make.clock()),
-        (10, make.register("a:2", name="late", heartbeat_timeout_millis=-9_000)),
+        (10, make.register("a:2", name="late", heartbeat_timeout_millis=1_000)),
     ]
     records = [Record(*record) for record in written(events)]
     clock_ms = records[1].event_time_ms
@@ -25,4 +25,5 @@ def test_a_clock_is_the_watermark_where_spark_has_none() -> None:
     assert progress.event_time_ms == records[2].event_time_ms
     batch = shard.batch([Record(*record) for record in written([(20_000, make.put("n", "k"))])])
     assert [each.watermark_ms for each in batch.progress] == [0], "as Spark says it"
-    assert not shard.open().finish().groups, "who is silent at the watermark has expired"
+    groups = {packed.broker_name for packed in shard.open().finish().groups}
+    assert groups == {"late"}, "who is silent at the watermark has expired"
