@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -33,7 +33,7 @@ _STRING_OR_BARE_KEY = re.compile(
 )
 
 
-# The two maps with such keys, which hold no other objects. Between their strings no letter of their own names may stand,
+# The two maps with such keys, which hold no other objects. Between their strings no letter of their own names stands,
 # so a scan ends where the next one could begin: no two look at the same bytes, and all together take linear time.
 _ID_MAP = re.compile(
     rb'"(?:brokerAddrs|currIdMap)"\s*+:\s*+\{(?:[\s0-9:,.+\-Eaeflnrstu]++|"(?:[^"\\]++|\\.)*+")*+\}',
