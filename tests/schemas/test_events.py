@@ -48,7 +48,10 @@ def test_only_signs_of_life_can_wait() -> None:
         events.AccessRefused,
         events.BrokerHeartbeat,
         events.RegisterBroker,
+        events.Resume,
     }
+    resumes = [event for event in all_ if isinstance(event, events.Resume)]
+    assert {(event.after_ms is not None, event in deferrable) for event in resumes} == {(True, True), (False, False)}
     registrations = [event for event in all_ if isinstance(event, events.RegisterBroker)]
     assert {(event.topic_config_table is None, event in deferrable) for event in registrations} == {
         (True, True),
