@@ -7,12 +7,13 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 from peers.java import wait_until
 from peers.routelake import ROOT
+from schemas.errors import SetupError
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -36,6 +37,16 @@ def run(*words: str) -> tuple[int, str]:
         process.kill()
         process.wait()
     return process.returncode, printed
+
+
+def refusal(function: Callable[..., object], *arguments: object) -> str | None:
+    """What a SetupError of a call says; None if it has succeeded. For a process of its own, which can hand back a text."""
+    try:
+        function(*arguments)
+    except SetupError as error:
+        return str(error)
+    assert os.geteuid() == os.getegid() == 0
+    return None
 
 
 def routelake(*words: object) -> tuple[int, str]:

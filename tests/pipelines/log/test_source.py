@@ -201,8 +201,10 @@ def test_null_keys_and_values_read_as_empty_ones(
 def test_a_registration_of_64_mib_reaches_the_stream(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
     payload = os.urandom(1 << 20) * 64
     log.append([("k", payload)])
-    sink.drain(read().selectExpr("offset", "eventTime", "md5(payload) AS key", "CAST(NULL AS BINARY) AS payload"))
-    assert sink.rows[0][2] == hashlib.md5(payload).hexdigest()
+    sink.drain(
+        read().selectExpr("offset", "eventTime", "beforeMs", "md5(payload) AS key", "CAST(NULL AS BINARY) AS payload")
+    )
+    assert sink.rows[0][3] == hashlib.md5(payload).hexdigest()
 
 
 def test_records_deleted_before_the_start_fail(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:

@@ -28,15 +28,15 @@ def test_each_shard_has_a_partition_of_its_own(spark: SparkSession, shards: int)
 
 @pytest.mark.parametrize("shards", [1, 2, 4, 16])
 def test_spark_and_python_agree_on_the_shard_of_a_key(spark: SparkSession, shards: int) -> None:
-    schema = "offset LONG, eventTime TIMESTAMP, key STRING, payload BINARY"
-    records = spark.createDataFrame([(number, None, key, b"") for number, key in enumerate(KEYS)], schema)
+    schema = "offset LONG, eventTime TIMESTAMP, beforeMs LONG, key STRING, payload BINARY"
+    records = spark.createDataFrame([(number, None, 0, key, b"") for number, key in enumerate(KEYS)], schema)
     found = {row["key"]: row["shard"] for row in by_shard(records, shards).collect()}
     assert found == {key: shard_of(key, shards) for key in KEYS}
 
 
 def test_what_concerns_everybody_goes_to_every_shard(spark: SparkSession) -> None:
-    schema = "offset LONG, eventTime TIMESTAMP, key STRING, payload BINARY"
-    records = spark.createDataFrame([(1, None, KEY_EVERYTHING, b"p"), (2, None, None, b"p")], schema)
+    schema = "offset LONG, eventTime TIMESTAMP, beforeMs LONG, key STRING, payload BINARY"
+    records = spark.createDataFrame([(1, None, 0, KEY_EVERYTHING, b"p"), (2, None, 0, None, b"p")], schema)
     rows = by_shard(records, 4).collect()
     assert sorted(row["shard"] for row in rows if row["offset"] == 1) == sorted(shard_keys(4))
     assert [row["shard"] for row in rows if row["offset"] == 2] == [shard_of("", 4)], "a foreign record without key"
