@@ -19,11 +19,13 @@ from remoting.commands import (
     read_broker_header,
     read_int,
     read_long,
+    read_route_query,
     read_topic_registration,
     rows_to_register,
     to_event,
 )
 from remoting.frame import RemotingCommand
+from remoting.names import may_exist
 from schemas.broker import DataVersion, QueueRow
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError, InDoubtError, NotFoundError, SetupError, UnavailableError
@@ -382,3 +384,31 @@ def test_what_is_raised_becomes_an_answer(
 def test_an_unknown_code_is_named_as_rocketmq_names_it() -> None:
     assert not_supported(31999).remark == " request type 31999 not supported"
     assert not_supported(31999).code == 3
+
+
+@pytest.mark.parametrize(
+    ("ext", "version", "found"),
+    [
+        ({"topic": "T"}, 401, ("T", False, None)),
+        ({"topic": "T"}, 400, ("T", True, None)),
+        ({"topic": "T", "__ZONE_MODE": "true", "__ZONE_NAME": "z1"}, 401, ("T", True, "z1")),
+        ({"topic": "T", "__ZONE_MODE": "true", "__ZONE_NAME": " "}, 401, ("T", False, None)),
+        ({"topic": "T", "__ZONE_MODE": "true"}, 401, ("T", False, None)),
+        ({"topic": "T", "__ZONE_MODE": "false", "__ZONE_NAME": "z1"}, 401, ("T", False, None)),
+    ],
+)
+def test_what_a_route_is_asked_for(
+    ext: dict[str, str], version: int, found: tuple[str | None, bool, str | None]
+) -> None:
+    assert read_route_query(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, version=version)) == found
+
+
+@pytest.mark.parametrize("code", [RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG])
+def test_settings_are_no_kv_entries(code: RequestCode) -> None:
+    with pytest.raises(RefusedError, match="holds settings"):
+        event(code, {"namespace": "routelake.namesrvConfig", "key": "k", "value": "v"})
+
+
+@pytest.mark.parametrize(("name", "may"), [("orders", True), (None, False), ("a\0b", False), ("x" * 1025, False)])
+def test_what_can_have_been_stored_under_a_name(name: str | None, may: bool) -> None:
+    assert may_exist(name) is may

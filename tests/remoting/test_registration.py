@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.registration import Registration, decode_data_version, decode_registration, decode_topic_queues
+from remoting.registration import (
+    Registration,
+    decode_data_version,
+    decode_registration,
+    decode_topic_queues,
+    inflated_bytes,
+    inflates_beyond,
+)
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError
@@ -378,3 +385,22 @@ def test_topic_queues() -> None:
     assert decode_topic_queues(b"") == decode_topic_queues(b"{}") == decode_topic_queues(b'{"queueDatas":null}') == []
     with pytest.raises(BadRequestError, match="TopicRouteData"):
         decode_topic_queues(b'{"queueDatas":[null]}')
+
+
+def test_a_block_beyond_its_bound_is_not_decoded() -> None:
+    with pytest.raises(BadRequestError, match="a DataVersion of"):
+        decode_data_version(b'{"counter":1' + b" " * 1024 + b"}")
+    with pytest.raises(BadRequestError, match="a TopicRouteData of"):
+        decode_topic_queues(b'{"queueDatas":[]' + b" " * 256 * 1024 + b"}")
+
+
+@given(st.integers(0, 3 * 1024 * 1024), st.sampled_from([1000, 128 * 1024, 1024 * 1024]))
+def test_what_a_body_becomes_is_known_before_it_is_decoded(size_bytes: int, bound: int) -> None:
+    body = zlib.compress(bytes(size_bytes))
+    assert inflates_beyond(body, bound) == (size_bytes > bound)
+    assert inflated_bytes(body, bound) == min(size_bytes, bound)
+
+
+def test_what_is_no_zlib_stream_becomes_nothing() -> None:
+    assert not inflates_beyond(b"x" * 5000, 1000)
+    assert inflated_bytes(b"x" * 5000, 1000) == 0
