@@ -9,9 +9,12 @@ from lake.query import Interrupt, InterruptedQueryError, check_interrupted, curr
 
 
 def test_work_that_nothing_ends_goes_on() -> None:
-    check_interrupted()
+    def work() -> int:
+        check_interrupted()
+        return 7
+
     current_interrupt().check()
-    assert Interrupt().run(lambda: check_interrupted() or 7) == 7
+    assert work() == Interrupt().run(work) == 7
 
 
 def test_work_ends_at_its_next_look() -> None:
