@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 MAX_DATA_VERSION_BYTES: Final = 1024
 """Of a DataVersion's JSON, which has three numbers: stock peers send some 70 bytes."""
+_MAPPING_FIELDS: Final = 7
+"""Of a TopicQueueMappingInfo, its map of queue ids among them."""
 MAX_ROUTE_BYTES: Final = 256 * 1024
 """Of the body of REGISTER_TOPIC_IN_NAMESRV: `MAX_TOPIC_QUEUES` take some 100 kB."""
 
@@ -360,12 +362,14 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
         _check_count("topic queue mappings", count, MAX_MAPPINGS)
         numbers = 0
         for _ in range(count):
-            info = _mapping.decode(blocks.block(), "TopicQueueMappingInfo")
+            block = blocks.block()
+            # As they are written, before they are decoded: a key may be there many times.
+            numbers += max(0, block.count(b":") - _MAPPING_FIELDS)
+            _check_count("queue ids in topic queue mappings", numbers, MAX_MAPPINGS)
+            info = _mapping.decode(block, "TopicQueueMappingInfo")
             if info.topic is None:
                 raise BadRequestError("Failed to decode RegisterBrokerBody: a topic queue mapping without topic")
             mappings[info.topic] = info
-            numbers += len(info.curr_id_map or ())
-            _check_count("queue ids in topic queue mappings", numbers, MAX_MAPPINGS)
     return Registration(data_version, rows, _mappings(mappings), filter_servers)
 
 
