@@ -168,7 +168,10 @@ def test_ends_of_transactions_of_others_are_no_deleted_records(kafka_address: st
         foreign(commits=True)
         records, end = log.read(0), log.end().next_offset
         offsets = [record.offset for record in records]
-        assert (offsets, end) == ([0, 2, 3, 5, 6], 8)
+        assert len(offsets) == 5
+        ends_of_transactions = sorted({*range(end)} - {*offsets})
+        # Three; a coordinator that was slow to hear of one writes it again.
+        assert len(ends_of_transactions) >= 3 and (ends_of_transactions[0], ends_of_transactions[-1]) == (1, end - 1)
         for start in range(end):
             found = log.read(start, 1)
             assert [record.offset for record in found] == [offset for offset in offsets if offset >= start][:1]
@@ -184,7 +187,7 @@ def test_ends_of_transactions_of_others_are_no_deleted_records(kafka_address: st
                 tail.check_readable_from(after.offset)
                 ends.append(after.offset)
                 at = after
-            assert ends == [1, 3, 4, 6, 7]
+            assert ends == [offset + 1 for offset in offsets]
             own(log, 3)
             assert tail.wait_for_change(time.monotonic() + 30, 0.01)
             tail.check_readable_from(at.offset)
