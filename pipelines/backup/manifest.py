@@ -188,9 +188,7 @@ def open_inside(folder: Path, path: str) -> IO[bytes]:
     try:
         *parents, name = path.split("/")
         for parent in parents:
-            below = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = below
+            at = _descend(at, parent)
         # A pipe without a writer must not hold this up.
         opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
     except OSError as error:
@@ -202,6 +200,13 @@ def open_inside(folder: Path, path: str) -> IO[bytes]:
         os.close(opened)
         raise OSError(errno.EINVAL, "it is no regular file", str(folder / path))
     return os.fdopen(opened, "rb")
+
+
+def _descend(at: int, name: str) -> int:
+    """Open a folder within an open one, which is closed, and follow no link. After an OSError it is still open."""
+    below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    os.close(at)
+    return below
 
 
 def copy_inside(folder: Path, path: str, to: Path, name: str) -> None:
@@ -230,9 +235,7 @@ def copy_into(source: IO[bytes], to: Path, name: str) -> None:
         for parent in parents:
             with suppress(FileExistsError):
                 os.mkdir(parent, dir_fd=at)
-            below = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = below
+            at = _descend(at, parent)
         made = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=at)
     finally:
         os.close(at)
