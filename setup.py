@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from setuptools import find_packages, setup
 
-ROOMS = ("api", "cli", "clients", "deploy", "lake", "pipelines", "remoting", "runtime", "schemas", "security")
+ROOMS = (
+    *("api", "cli", "clients", "eventlog", "lake", "nameserver", "ops", "pipelines", "remoting", "runtime"),
+    *("schemas", "security"),
+)
 
-packages = find_packages(include=[*ROOMS, *(f"{room}.*" for room in ROOMS)], exclude=["deploy.launcher"])
+packages = find_packages(include=[*ROOMS, *(f"{room}.*" for room in ROOMS)])
 setup(
     packages=["routelake", *(f"routelake.rooms.{package}" for package in packages)],
     package_dir={"routelake": "deploy/launcher", "routelake.rooms": "."},
     package_data={
         "routelake.rooms.api.console": ["static/*"],
-        "routelake.rooms.deploy": ["jars.lock"],
+        "routelake.rooms.runtime": ["jars.lock"],
         "routelake.rooms.pipelines": ["log4j2.properties", "spark_python"],
     },
     include_package_data=False,

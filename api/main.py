@@ -11,23 +11,23 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from api.gateway import GatewaySettings
+from api.gateway.gateway import GatewaySettings
+from api.gateway.worker_metrics import WorkerMetrics
 from api.http.server import serve_http
 from api.http.settings import HttpSettings
-from api.log_worker import LogWorker
 from api.wiring import GatewayParts
-from api.worker_metrics import WorkerMetrics
-from lake.ddl import check_format
-from pipelines.log.open import open_reader
-from pipelines.log.sqlite_file import wal_bytes
-from pipelines.log.urls import is_kafka, sqlite_path
-from remoting.settings import RemotingSettings
+from eventlog.open import open_reader
+from eventlog.sqlite.file import wal_bytes
+from eventlog.urls import is_kafka, sqlite_path
+from eventlog.worker import LogWorker
+from lake.delta.ddl import check_format
+from remoting.server.settings import RemotingSettings
 from runtime.children import on_parent_exit
-from runtime.deaths import essential, on_death, watch_threads
 from runtime.machine import check_file_limit
 from runtime.memory import give_back_free_pages, give_back_large_blocks
 from runtime.process import StopSignal
 from runtime.service_manager import tell_ready
+from runtime.supervised_tasks import critical_task, on_death, watch_threads
 from security.accounts_file import AccountsFile
 from security.policy import Policy
 from security.quotas import Quotas
@@ -78,7 +78,7 @@ def run_gateway(
     if not is_kafka(log_url):
         parts.metrics.follow_wal(partial(wal_bytes, sqlite_path(log_url)))
     if settings.lake_url and is_kafka(log_url):
-        from pipelines.log.epochs import Announcements
+        from lake.announce import Announcements
 
         announcements = Announcements(log_url, parts.gateway.follower)
         announcements.start()
@@ -110,7 +110,7 @@ async def _run(
         await gateway.start()
         parts.access.start()
         _calm_collector()
-        giving_back = essential(asyncio.create_task(give_back_free_pages()), "who gives memory back")
+        giving_back = critical_task(asyncio.create_task(give_back_free_pages()), "who gives memory back")
         if parts.tls is not None:
             parts.tls.start()
         workers = parts.metrics.workers
@@ -119,7 +119,7 @@ async def _run(
         try:
             await server.start(*remoting, option="--remoting HOST:PORT (ROUTELAKE_REMOTING)")
             assert server.ticker is not None
-            essential(server.ticker, "who looks at deadlines of connections")
+            critical_task(server.ticker, "who looks at deadlines of connections")
 
             def bound(_port: int) -> None:
                 tell_ready()

@@ -10,25 +10,25 @@ from typing import Final
 
 import msgspec
 
-from api.access_control import AccessControl
-from api.gateway import Gateway, GatewaySettings, Reads
-from api.group_commit import LogClient
+from api.gateway.gateway import Gateway, GatewaySettings, Reads
+from api.gateway.metrics import Metrics
+from api.gateway.refusal_audit import RefusalAudit
+from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
 from api.http.settings import HttpSettings
-from api.metrics import Metrics
-from api.quotas import GatewayQuotas
-from api.refusal_audit import RefusalAudit
-from api.registrations import Registrations
 from api.remoting.access import RemotingAccess
 from api.remoting.handlers import NameServerHandler
 from api.remoting.metering import RemotingMeter
-from api.view.answers import RouteAnswers
-from api.view.history import History
-from pipelines.log.base import LogReader
-from remoting.handshakes import Handshakes
-from remoting.server import OF_ADDRESS, RemotingServer
-from remoting.settings import RemotingSettings
+from eventlog.base import LogReader
+from eventlog.group_commit import LogClient
+from lake.history.history import History
+from nameserver.answers import RouteAnswers
+from remoting.server.handshakes import Handshakes
+from remoting.server.server import OF_ADDRESS, RemotingServer
+from remoting.server.settings import RemotingSettings
 from security.accounts_file import AccountsFile
+from security.admission.access_control import AccessControl
+from security.admission.quotas import GatewayQuotas
 from security.policy import AuthMode, Policy
 from security.quotas import Quotas
 from security.tls_rotation import Tls
@@ -74,16 +74,16 @@ class GatewayParts:
         if remoting.max_connections_per_address is None:
             remoting = msgspec.structs.replace(remoting, max_connections_per_address=limits.connections)
         mode = AuthMode.OFF if policy is None else policy.mode
-        self.quotas = GatewayQuotas(limits, trusts_users=mode is not AuthMode.LOG)
+        self.quotas = GatewayQuotas(limits, trusts_users=mode is not AuthMode.AUDIT)
         self.gateway = Gateway(settings, log_client, open_reader, self.quotas)
         self.answers = answers_of(self.gateway)
         self.metrics = Metrics()
         self.metrics.follow_quotas(self.quotas)
         self.registrations = Registrations(self.gateway, self.metrics)
-        self.access = AccessControl(policy or Policy(), accounts, self.metrics)
+        self.access = AccessControl(policy or Policy(), accounts, self.metrics.observe_access)
         if self.access.is_on:
             self.access.follow(RefusalAudit(self.gateway).tell)
-        access = RemotingAccess(self.access, lambda: self.gateway.at_head.view) if self.access.is_on else None
+        access = RemotingAccess(self.access, lambda: self.gateway.live_view.view) if self.access.is_on else None
         self.handler = NameServerHandler(
             self.gateway, self.answers[settings.reads], self.metrics, self.registrations, access
         )

@@ -13,7 +13,7 @@ from cli.lake import lake_folder
 from runtime.machine import mask_files
 
 if TYPE_CHECKING:
-    from pipelines.backup.manifest import Manifest
+    from ops.backup.manifest import Manifest
 
 
 @with_data
@@ -23,8 +23,8 @@ def backup(
     data: DataOptions,
 ) -> None:
     """Back up tables and event log while routelake goes on."""
-    from pipelines.backup.manifest import manifest_digest
-    from pipelines.backup.take import take_backup
+    from ops.backup.manifest import manifest_digest
+    from ops.backup.take import take_backup
 
     mask_files(data.data_mode)
     with lake_folder(data.data_dir, data.lake) as folder:
@@ -51,7 +51,7 @@ def restore(
     ] = False,
 ) -> None:
     """Put a backup in place of what is in the data directory, which is moved aside. Stop routelake first."""
-    from pipelines.backup.restore import restore as run
+    from ops.backup.restore import restore as run
 
     mask_files(data.data_mode)
     data_dir = data.data_dir

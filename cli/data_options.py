@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from cli.groups import Options, with_options
 from cli.options import DataDir, DataMode, LakePlace, LakeUrl, LogConfig, LogUrl, lake_place, log_url
-from pipelines.backup.marker import refuse_unfinished_restore
-from pipelines.log.urls import is_kafka, parse_url, with_config
+from eventlog.urls import is_kafka, parse_url, with_config
+from ops.backup.marker import refuse_unfinished_restore
 from runtime.machine import guard_data
 
 _OPTIONS: Final[Options] = (
@@ -41,7 +41,7 @@ class DataOptions(NamedTuple):
         """From what typer found; takes it out of the values. What a command does not take is as by default.
 
         Raises:
-            SetupError: --log and --log-config do not fit together.
+            SetupError: --event-log and --event-log-config do not fit together.
         """
         data_dir, data_mode, log, log_config, lake = (values.pop(name, default) for name, _, default in _OPTIONS)
         return cls(data_dir, data_mode, with_config(log, log_config), lake)
@@ -66,8 +66,8 @@ class DataOptions(NamedTuple):
         url = self.log_url
         config = parse_url(url).config if is_kafka(url) else ""
         return [
-            *("--data-dir", str(self.data_dir), "--data-mode", self.data_mode, "--log", url),
-            *(["--log-config", config] if config else []),
+            *("--data-dir", str(self.data_dir), "--data-mode", self.data_mode, "--event-log", url),
+            *(["--event-log-config", config] if config else []),
             *(["--lake", self.lake] if self.lake else []),
         ]
 

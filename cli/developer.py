@@ -18,28 +18,28 @@ def test(context: typer.Context) -> None:
 
     --coverage also judges what the tests reach, as `coverage` does.
     """
-    from deploy.developer import run_tests
+    from dev.developer import run_tests
 
     raise typer.Exit(run_tests(context.args))
 
 
 def check() -> None:
     """Check style, types and import contracts."""
-    from deploy.developer import run_checks
+    from dev.developer import run_checks
 
     raise typer.Exit(run_checks())
 
 
 def fix() -> None:
     """Repair style and format, and write the generated pages again."""
-    from deploy.developer import run_fixes
+    from dev.developer import run_fixes
 
     raise typer.Exit(run_fixes())
 
 
 def coverage() -> None:
     """Check how much of fold, codec and lake their own tests reach, by branches."""
-    from deploy.developer import run_coverage
+    from dev.developer import run_coverage
 
     raise typer.Exit(run_coverage())
 
@@ -47,7 +47,7 @@ def coverage() -> None:
 def torture(
     minutes: Annotated[float, typer.Option("--minutes", min=0.2, help="Of traffic and faults.")] = 5.0,
     seed: Annotated[int, typer.Option("--seed", help="The same one plans the same run.")] = 1,
-    log: Annotated[str, typer.Option("--log", help="sqlite, or kafka, which is started for it.")] = "sqlite",
+    log: Annotated[str, typer.Option("--event-log", help="sqlite, or kafka, which is started for it.")] = "sqlite",
     gateways: Annotated[int, typer.Option("--gateways", min=1, max=2, help="With one of them beside `serve`.")] = 1,
     without_spark: Annotated[
         bool, typer.Option("--without-spark", help="A fold without a JVM: less of the product, in half the time.")
@@ -65,7 +65,9 @@ def torture(
     ] = None,
     mutant: Annotated[
         str,
-        typer.Option("--mutant", help="Plant a defect of tests/robustness/planted; the faults are those that show it."),
+        typer.Option(
+            "--mutant", help="Plant a defect of dev/fault_injection/planted; the faults are those that show it."
+        ),
     ] = "",
     judge: Annotated[
         Path | None, typer.Option("--judge", help="Judge the run in this folder once more, and run nothing.")
@@ -76,10 +78,10 @@ def torture(
     ] = None,
 ) -> None:
     """Traffic and faults against real processes; a model judges what they answered and left. Exit code 1: refuted."""
-    from deploy.developer import run_torture
+    from dev.developer import run_torture
 
     options = ["--minutes", str(minutes), "--seed", str(seed), "--every-s", str(every_s), "--well-s", str(well_s)]
-    options += ["--log", log, "--gateways", str(gateways), "--pace", str(pace)]
+    options += ["--event-log", log, "--gateways", str(gateways), "--pace", str(pace)]
     options += ["--without-spark"] if without_spark else []
     options += ["--faults", faults] if faults else []
     options += ["--folder", str(folder)] if folder is not None else []
@@ -105,7 +107,7 @@ def bench(
     """Measure routelake, side by side with Apache RocketMQ's NameServer; see docs/performance.md."""
     import shlex
 
-    from benchmarks.harness.run import run_benches
+    from dev.benchmarks.harness.run import run_benches
 
     if results is not None:
         check_folder(results, "--results")

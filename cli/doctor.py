@@ -12,13 +12,13 @@ import typer
 
 from cli.lake import lake_folder
 from cli.options import LakeUrl, LogUrl, lake_place, log_url, usable_folder
-from pipelines.log.urls import is_kafka, sqlite_path
+from eventlog.urls import is_kafka, sqlite_path
 from runtime.machine import acting_as_owner
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
-    from pipelines.doctor.examine import Examination
-    from pipelines.doctor.repair import Repair
+    from ops.doctor.examine import Examination
+    from ops.doctor.repair import Repair
 
 
 class Output(StrEnum):
@@ -54,8 +54,8 @@ def doctor(
 
     Exit code 0: nothing is wrong (any more); 1: something is; 2: it could not be looked at.
     """
-    from pipelines.doctor.examine import examine
-    from pipelines.doctor.repair import Repair, check_can_repair
+    from ops.doctor.examine import examine
+    from ops.doctor.repair import Repair, check_can_repair
 
     path = None if is_kafka(log) else sqlite_path(log_url(data_dir, log))
     data_dir = data_dir.absolute()
@@ -85,7 +85,7 @@ def doctor(
 
 
 def _as_text(found: Examination, work: Repair | None) -> str:
-    from pipelines.doctor.findings import HARMLESS, MEANS, WAY_OUT
+    from ops.doctor.findings import HARMLESS, MEANS, WAY_OUT
 
     lines = [_summary(found)]
     if work is not None:
@@ -125,7 +125,7 @@ def _summary(found: Examination) -> str:
 
 
 def _as_json(found: Examination, work: Repair | None) -> str:
-    from pipelines.doctor.findings import HARMLESS, MEANS, WAY_OUT
+    from ops.doctor.findings import HARMLESS, MEANS, WAY_OUT
 
     last = found.last
     return json.dumps(

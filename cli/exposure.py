@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from api.names import is_loopback
+from api.http.naming_rules import is_loopback
 from cli.preflight import Listen
 from schemas.errors import SetupError
 

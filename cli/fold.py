@@ -47,7 +47,7 @@ def fold(
         trigger_ms=options.trigger_ms,
         liveness_interval_s=options.liveness_interval_s,
         retention_days=options.history_retention_days,
-        log_retention_hours=options.log_retention_hours,
+        log_retention_hours=options.event_log_retention_hours,
         driver_memory=options.driver_memory,
         niceness=options.fold_niceness,
     )

@@ -22,7 +22,7 @@ from cli.options import (
     SparkConfig,
     TriggerMs,
 )
-from pipelines.cluster.place import LOCAL, Cluster, read_cluster
+from pipelines.cluster.master import LOCAL, Cluster, read_cluster
 from runtime.children import wait_for_orphans
 from schemas.errors import SetupError
 
@@ -31,7 +31,7 @@ OPTIONS: Final[Options] = (
     ("shards", Shards, None),
     ("history_retention_days", RetentionDays, 30),
     ("liveness_interval_s", LivenessS, 10.0),
-    ("log_retention_hours", LogRetentionH, 24.0),
+    ("event_log_retention_hours", LogRetentionH, 24.0),
     ("driver_memory", DriverMemory, "1g"),
     ("fold_niceness", FoldNiceness, 5),
     ("master", Master, LOCAL),
@@ -47,7 +47,7 @@ class FoldOptions(NamedTuple):
     shards: int | None
     history_retention_days: int
     liveness_interval_s: float
-    log_retention_hours: float
+    event_log_retention_hours: float
     driver_memory: str
     fold_niceness: int
     master: str

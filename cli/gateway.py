@@ -43,10 +43,10 @@ def gateway(
         from cli.supervised import gateways, supervise
 
         raise typer.Exit(supervise(gateways(options, listen, data), data, listen, options))
-    from api.view.no_pandas import keep_pandas_out
+    from lake.history.no_pandas import keep_pandas_out
 
     keep_pandas_out()
-    from api.gateway import GatewaySettings
+    from api.gateway.gateway import GatewaySettings
     from api.http.settings import from_environment
     from api.main import run_gateway
     from api.settings.namesrv import NamesrvProperties, read

@@ -66,7 +66,7 @@ _ADDRESSES: Final[Options] = (
 _READING: Final[Options] = (
     ("config", Config, None),
     ("allow_config_update", AllowConfigUpdate, False),
-    ("reads", ReadsFrom, Reads.HEAD),
+    ("reads", ReadsFrom, Reads.LIVE),
     ("frame_limit_mib", FrameLimitMib, 64),
     ("max_clock_leap_s", MaxClockLeapS, 3_600.0),
 )
@@ -195,7 +195,7 @@ class GatewayOptions(NamedTuple):
 
         A host name would not do: rocketmq-client-go takes IP addresses alone.
         """
-        from api.live_gateways import address_of_id, machine_address, resolved
+        from api.gateway.live_gateways import address_of_id, machine_address, resolved
 
         own = f"{socket.gethostname()}:{remoting.port}"
         named = address_of_id(self.gateway_id)

@@ -34,7 +34,7 @@ from clients.addresses import namesrv_addresses
 from clients.credentials import Credentials
 from clients.tls import ClientTls
 from remoting.client import RemotingClient
-from remoting.frame import RemotingCommand
+from remoting.codec.frame import RemotingCommand
 from schemas.codes import V5_5_0, RequestCode
 from schemas.errors import SetupError
 from schemas.kv import table_bytes

@@ -35,7 +35,7 @@ def get(url: Url, data_dir: Folder, data_mode: DataMode = "700") -> None:
     Then whatever takes --data-dir DATA_DIR reads them: history, sql, spark-sql; it is a lake of its own from there on.
     """
     from lake.store import open_store
-    from lake.whole import get as run
+    from lake.transfer import get as run
 
     store = open_store(url)
     preflight.check_data_dir(data_dir)
@@ -51,10 +51,10 @@ def put(data_dir: Folder, url: Url) -> None:
 
     From then on routelake runs with --lake URL; the event log stays where it is. So a restored backup gets there, too.
     """
-    from lake.ddl import lock_lake
-    from lake.probe import probe
+    from lake.conditional_put import probe
+    from lake.delta.ddl import lock_lake
     from lake.store import open_store
-    from lake.whole import put as run
+    from lake.transfer import put as run
 
     store = open_store(url)
     lake_dir = (data_dir / "lake").resolve()
@@ -77,7 +77,7 @@ def lake_folder(data_dir: Path, url: str) -> Iterator[Path]:
         yield place.folder
         return
     from lake.store import open_store
-    from lake.whole import get as run
+    from lake.transfer import get as run
 
     with tempfile.TemporaryDirectory(prefix="routelake-lake-") as scratch:
         folder = Path(scratch) / "lake"

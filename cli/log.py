@@ -14,7 +14,7 @@ import typer
 
 from cli.options import DataDir, LogConfig, check_there, no_password
 from cli.usage import group
-from pipelines.log.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
+from eventlog.urls import first_offset, is_kafka, parse_url, sqlite_path, with_config
 from runtime.machine import acting_as_owner
 from schemas.errors import SetupError
 
@@ -42,9 +42,9 @@ def copy(
     log_config: LogConfig = None,
 ) -> None:
     """Move a SQLite event log to Kafka, with its offsets and times. Stop gateways and fold first."""
-    from lake.ddl import lock_lake
-    from pipelines.log.copy import move
-    from pipelines.log.kafka_copy import KafkaTarget
+    from eventlog.copy import move
+    from eventlog.kafka.copy import KafkaTarget
+    from lake.delta.ddl import lock_lake
 
     if not is_kafka(to):
         raise SetupError(f"--to {to!r}: a log is copied to Kafka: kafka://host:port/topic.")
@@ -59,7 +59,7 @@ def copy(
         shutil.rmtree(data_dir / "checkpoints" / "fold", ignore_errors=True)  # it names the old log
     print(f"{path}: moved to {moved.to}, offsets {moved.extent.first} to {moved.extent.end - 1}")
     print(f"  proved: every record has its offset, time, key and payload there ({moved.copied} were new)")
-    print(f"  from now on: --log {moved.to}{f' --log-config {log_config}' if log_config else ''}")
+    print(f"  from now on: --event-log {moved.to}{f' --event-log-config {log_config}' if log_config else ''}")
 
 
 def _say(text: str) -> None:

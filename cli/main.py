@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import typer
 
-from cli import backup, developer, doctor, fold, gateway, history, kv_import, lake, log, serve, spark_sql, sql, usage
+from cli import backup, developer, doctor, fold, gateway, kv_import, lake, log, serve, spark_sql, sql, usage
 from cli import broker as broker_cli
 from cli import route as route_cli
 from cli.admin.lazy import admin
+from cli.history import cli as history
 from runtime.process import run_to_end
 
 app = typer.Typer(name="routelake", **usage.TEXT)

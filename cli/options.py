@@ -89,7 +89,7 @@ DataMode = Annotated[
 LogUrl = Annotated[
     str,
     option(
-        "--log",
+        "--event-log",
         metavar="URL",
         help="Event log: sqlite:///abs/path.db or kafka://host:port/topic. Default: SQLite in the data directory.",
     ),
@@ -97,7 +97,7 @@ LogUrl = Annotated[
 LogConfig = Annotated[
     Path | None,
     option(
-        "--log-config",
+        "--event-log-config",
         metavar="FILE",
         help="Kafka client properties: TLS, SASL and who we are; for a log in Kafka. See docs/settings.md.",
     ),
@@ -174,7 +174,7 @@ LivenessS = Annotated[
     option("--liveness-interval-s", min=0.1, max=3_600, help="How often heartbeat times alone are committed, at most."),
 ]
 LogRetentionH = Annotated[
-    float, option("--log-retention-hours", min=0, max=876_000, help="Age at which folded events may go.")
+    float, option("--event-log-retention-hours", min=0, max=876_000, help="Age at which folded events may go.")
 ]
 DriverMemory = Annotated[str, option("--driver-memory", help="Heap of the Spark driver.")]
 FoldNiceness = Annotated[
@@ -327,5 +327,5 @@ def check_there(lake_dir: Path, data_dir: Path) -> None:
 
 
 def log_url(data_dir: Path, url: str) -> str:
-    """The event log to use: the one that --log names, else SQLite in the data directory."""
+    """The event log to use: the one that --event-log names, else SQLite in the data directory."""
     return url or f"sqlite://{data_dir.resolve()}/events.db"

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cli.options import LakePlace
 from clients.addresses import MAX_PORT, is_http, what_is_odd
-from pipelines.log.kafka_access.settings import read_access
-from pipelines.log.urls import URL_FORMS, parse_url, sqlite_path
+from eventlog.kafka.access.settings import read_access
+from eventlog.urls import URL_FORMS, parse_url, sqlite_path
 from schemas.errors import SetupError
 
 if TYPE_CHECKING:
@@ -157,45 +157,47 @@ def check_log(url: str, data_dir: Path) -> None:
     """Whether an event log of that URL can be opened, as far as can be seen without opening it.
 
     Args:
-        url: Of --log; empty for SQLite in the data directory.
+        url: Of --event-log; empty for SQLite in the data directory.
         data_dir: Which will be made.
 
     Raises:
         SetupError: No such kind of log; its folder is not there or cannot be written; the file is something else; what
-            --log-config names cannot be used.
+            --event-log-config names cannot be used.
     """
     if not url:
         url = f"sqlite://{data_dir.absolute()}/events.db"
     if url == "memory:":
-        raise SetupError(f"--log memory: ends with its process, and routelake has several. Use {URL_FORMS}.")
+        raise SetupError(f"--event-log memory: ends with its process, and routelake has several. Use {URL_FORMS}.")
     if url.startswith("kafka:"):
         access = read_access(parse_url(url).config)
         if access.protocol.encrypts:
-            from pipelines.log.kafka_access.tls import client_context
+            from eventlog.kafka.access.tls import client_context
 
             client_context(access.tls, access.source)
     elif url.startswith("sqlite:"):
         _check_sqlite(sqlite_path(url), data_dir.absolute())
     else:
-        raise SetupError(f"--log {url!r} names no event log. Use {URL_FORMS}.")
+        raise SetupError(f"--event-log {url!r} names no event log. Use {URL_FORMS}.")
 
 
 def _check_sqlite(path: Path, data_dir: Path) -> None:
     folder = path.parent
     try:
         if path.is_dir():
-            raise SetupError(f"--log {path} is a folder. Name a file.")
+            raise SetupError(f"--event-log {path} is a folder. Name a file.")
         if not folder.is_dir() and folder != data_dir:
-            raise SetupError(f"--log {path}: there is no folder {folder}. Make it, or name another path.")
+            raise SetupError(f"--event-log {path}: there is no folder {folder}. Make it, or name another path.")
         if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            raise SetupError(f"--log {path}: {folder} cannot be written. Change its owner, or name another path.")
+            raise SetupError(f"--event-log {path}: {folder} cannot be written. Change its owner, or name another path.")
         if path.exists():
             with path.open("rb") as file:
                 header = file.read(len(_SQLITE_HEADER))
             if header and header != _SQLITE_HEADER:
-                raise SetupError(f"--log {path} is not a SQLite database. Name another path, or move the file away.")
+                raise SetupError(
+                    f"--event-log {path} is not a SQLite database. Name another path, or move the file away."
+                )
     except OSError as error:
-        raise SetupError(f"--log {path} cannot be read: {error.strerror}.") from error
+        raise SetupError(f"--event-log {path} cannot be read: {error.strerror}.") from error
 
 
 def check_data_dir(data_dir: Path) -> None:
@@ -246,7 +248,7 @@ def check_lake(place: LakePlace, *, fold: bool, standby: bool = False) -> None:
     lake_dir = place.folder
     if not lake_dir.is_dir():
         return
-    from lake.ddl import LOCK_FILE, check_format, lock_lake
+    from lake.delta.ddl import LOCK_FILE, check_format, lock_lake
 
     check_format(lake_dir)
     lock = lake_dir / LOCK_FILE
@@ -323,7 +325,7 @@ def check_shards(shards: int) -> None:
     Raises:
         SetupError: They are not.
     """
-    from pipelines.shards.partition import shard_keys
+    from lake.write.partition import shard_keys
 
     try:
         shard_keys(shards)

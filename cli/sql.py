@@ -30,12 +30,12 @@ def sql(
     views and macros beside them (route_at, changes_between, live_at), docs/tables.md the columns. Tables at a URL are
     fetched first, with all their past.
     """
-    from api.view.no_pandas import keep_pandas_out
+    from lake.history.no_pandas import keep_pandas_out
 
     if as_json and as_csv:
         raise SetupError("--json and --csv are both said: choose one")
     keep_pandas_out()
-    from cli.history_show import Form
+    from cli.history.show import Form
     from cli.sql_show import run_sql
 
     form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE

@@ -15,9 +15,9 @@ from typing import Any, Final
 import duckdb
 
 from cli.admin.report import write_table
-from cli.history_show import Form
-from pipelines.reports.duck import MACROS, DuckLake
-from pipelines.reports.sql_views import VIEWS
+from cli.history.show import Form
+from lake.history.report_duckdb import MACROS, DuckLake
+from lake.history.sql_views import VIEWS
 from schemas.errors import RoutelakeError, one_line
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
@@ -94,7 +94,7 @@ def _print(connection: duckdb.DuckDBPyConnection, form: Form, limit: int | None)
             print(f"there are more rows; --limit says how many to show ({most})")
         return
     if form is Form.CSV:
-        from api.view.shown import csv_line
+        from lake.history.change_json import csv_line
 
         sys.stdout.write(csv_line(names))
         sys.stdout.writelines(csv_line(map(_csv_value, row)) for row in _rows(connection, limit))

@@ -21,7 +21,7 @@ from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHe
 from typer.core import TyperGroup
 
 from cli.foreign_text import HarmlessOutput, printable
-from deploy.version import release
+from runtime.version import release
 from schemas.errors import RoutelakeError, SetupError
 
 if TYPE_CHECKING:

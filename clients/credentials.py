@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from remoting.frame import RemotingCommand
+from remoting.codec.frame import RemotingCommand
 from security.signature import SECURITY_TOKEN, signed
 
 

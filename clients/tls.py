@@ -19,7 +19,7 @@ from schemas.tls import TlsMode
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """`remoting.tls_channel.TlsSource` of a certificate that stays."""
+    """`remoting.server.tls_channel.TlsSource` of a certificate that stays."""
 
     context: ssl.SSLContext
     mode: TlsMode = TlsMode.PERMISSIVE

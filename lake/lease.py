@@ -2,7 +2,7 @@
 """Who of several folds writes a lake in an object store: an object that its holder renews.
 
 The lease keeps folds from taking the lake from each other; what keeps a lake whole where two believe to hold it are the
-fences (`lake.mirror`). No clock of another machine is looked at: the lease has ended when it was not renewed for
+fences (`lake.publisher`). No clock of another machine is looked at: the lease has ended when it was not renewed for
 `EXPIRE_S` of the observer's own time. Every change of it is a PUT with a condition, so that of several who want it one
 gets it.
 """
@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from lake.store import Store, Tag, Tagged, TakenError
-from runtime.deaths import essential_thread
+from runtime.supervised_tasks import critical_thread
 from schemas.errors import RoutelakeError, SetupError
 
 log = structlog.get_logger("routelake.fold")
@@ -30,7 +30,7 @@ LOOK_S: Final = 1.0
 """How often one who waits looks at it."""
 
 
-class HeldError(RoutelakeError):
+class LeaseLostError(RoutelakeError):
     """Another fold has the lake and lives. That passes: whoever is started again may find the lake free."""
 
 
@@ -139,7 +139,7 @@ class Lease:
 
     def keep(self) -> None:
         """Renew it from now on, on a thread of its own."""
-        self._thread = essential_thread(self._keep, "fold-lease")
+        self._thread = critical_thread(self._keep, "fold-lease")
         self._thread.start()
 
     def confirm(self) -> None:
@@ -204,4 +204,4 @@ def _record_of(found: Tagged, url: str) -> LeaseRecord:
         ) from error
 
 
-__all__ = ["EXPIRE_S", "LEASE_FILE", "LOOK_S", "RENEW_S", "HeldError", "Lease", "LeaseRecord"]
+__all__ = ["EXPIRE_S", "LEASE_FILE", "LOOK_S", "RENEW_S", "Lease", "LeaseLostError", "LeaseRecord"]

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from lake.actions import changed_files, entry_identity, entry_name, read_actions
+from lake.delta.actions import changed_files, entry_identity, entry_name, read_actions
 from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
 
 MOST_BYTES: Final = 256 * 1024
@@ -30,7 +30,7 @@ class Offer(msgspec.Struct, frozen=True):
     Attributes:
         version: Of routeCommitTable, now.
         after: Of routeCommitTable, before.
-        identity: Of the entry of that version, as `lake.actions.entry_identity`.
+        identity: Of the entry of that version, as `lake.delta.actions.entry_identity`.
         objects: What a follower reads on the way from the one to the other, by path in the lake; none where it is much.
     """
 

@@ -3,7 +3,7 @@
 
 A thin layer over obstore. What the lake needs of a store is little: whole objects, lists in order of names, and that a
 PUT may be made to fail where an object stands already (``If-None-Match: *``) or where it is no longer the one that was
-read (``If-Match``). One writer is proven by the former alone; see `lake.mirror`.
+read (``If-Match``). One writer is proven by the former alone; see `lake.publisher`.
 
 A PUT whose answer is lost is repeated, and then refused, because the first one did it: so whoever is refused compares
 what stands there with what it wrote. Credentials, region and endpoint come from the usual environment (``AWS_...``,

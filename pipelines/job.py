@@ -5,7 +5,7 @@
                 -> foreachBatch: collect the shards' parts, commit an epoch with delta-rs
 
 The checkpoint folder can be deleted at any time while the fold is stopped: the next start seeds its state from the
-tables at the last epoch and goes on from that log offset (pipelines.tables.seed).
+tables at the last epoch and goes on from that log offset (lake.write.seed).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from eventlog.open import open_log
+from lake.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker, judge, read_marker, remove, write_seen
 from lake.commits import last_commit
-from lake.ddl import open_lake, write_whole
-from lake.mirror import Mirror
-from pipelines.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker, judge, read_marker, remove, write_seen
-from pipelines.cluster.place import Cluster, shards_for
-from pipelines.fold.state import RouteState
-from pipelines.intervals.beside import BesideEpochs
-from pipelines.intervals.keeper import IntervalKeeper
-from pipelines.log.open import open_log
-from pipelines.log.source import read_stream
+from lake.delta.ddl import open_lake, write_whole
+from lake.history.background_step import BackgroundStep
+from lake.history.intervals import IntervalKeeper
+from lake.publisher import Publisher
+from lake.write.batch import Batch
+from lake.write.maintenance import Maintenance
+from lake.write.partition import SHARD_KEYS, seed_rows, shard_keys
+from lake.write.seed import Seed, read_seed
+from lake.write.writer import Epoch, LakeWriter, rewind
+from nameserver.state_machine.state import RouteState
+from pipelines.cluster.master import Cluster, shards_for
 from pipelines.processor import EPOCH_PROPERTY, OUTPUT_SCHEMA, SEED_SCHEMA, RouteProcessor
-from pipelines.shards.batch import Batch
-from pipelines.shards.partition import SHARD_KEYS, seed_rows, shard_keys
-from pipelines.tables.maintenance import Maintenance
-from pipelines.tables.seed import Seed, read_seed
-from pipelines.tables.writer import Epoch, LakeWriter, rewind
+from pipelines.source import read_stream
 from schemas.errors import SetupError
 from schemas.events import KEY_EVERYTHING
 from schemas.tables import FOLD_STATUS_FILE, ROUTE_CHANGE_TABLE
@@ -60,7 +60,7 @@ class FoldSettings:
     """Everything the query needs to know."""
 
     lake_dir: Path
-    """The lake, or with ``lake_url`` the copy of it that the fold commits to (`lake.mirror`)."""
+    """The lake, or with ``lake_url`` the copy of it that the fold commits to (`lake.publisher`)."""
     checkpoint_dir: Path
     log_url: str
     scratch_dir: Path
@@ -73,7 +73,7 @@ class FoldSettings:
     log_retention_hours: float = 24.0
     max_records_per_batch: int = 20_000
     max_bytes_per_batch: int = 32 * 1024 * 1024
-    """Of what the events cost (`pipelines.log.cost`): about a hundred registrations of 10,000 topics each."""
+    """Of what the events cost (`eventlog.cost`): about a hundred registrations of 10,000 topics each."""
     driver_memory: str = "1g"
     niceness: int = 5
     """By how much the fold's processes give way to others, once it folds."""
@@ -91,7 +91,7 @@ class FoldSettings:
 
 def spark_session(settings: FoldSettings) -> SparkSession:
     """A Spark session shaped for one small, low-latency query."""
-    from pipelines.spark import session
+    from pipelines.session import session
 
     return session(
         "routelake-fold",
@@ -121,7 +121,7 @@ class FoldQuery:
         spark: SparkSession,
         settings: FoldSettings,
         on_epoch: Callable[[Epoch], None] | None,
-        mirror: Mirror | None = None,
+        mirror: Publisher | None = None,
     ) -> None:
         self._settings = settings
         self._mirror = mirror
@@ -135,7 +135,7 @@ class FoldQuery:
             shards=settings.shards,
         )
         keeper = IntervalKeeper(settings.lake_dir)
-        self._intervals = BesideEpochs(keeper)
+        self._intervals = BackgroundStep(keeper)
         self._maintenance = Maintenance(
             {**self.writer.tables, **keeper.tables},
             self._log,
@@ -242,7 +242,7 @@ class FoldQuery:
     def dropped_as_late(self) -> int:
         """Records of the last batches that Spark dropped because their event time lay before the watermark.
 
-        Event times never decrease (`pipelines.log.source`), so anything but 0 is a defect: nothing must be folded on
+        Event times never decrease (`pipelines.source`), so anything but 0 is a defect: nothing must be folded on
         top of what is missing.
         """
         return sum(

@@ -21,29 +21,29 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from eventlog.base import check_end
+from eventlog.open import open_log
+from eventlog.urls import is_kafka
+from lake import checkpoint
 from lake.commits import last_commit
-from lake.ddl import check_format, lock_lake, open_lake, write_whole
-from lake.held import HeldLake
-from lake.mirror import FencedError, Mirror
-from lake.synced import sync_lake
-from pipelines import checkpoint
+from lake.delta.ddl import check_format, lock_lake, open_lake, write_whole
+from lake.leased import LeasedLake
+from lake.publisher import FencedError, Publisher
+from lake.write.synced import sync_lake
+from ops.doctor.back import go_back_to_whole
 from pipelines.cluster.executors import WAIT_S, check, count, is_over, no_executors, wait_for_executors
-from pipelines.cluster.place import Cluster
-from pipelines.doctor.back import go_back_to_whole
+from pipelines.cluster.master import Cluster
 from pipelines.job import FoldQuery, FoldSettings, spark_session, with_shards
-from pipelines.log.base import check_end
-from pipelines.log.open import open_log
-from pipelines.log.urls import is_kafka
 from runtime.children import give_way, on_parent_exit
-from runtime.deaths import on_death, watch_threads
 from runtime.machine import raise_file_limit
 from runtime.process import EXIT_FAILED, StopSignal, refusal
 from runtime.service_manager import tell_ready
+from runtime.supervised_tasks import on_death, watch_threads
 from schemas.errors import RoutelakeError, SetupError, one_line
 from schemas.tables import FOLD_FAILURE_FILE
 
 if TYPE_CHECKING:
-    from pipelines.log.epochs import Announcer
+    from lake.announce import Announcer
 
 log = structlog.get_logger("routelake.fold")
 
@@ -117,11 +117,11 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
     lock = lock_lake(settings.lake_dir)
     shutil.rmtree(settings.scratch_dir, ignore_errors=True)
     spark: SparkSession | None = None
-    held: HeldLake | None = None
+    held: LeasedLake | None = None
     announcer: Announcer | None = None
     try:
         if settings.lake_url:
-            held = HeldLake.at(settings.lake_url, settings.lake_dir)
+            held = LeasedLake.at(settings.lake_url, settings.lake_dir)
             if settings.standby:
                 if settings.cluster is None:  # its executors would stand by, too, and be missed elsewhere
                     spark = spark_session(settings)  # takes longer than all the rest of a take-over
@@ -169,11 +169,11 @@ def _run(settings: FoldSettings, stop: StopSignal, starts_spark: threading.Event
         lock.close()
 
 
-def _announcer(log_url: str, mirror: Mirror) -> Announcer | None:
+def _announcer(log_url: str, mirror: Publisher) -> Announcer | None:
     """Who tells gateways of epochs; None where the log is not in Kafka."""
     if not is_kafka(log_url):
         return None
-    from pipelines.log.epochs import Announcer
+    from lake.announce import Announcer
 
     announcer = Announcer(log_url)
     mirror.on_published = announcer.announce
@@ -181,7 +181,7 @@ def _announcer(log_url: str, mirror: Mirror) -> Announcer | None:
     return announcer
 
 
-def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror: Mirror | None) -> int:
+def _fold(spark: SparkSession, settings: FoldSettings, stop: StopSignal, mirror: Publisher | None) -> int:
     """Run the query; one that fails is started again in the same JVM, from the checkpoint: nothing is folded twice."""
     failures, pause_s = 0, _FIRST_PAUSE_S
     progress = _Progress(settings)
@@ -254,7 +254,7 @@ class _Executors:
 
 
 def _query(
-    spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, mirror: Mirror | None
+    spark: SparkSession, settings: FoldSettings, stop: StopSignal, progress: _Progress, mirror: Publisher | None
 ) -> str | None:
     """Run one query; returns why it ended, in full, or None after a stop."""
     try:

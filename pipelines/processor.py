@@ -16,10 +16,10 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from pipelines.collector import collector_paused, spare_imports
-from pipelines.fold.codec import Shard, decode_shard, encode_shard
-from pipelines.shards.fold import Record, ShardFold
-from pipelines.shards.topics import TopicStore
+from nameserver.state_machine.codec import Shard, decode_shard, encode_shard
+from pipelines.gc_pause import gc_paused, spare_imports
+from pipelines.shard_fold import Record, ShardFold
+from pipelines.shard_topics import TopicStore
 
 OUTPUT_SCHEMA = "kind STRING, payload BINARY"
 SEED_SCHEMA = "shard INT, state BINARY, brokerNames ARRAY<STRING>, topics ARRAY<BINARY>"
@@ -40,7 +40,7 @@ class RouteProcessor(StatefulProcessor):
 
     Args:
         run_id: names this driver run; a shard that sees a new one reports all its live rows once.
-        spool_dir: where shards leave what is too much for a row (`pipelines.shards.spool`), and data files.
+        spool_dir: where shards leave what is too much for a row (`lake.write.spool`), and data files.
         epoch: tells which one a batch will be.
     """
 
@@ -58,7 +58,7 @@ class RouteProcessor(StatefulProcessor):
         self._topics = handle.getMapState("topics", "brokerName STRING", "topics BINARY")
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
-        """Take over a seed (see pipelines.tables.seed): first batch of a new checkpoint only."""
+        """Take over a seed (see lake.write.seed): first batch of a new checkpoint only."""
         state = bytes(initialState["state"])
         for name, topics in zip(initialState["brokerNames"], initialState["topics"], strict=True):
             self._topics.updateValue((name,), (bytes(topics),))
@@ -81,7 +81,7 @@ class RouteProcessor(StatefulProcessor):
             ),
             key=lambda record: record.offset,
         )
-        with collector_paused():
+        with gc_paused():
             fold, shard = self._open(key, timerValues)
             for record in records:
                 fold.apply(record)

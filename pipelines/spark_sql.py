@@ -20,9 +20,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lake.actions import LOG_FOLDER
-from lake.ddl import check_format
-from pipelines.spark import session
+from lake.delta.actions import LOG_FOLDER
+from lake.delta.ddl import check_format
+from pipelines.session import session
 from schemas.errors import RoutelakeError, SetupError
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES

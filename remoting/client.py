@@ -18,7 +18,8 @@ from typing import Final, cast
 
 import msgspec
 
-from remoting.connection import RemotingConnection
+from remoting.codec.connection import RemotingConnection
+from remoting.codec.frame import DEFAULT_FRAME_LIMIT_BYTES, FLAG_ONEWAY, RemotingCommand, encode_frame
 from remoting.errors import (
     AnswerError,
     AnswerTimeoutError,
@@ -27,7 +28,6 @@ from remoting.errors import (
     ConnectionLostError,
     why_not_connected,
 )
-from remoting.frame import DEFAULT_FRAME_LIMIT_BYTES, FLAG_ONEWAY, RemotingCommand, encode_frame
 from schemas.codes import MAX_INT, LanguageCode, ResponseCode
 from schemas.errors import ProtocolError
 

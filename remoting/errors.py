@@ -17,7 +17,7 @@ import re
 import socket
 import ssl
 
-from remoting.frame import RemotingCommand
+from remoting.codec.frame import RemotingCommand
 from schemas.errors import RoutelakeError
 
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from runtime.deaths import essential_thread
 from runtime.procfs import stat_fields, threads_below
 from runtime.secrets import without_secrets
+from runtime.supervised_tasks import critical_thread
 
 SUPERVISED: Final = "ROUTELAKE_SUPERVISED"
 """Environment variable that tells a child about the pipe on its standard input, and who has the other end."""
@@ -48,7 +48,7 @@ def on_parent_exit(stop: Callable[[], None]) -> None:
             pass
         stop()
 
-    essential_thread(watch, "parent-watch").start()
+    critical_thread(watch, "parent-watch").start()
 
 
 def wait_for_orphans(data_dir: Path, say: Callable[[str], None], limit_s: float = ORPHANS_END_S) -> None:

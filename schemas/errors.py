@@ -18,8 +18,8 @@
     └── SetupError               the operator must do something first: exit code 2
 
 Errors of one package stand there: `remoting.errors` (what goes wrong when this side asks), `clients.route.errors`,
-`remoting.commands.RefusedError`, `pipelines.log.kafka_access.errors`, `lake.damage.DamagedTableError`,
-`lake.lease.HeldError`, `pipelines.spark_sql.StatementError`, `api.http.problems.Problem`, `deploy.jars.JarError`.
+`remoting.codec.commands.RefusedError`, `eventlog.kafka.access.errors`, `lake.delta.damage.DamagedTableError`,
+`lake.lease.LeaseLostError`, `pipelines.spark_sql.StatementError`, `api.http.problems.Problem`, `runtime.jars.JarError`.
 
 Callers decide by type and fields; ``str()`` is a sentence for a person, and no program reads it.
 """

@@ -2,9 +2,9 @@
 """What may land on the event log.
 
 An event is a fact as it was received: it carries no decision. The log adds its offset and its event time (time of
-receipt, never decreasing); `pipelines.fold` decides what it means. `encode`/`decode` give the payload stored in the
-log: one format byte, then zstd-compressed JSON with RocketMQ's field names, so a log can be read with ``zstd`` and
-``jq`` when everything else is down. The frame ends with zstd's checksum of the content, so that a page that a disk
+receipt, never decreasing); `nameserver.state_machine` decides what it means. `encode`/`decode` give the payload stored
+in the log: one format byte, then zstd-compressed JSON with RocketMQ's field names, so a log can be read with ``zstd``
+and ``jq`` when everything else is down. The frame ends with zstd's checksum of the content, so that a page that a disk
 has changed is told from an event.
 
 The *routing key* beside a payload says which state an event touches (`routing_key`), without decoding it.

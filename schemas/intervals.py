@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of intervals: one row for each state that a key was in, from when to when, and who began and ended it.
 
-They are made from routeChangeTable (`pipelines.intervals`), belong to no epoch's versions, and can be made anew from it
-at any time: docs/adr/0015.
+They are made from routeChangeTable (`lake.history.intervals`), belong to no epoch's versions, and can be made anew from
+it at any time: docs/adr/0015.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """The Delta tables, each declared once: name, key, columns, comments. DDL, writer, view, tests and docs derive from it.
 
 Table and column names are RocketMQ's (RouteInfoManager's six tables, KVConfigManager's one). Column types are Delta
-(Spark SQL) type strings, understood by `lake.ddl`.
+(Spark SQL) type strings, understood by `lake.delta.ddl`.
 
 A *state table*'s latest version is the state. Its change data feed is on. ``routeChangeTable`` and
 ``quarantineTable`` only grow. ``routeCommitTable`` is written last in every epoch: readers move only along it.
@@ -256,7 +256,7 @@ ROUTE_CHANGE_TABLE: Final = Table(
 )
 
 CHAIN: Final = "chain"
-"""The last column of routeCommitTable that has a meaning of its own: see `lake.chain`."""
+"""The last column of routeCommitTable that has a meaning of its own: see `lake.write.hash_chain`."""
 
 ROUTE_COMMIT_TABLE: Final = Table(
     name="routeCommitTable",

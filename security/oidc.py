@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JWTs of an OpenID Connect issuer: who somebody is, by a signature of one of its keys. `api.oidc` fetches the keys.
+"""Identity by JWTs of an OpenID Connect issuer. `security.admission.oidc_keys` fetches its keys.
 
 Sources: RFC 7519 (claims), RFC 7517 (keys), RFC 8725 (what to refuse), OpenID Connect Discovery 1.0.
 """

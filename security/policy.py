@@ -17,7 +17,7 @@ class AuthMode(StrEnum):
 
     OFF = "off"
     """Nobody is asked who they are."""
-    LOG = "log"
+    AUDIT = "audit"
     """Nobody is refused; who would be with `enforce` is counted and named."""
     ENFORCE_WRITES = "enforce-writes"
     """What needs more than a reader is refused. Reads are anybody's; who would be refused is counted and named."""
@@ -106,7 +106,7 @@ def judge(
     if found is None:
         return PASSES
     reason, remark = found
-    is_open = mode is AuthMode.LOG or (mode is AuthMode.ENFORCE_WRITES and needed is Role.READER)
+    is_open = mode is AuthMode.AUDIT or (mode is AuthMode.ENFORCE_WRITES and needed is Role.READER)
     return Verdict(not is_open, reason, remark)
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much one peer may have, and all together: the settings, and what is judged by them. No I/O, no clock.
 
-A peer is a user, where an account says who it is, else an address (`remoting.bounds.address_of`). Readers, brokers and
-admins have buckets of their own: whoever storms with one kind of request leaves that peer's other kinds alone, and all
-other peers.
+A peer is a user, where an account says who it is, else an address (`remoting.codec.bounds.address_of`). Readers,
+brokers and admins have buckets of their own: whoever storms with one kind of request leaves that peer's other kinds
+alone, and all other peers.
 
 The three rates of bytes bound what one peer adds to event log and tables, whatever it writes: what flows into them in
-an hour, and what they hold at first, come to less than 1 GB. `api.quota_costs` says what a write costs.
+an hour, and what they hold at first, come to less than 1 GB. `security.admission.quota_costs` says what a write costs.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Final
 
 import structlog
 
-from runtime.deaths import essential_thread
+from runtime.supervised_tasks import critical_thread
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
@@ -88,7 +88,7 @@ class Tls:
         if self.settings.mode is TlsMode.PERMISSIVE:
             log.info("TLS is permissive: plain connections are taken, too (--tls-mode enforcing takes none)")
         self._warn_of_expiry()
-        self._thread = essential_thread(self._watch, "tls-files")
+        self._thread = critical_thread(self._watch, "tls-files")
         self._thread.start()
 
     def stop(self) -> None:
@@ -142,7 +142,7 @@ class Tls:
 
 
 class _Listener:
-    """`remoting.tls_channel.TlsSource` of one port.
+    """`remoting.server.tls_channel.TlsSource` of one port.
 
     Attributes:
         mode: What it takes.

@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+from dev.support.measured import Measured, runs_tests
 from runtime import logs
-from tests.support.measured import Measured, runs_tests
 
 settings.register_profile(
     "ordinary",
@@ -41,22 +41,22 @@ settings.register_profile("fast", settings.get_profile("ordinary"), max_examples
 settings.register_profile("deep", settings.get_profile("ordinary"), derandomize=False, max_examples=2_000)
 
 _NOT_FAST = (
-    *("benchmarks", "differential", "e2e", "namesrv_checklist", "pipelines/backup", "pipelines/doctor"),
-    *("pipelines/spark", "robustness/test_sample.py"),
+    *("dev/benchmarks", "differential", "e2e", "namesrv_checklist", "ops/backup", "ops/doctor"),
+    *("pipelines/spark", "fault_injection/test_sample.py"),
     *("api/http/test_fast_path.py", "api/http/test_fast_path_connections.py", "api/http/test_limits.py"),
     *("api/http/test_self_preservation.py", "api/console/test_browser.py"),
-    *("api/test_large_registrations.py", "api/test_log_worker.py", "api/test_offset_tokens.py"),
-    *("api/settings/test_process.py", "api/test_several_gateways.py", "api/test_visible.py"),
-    *("api/view/test_follower.py", "api/view/test_history.py"),
+    *("api/gateway/test_large_registrations.py", "eventlog/test_worker.py", "api/gateway/test_offset_tokens.py"),
+    *("api/settings/test_process.py", "api/gateway/test_several_gateways.py", "api/gateway/test_visible.py"),
+    *("api/gateway/test_follower.py", "lake/history/test_history.py"),
     *("cli/test_broker.py", "cli/test_preflight.py", "cli/test_route.py", "cli/test_usage.py"),
     *("clients/test_addresses.py", "clients/broker/test_fleet.py", "clients/route/test_http.py"),
-    *("deploy/test_script.py", "deploy/test_jars.py", "lake/test_arrow_types.py", "lake/test_staging.py"),
-    *("pipelines/log/test_cost.py", "pipelines/log/test_sqlite.py", "pipelines/log/test_sqlite_start.py"),
-    "pipelines/reports/test_page_examples.py",
-    *("pipelines/shards/test_spool.py", "pipelines/tables/test_crash.py"),
-    *("pipelines/tables/test_maintenance.py", "pipelines/tables/test_seed.py"),
+    *("deploy/test_script.py", "runtime/test_jars.py", "lake/delta/test_arrow_types.py", "lake/write/test_staging.py"),
+    *("eventlog/test_cost.py", "eventlog/test_sqlite.py", "eventlog/test_sqlite_start.py"),
+    "lake/history/reports/test_page_examples.py",
+    *("lake/write/test_spool.py", "lake/write/test_crash.py"),
+    *("lake/write/test_maintenance.py", "lake/write/test_seed.py"),
     *(
-        "runtime/test_deaths.py",
+        "runtime/test_supervised_tasks.py",
         "runtime/test_logs.py",
         "runtime/test_machine.py",
         "runtime/test_process.py",
@@ -65,10 +65,22 @@ _NOT_FAST = (
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 
-_TOGETHER = ("tests/pipelines/log/", "tests/pipelines/spark/", "tests/cli/admin/")
+_TOGETHER = ("tests/eventlog/", "tests/pipelines/spark/", "tests/cli/admin/")
 """Folders whose tests share a Kafka, a Spark, or addresses that only one can listen on."""
 
-_LONG = ("robustness/", "e2e/", "clients/", "differential/", "pipelines/", "cli/", "lake/", "api/view/", "api/")
+_LONG = (
+    "fault_injection/",
+    "e2e/",
+    "clients/",
+    "differential/",
+    "pipelines/",
+    "cli/",
+    "lake/",
+    "ops/",
+    "eventlog/",
+    "lake/history/",
+    "api/",
+)
 """Folders with tests that take long, the longest first."""
 
 

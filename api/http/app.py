@@ -2,7 +2,7 @@
 """The HTTP API as an ASGI application: `create_app`.
 
 A plain read of a route was answered before it came here (`api.http.fast_path`). Any other request passes a look at who
-sends it (`api.http.sites`), counting, FastAPI's routing, the handler, and for whatever it raises one of the handlers
+sends it (`api.http.csrf`), counting, FastAPI's routing, the handler, and for whatever it raises one of the handlers
 below. Every error is a problem details object.
 
 HEAD is a GET whose answer ends behind its head, and OPTIONS is answered for every path, both here alone: no endpoint
@@ -24,8 +24,10 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
-from api.access_control import AccessControl
-from api.gateway import Gateway, Reads
+from api.gateway.gateway import Gateway, Reads
+from api.gateway.live_gateways import Resolver
+from api.gateway.metrics import Metrics
+from api.gateway.registrations import Registrations
 from api.http import (
     routes_admin,
     routes_between,
@@ -44,10 +46,11 @@ from api.http import (
     routes_timelines,
     routes_topics,
 )
-from api.http.auth import ADMITTED, Guard
+from api.http.auth import ADMITTED, Authenticator
 from api.http.body import BodyBudget
 from api.http.bounds import OF_ADDRESS
 from api.http.context import HttpContext
+from api.http.csrf import PROBES, SAFE_METHODS, TrustedOrigins
 from api.http.etag import WAITED
 from api.http.events import EventHub
 from api.http.fast_path import FastRoutes
@@ -66,20 +69,17 @@ from api.http.problems import (
 from api.http.proofs import Proofs
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
-from api.http.sites import PROBES, SAFE_METHODS, Sites
 from api.http.topic_counts import TopicCounts
 from api.http.validation import parameter_problem
 from api.http.watch import ViewWatch
-from api.live_gateways import Resolver
-from api.metrics import Metrics
-from api.registrations import Registrations
-from api.sorted_topics import SortedTopics
-from api.view.answers import RouteAnswers
-from api.view.history import History
-from deploy.version import release
-from remoting.bounds import address_of
-from remoting.refusals import Refusals
+from lake.history.history import History
+from nameserver.answers import RouteAnswers
+from nameserver.view.sorted_topics import SortedTopics
+from remoting.codec.bounds import address_of
+from remoting.server.refusals import Refusals
+from runtime.version import release
 from schemas.errors import QuotaError, RoutelakeError
+from security.admission.access_control import AccessControl
 from security.roles import OPERATIONS, Role
 from security.tls_rotation import Tls
 
@@ -108,7 +108,7 @@ class HttpApp(FastAPI):
     """FastAPI, with a judgement and a count before it. The attributes are set by `create_app`."""
 
     context: HttpContext
-    sites: Sites
+    sites: TrustedOrigins
     fast_routes: FastRoutes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -240,7 +240,7 @@ def create_app(
         refusals.note(reason, str(address), "the address that holds most gives way")
 
     def cluster_of(broker_name: str) -> str | None:
-        group = gateway.at_head.view.groups.get(broker_name)
+        group = gateway.live_view.view.groups.get(broker_name)
         return None if group is None else group.row.cluster
 
     pool = HistoryPool(
@@ -260,7 +260,7 @@ def create_app(
             on_crowded=partial(gave_way, "evicted-listener"),
         ),
         settings=settings,
-        guard=Guard(settings, gateway.settings.gateway_id, access, cluster_of, gateway.quotas),
+        guard=Authenticator(settings, gateway.settings.gateway_id, access, cluster_of, gateway.quotas),
         answers=answers,
         metrics=metrics,
         watch=ViewWatch(settings.max_long_polls, on_crowded=partial(gave_way, "evicted-long-poll")),
@@ -270,7 +270,7 @@ def create_app(
         sessions=Sessions(settings.sessions_dir, tls_in_front=settings.tls_in_front),
         tls=tls,
     )
-    for view in (gateway.at_head, gateway.committed):
+    for view in (gateway.live_view, gateway.committed):
         view.follow(context.watch.view_moved)
     gateway.committed.follow_epochs(context.events.view_moved)
     app = HttpApp(
@@ -296,7 +296,7 @@ def create_app(
     app.state.resolver = Resolver()
     app.state.sorted_topics = SortedTopics()
     app.state.topic_counts = TopicCounts()
-    app.sites = Sites(settings)
+    app.sites = TrustedOrigins(settings)
     app.fast_routes = FastRoutes(gateway, answers[gateway.settings.reads], metrics, app.sites, context.guard)
     for module in (
         routes_brokers,
@@ -323,7 +323,7 @@ def create_app(
 
 def close_app(app: HttpApp) -> None:
     """Answer whoever waits, end listeners, and refuse reads of history: before the server drains."""
-    for view in (app.context.gateway.at_head, app.context.gateway.committed):
+    for view in (app.context.gateway.live_view, app.context.gateway.committed):
         view.end_reads()
     app.context.watch.close()
     app.context.events.close()

@@ -9,7 +9,7 @@ With accounts, the same users as over remoting come with bearer tokens or client
 its role (`security.roles.OPERATIONS`); whoever has a token of `HttpSettings.tokens` is an admin. While the mode lets
 those pass who may not (`log`), what is said above goes on to hold for them.
 
-What other sites' pages send was refused before (`api.http.sites`).
+What other sites' pages send was refused before (`api.http.csrf`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from api.access_control import AccessControl, Refused
+from api.http.auth_context import AuthContext
+from api.http.csrf import SAFE_METHODS
 from api.http.local_peers import LocalPeers
+from api.http.naming_rules import is_loopback
 from api.http.problems import FORBIDDEN, UNAUTHORIZED, Problem
 from api.http.proofs import PROVEN, SESSION_PATH
 from api.http.settings import HttpSettings
-from api.http.sites import SAFE_METHODS
-from api.http.standing import Standing
 from api.http.tokens import Tokens
-from api.names import is_loopback
-from api.quota_peers import peer_name
-from api.quotas import GatewayQuotas
-from remoting.bounds import address_of
+from remoting.codec.bounds import address_of
 from schemas.codes import RequestCode
 from schemas.events import Actor
+from security.admission.access_control import AccessControl, Refused
+from security.admission.quota_peers import peer_name
+from security.admission.quotas import GatewayQuotas
 from security.identity import Identity, Unproven
 from security.oidc import is_jwt
 from security.policy import AuthMode, Claim, Verdict
@@ -52,7 +52,7 @@ _NOT_MADE_GOOD: Final = ("expired-token", "bad-token", "no-role")
 """Where a client's certificate does not count either."""
 
 ADMITTED: Final = "routelake.admitted"
-"""Key in an ASGI scope: `Guard.reader` or `Guard.writer` has let the request pass."""
+"""Key in an ASGI scope: `Authenticator.reader` or `Authenticator.writer` has let the request pass."""
 _FOREIGN: Final = "routelake.foreign"
 """Key in an ASGI scope: why a write does not come from this machine; None if it does."""
 _SHOWN: Final = 80
@@ -69,7 +69,7 @@ BrokerCluster = Callable[[str], str | None]
 """brokerName -> the cluster in which it is now."""
 
 
-class Guard:
+class Authenticator:
     """Decides who may write, and who may read."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Guard:
         """Whether a write may be accepted for the place that it comes from."""
         if self._tokens or self._settings.anonymous_writes:
             return False
-        return self._access is None or self._access.policy.mode is AuthMode.LOG
+        return self._access is None or self._access.policy.mode is AuthMode.AUDIT
 
     async def _foreign(self, scope: Scope) -> str | None:
         """Why a write does not come from this machine, or may not; None if it does."""
@@ -242,7 +242,7 @@ class Guard:
         standing = self.standing(request)
         return standing.may_read and (self._access is None or standing.user is not None)
 
-    def standing(self, request: Request) -> Standing:
+    def standing(self, request: Request) -> AuthContext:
         """Who sends this, and what they may do. Nobody has asked for it yet, so nothing is counted or told."""
         found = None if self._access is None else self._who(request, self._access)
         user = found.user if isinstance(found, Identity) else self._tokens.user(_bearer(request))
@@ -258,7 +258,7 @@ class Guard:
                     return not verdict.is_refused
             return without_account[role]
 
-        return Standing(user, may(Role.READER), may(Role.ADMIN), self._access is not None or bool(self._tokens))
+        return AuthContext(user, may(Role.READER), may(Role.ADMIN), self._access is not None or bool(self._tokens))
 
     def passes_fast(
         self, client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]], has_certificate: bool

@@ -20,7 +20,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect, Request
 
 from api.http.problems import BAD_REQUEST, TIMEOUT, TOO_LARGE, UNSUPPORTED_MEDIA, Problem, busy
-from remoting.bounds import Holding, address_of, to_give_way
+from remoting.codec.bounds import Holding, address_of, to_give_way
 
 _GZIP: Final = 31  # zlib's wbits for a gzip wrapper
 _STEP: Final = 64 * 1024

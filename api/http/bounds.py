@@ -4,7 +4,7 @@
 The number of connections is bounded, and so are the bytes that lie here because of a peer: heads that are not complete,
 bodies that nobody has read yet, pipelined requests that wait, answers that are not fetched. Whoever crosses a bound is
 let in; of the address that holds most for longest, the connection that holds most for longest goes
-(`remoting.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, reads of
+(`remoting.codec.bounds`). Bodies that are read are in `api.http.body`, long polls in `api.http.watch`, reads of
 history in `api.http.history_pool`: each has its own bound and the same rule.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from api.http.settings import HttpSettings
-from remoting.bounds import Holding, to_give_way
+from remoting.codec.bounds import Holding, to_give_way
 
 OF_ADDRESS: Final = "quota-connections"
 """Why a connection is refused: there are too many of its address."""
@@ -29,7 +29,7 @@ class Held(Protocol):
     """A connection."""
 
     address: str
-    """As `remoting.bounds.address_of` makes it."""
+    """As `remoting.codec.bounds.address_of` makes it."""
     active_s: float
     """When it last completed a request, or came, by `time.monotonic`."""
     held_bytes: int

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.gateway import Gateway, Reads
-from api.http.auth import Guard
+from api.gateway.gateway import Gateway, Reads
+from api.gateway.metrics import Metrics
+from api.gateway.registrations import Registrations
+from api.http.auth import Authenticator
 from api.http.body import BodyBudget
 from api.http.events import EventHub
 from api.http.history_pool import HistoryPool
@@ -17,10 +19,8 @@ from api.http.proofs import Proofs
 from api.http.sessions import Sessions
 from api.http.settings import HttpSettings
 from api.http.watch import ViewWatch
-from api.metrics import Metrics
-from api.registrations import Registrations
-from api.view.answers import RouteAnswers
-from remoting.refusals import Refusals
+from nameserver.answers import RouteAnswers
+from remoting.server.refusals import Refusals
 from security.tls_rotation import Tls
 
 
@@ -33,7 +33,7 @@ class HttpContext:
     history: HistoryPool
     events: EventHub
     settings: HttpSettings
-    guard: Guard
+    guard: Authenticator
     answers: Mapping[Reads, RouteAnswers]
     metrics: Metrics
     watch: ViewWatch

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from api.http.problems import rfc3339
-from lake.commits import RouteCommit
+from schemas.route_commit import RouteCommit
 
 JSON: Final = "application/json"
 WAITED: Final = "routelake.waited"
@@ -35,7 +35,7 @@ class ReadPosition(NamedTuple):
         epoch: Its number.
         offset: Of the log.
         event_time: Told for commits of the past only.
-        lineage: Of the log (`api.gateway.Gateway.lineage`); of the present only.
+        lineage: Of the log (`api.gateway.gateway.Gateway.lineage`); of the present only.
     """
 
     epoch: int

@@ -32,10 +32,10 @@ from starlette.types import Receive, Scope, Send
 
 from api.http.history_pool import HistoryPool
 from api.http.problems import busy
-from api.view.epoch_events import EpochEvent, epoch_events
-from api.view.shown import time_text
-from lake.commits import NO_MARK, EpochMark
+from lake.history.change_json import time_text
+from lake.history.epoch_events import EpochEvent, epoch_events
 from schemas.errors import RoutelakeError
+from schemas.route_commit import NO_MARK, EpochMark
 
 QUIET_S: Final = 15.0
 _KEPT: Final = 256
@@ -153,7 +153,7 @@ class EventHub:
         """An answer that goes on until the client goes.
 
         Args:
-            address: Whose it is (`remoting.bounds.address_of`).
+            address: Whose it is (`remoting.codec.bounds.address_of`).
             after: The last epoch that the client knows; None for the newest.
             wanted: Of which epochs it is told.
             may_go_on: Asked before it is sent anything, every `QUIET_S` at least; where it may not, it is ended.

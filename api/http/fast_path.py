@@ -2,7 +2,7 @@
 """The fast path: a plain read of a current route is answered from the parser's callback, without ASGI.
 
 Plain is ``GET /v1/topics/{topic}/route`` over HTTP/1.1 on a connection that stays open, with no query and no body, by
-somebody whom `Guard.passes_fast` knows. Anything else, a topic that does not exist included, is left to the
+somebody whom `Authenticator.passes_fast` knows. Anything else, a topic that does not exist included, is left to the
 application, which answers a plain read alike, byte for byte (`api.http.routes_topics.get_route`). `FastRoutes` does no
 I/O: `GuardedProtocol` gives it the head of a request and writes what it returns.
 
@@ -18,13 +18,13 @@ from urllib.parse import unquote
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from api.gateway import Gateway
-from api.http.auth import Guard
+from api.gateway.gateway import Gateway
+from api.gateway.metrics import Metrics
+from api.http.auth import Authenticator
+from api.http.csrf import Client, TrustedOrigins
 from api.http.etag import JSON, ReadPosition, if_none_match, matches, read_headers
 from api.http.heads import Headers, is_host
-from api.http.sites import Client, Sites
-from api.metrics import Metrics
-from api.view.answers import RouteAnswers
+from nameserver.answers import RouteAnswers
 
 _BEFORE_TOPIC: Final = b"/v1/topics/"
 _AFTER_TOPIC: Final = b"/route"
@@ -34,7 +34,9 @@ _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 class FastRoutes:
     """Answers plain reads of routes. One thread: the event loop's."""
 
-    def __init__(self, gateway: Gateway, answers: RouteAnswers, metrics: Metrics, sites: Sites, guard: Guard) -> None:
+    def __init__(
+        self, gateway: Gateway, answers: RouteAnswers, metrics: Metrics, sites: TrustedOrigins, guard: Authenticator
+    ) -> None:
         """Answer from a gateway's view.
 
         Args:

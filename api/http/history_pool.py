@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads of history, off the event loop.
 
-`api.view.history.History` blocks while it reads Delta tables. Here its reads run in a few threads of their own; a
+`lake.history.history.History` blocks while it reads Delta tables. Here its reads run in a few threads of their own; a
 bounded number waits for them. Addresses take turns, and so do the kinds of question of one address: nobody waits behind
 all that another address has asked. Where there is no room, the address with most waiting loses a read, the newest of
 its most frequent kind; of several such addresses, the one that was served last.
 
-A read ends when its asker has gone, or when its time is over (`lake.query.Interrupt`). The next one does not wait for
-that: as many reads that are to end may still run as there are threads.
+A read ends when its asker has gone, or when its time is over (`lake.delta.query.Interrupt`). The next one does not
+wait for that: as many reads that are to end may still run as there are threads.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from api.http.problems import busy
-from api.view.history import History
-from lake.query import Interrupt
+from lake.delta.query import Interrupt
+from lake.history.history import History
 from schemas.errors import UnavailableError
 
 _T = TypeVar("_T")

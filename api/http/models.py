@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from api import names
+from api.http import naming_rules as names
 from schemas import limits
 from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import MAX_INT, MAX_LONG
@@ -32,7 +32,7 @@ MAX_ZONE: Final = 127
 
 
 def _checked(problem: Callable[[str], str | None]) -> AfterValidator:
-    """A rule of `api.names` as a validator."""
+    """A rule of `api.http.naming_rules` as a validator."""
 
     def check(text: str) -> str:
         found = problem(text)

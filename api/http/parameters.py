@@ -15,8 +15,8 @@ from fastapi import Header, Path
 from pydantic import AfterValidator
 from starlette.convertors import Convertor, register_url_convertor
 
+from api.http.naming_rules import cluster_name_problem
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
-from api.names import cluster_name_problem
 
 _SLASH: Final = "\udc2f"
 """Stands for ``%2F`` in a path that is being matched; no path that was decoded holds it."""

@@ -15,11 +15,11 @@ from typing import Final
 
 from starlette.types import Scope
 
-from api.bounded import BoundedCache
+from api.http.csrf import PROBES, SAFE_METHODS
 from api.http.problems import FORBIDDEN, UNAUTHORIZED
-from api.http.sites import PROBES, SAFE_METHODS
-from api.quotas import GatewayQuotas
-from remoting.bounds import address_of
+from remoting.codec.bounds import address_of
+from runtime.bounded import BoundedCache
+from security.admission.quotas import GatewayQuotas
 
 PROVEN: Final = "routelake.proven"
 """Key in an ASGI scope: a token or session has shown who sends the request."""

@@ -35,15 +35,15 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from api.gateway.metrics import Metrics
 from api.http.bounds import OF_ADDRESS, ConnectionBounds
 from api.http.fast_path import FastRoutes
 from api.http.heads import HeadError, read_head
 from api.http.problems import BAD_REQUEST, BUSY, MEDIA_TYPE, RETRY, TIMEOUT, TOO_LARGE, TOO_MANY, Kind, Problem
 from api.http.settings import HttpSettings
-from api.metrics import Metrics
-from remoting.bounds import address_of
-from remoting.refusals import Refusals
-from remoting.tls_channel import TlsTransport
+from remoting.codec.bounds import address_of
+from remoting.server.refusals import Refusals
+from remoting.server.tls_channel import TlsTransport
 
 _GRACE_S: Final = 5.0
 _HEADER_BYTES: Final = 150
@@ -161,7 +161,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.certificate_names: tuple[str, ...] = ()
         """Of the client's certificate, which was verified."""
         self.needs_certificate = False
-        """Whether who has none may see health alone: `api.http.sites.Sites` refuses the rest."""
+        """Whether who has none may see health alone: `api.http.csrf.Sites` refuses the rest."""
         self._lacks_certificate = False
         self.active_s = time.monotonic()
         self.held_bytes = 0

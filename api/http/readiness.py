@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.gateway import Gateway, Reads
-from api.head.head import Head
-from api.self_preservation import preserved_ms_of
+from api.gateway.gateway import Gateway, Reads
+from api.gateway.self_preservation import preserved_ms_of
+from api.live_view.replica import LiveReplica
 
 _MAX_EPOCHS_BEHIND: Final = 50
 """A view further behind the fold than this is not fresh."""
@@ -33,7 +33,7 @@ def service_problem(gateway: Gateway) -> str | None:
 def view_problem(gateway: Gateway) -> str | None:
     """Why the view cannot be relied on; None when it can, an empty lake included."""
     status = gateway.follower.status()
-    if gateway.head.failing:
+    if gateway.replica.failing:
         return "the head of the log cannot be followed (see the gateway's log); routes are as they last were"
     if status.failing:
         return f"the tables cannot be read: {status.last_error}"
@@ -51,7 +51,7 @@ def log_problem(gateway: Gateway) -> str | None:
 
 def clock_problem(gateway: Gateway) -> str | None:
     """That event time and this machine's clock are far apart; None while they agree."""
-    ahead_s = gateway.at_head.event.ahead_s
+    ahead_s = gateway.live_view.event.ahead_s
     if ahead_s is None or ahead_s <= _AHEAD_S:
         return None
     return (
@@ -75,17 +75,17 @@ def routes_age_s(gateway: Gateway) -> float | None:
     """
     age_s = gateway.shown.event.age_s
     fold = gateway.fold.status
-    is_committed = gateway.settings.reads is Reads.COMMITTED or gateway.head.aside is not None
+    is_committed = gateway.settings.reads is Reads.COMMITTED or gateway.replica.fallback_reason is not None
     if is_committed and fold is not None and gateway.committed.view.epoch >= fold.epoch:
         ages = (age_s, gateway.fold.age_s)  # a quiet stretch makes no epoch
         age_s = min((age for age in ages if age is not None), default=None)
     return age_s
 
 
-def head_problem(head: Head) -> str | None:
+def head_problem(head: LiveReplica) -> str | None:
     """Why answers are not from the head, or what there was between head and tables since the start."""
-    if head.aside is not None:
-        return f"answers follow the tables alone: {head.aside}"
+    if head.fallback_reason is not None:
+        return f"answers follow the tables alone: {head.fallback_reason}"
     return None if head.checks.last is None else f"head and tables differed, and the tables won: {head.checks.last}"
 
 
@@ -95,12 +95,12 @@ def preservation_problem(gateway: Gateway) -> str | None:
     Args:
         gateway: Which looks at them.
     """
-    since_ms = preserved_ms_of(gateway.at_head.view)
+    since_ms = preserved_ms_of(gateway.live_view.view)
     if not since_ms:
         return None
     counted = gateway.preservation.counted
     who = "" if counted is None else f"; {counted.silent} of {counted.live} are silent"
-    return f"self-preservation: no broker expires since {(gateway.at_head.event.now_ms - since_ms) / 1000:.0f} s{who}"
+    return f"self-preservation: no broker expires since {(gateway.live_view.event.now_ms - since_ms) / 1000:.0f} s{who}"
 
 
 def fold_problem(gateway: Gateway, *, stale_s: float) -> str | None:

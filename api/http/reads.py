@@ -14,19 +14,19 @@ from fastapi import Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
-from api.gateway import Reads
+from api.gateway.gateway import Reads
+from api.gateway.watched_view import WatchedView
 from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
-from api.moving_view import MovingView
-from api.view.answers import RouteAnswers, body_digest
-from api.view.as_of import NOW
-from api.view.history import History
-from api.view.moments import Moment
-from api.view.shown import without_settings
-from api.view.snapshot import RouteView
-from remoting.bounds import address_of
+from lake.history.as_of import NOW
+from lake.history.as_of_resolver import AsOf
+from lake.history.change_json import without_settings
+from lake.history.history import History
+from nameserver.answers import RouteAnswers, body_digest
+from nameserver.view.snapshot import RouteView
+from remoting.codec.bounds import address_of
 from schemas.codes import MAX_LONG
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def _token(text: str) -> str:
 
 
 OffsetToken = Annotated[str, AfterValidator(_token)]
-"""An offset, and where a client has it of an answer, the log it is of (`api.gateway.Gateway.lineage`)."""
+"""An offset, and where a client has it of an answer, the log it is of (`api.gateway.gateway.Gateway.lineage`)."""
 WaitMs = Annotated[int, *number(most=MAX_WAIT_MS)]
 
 
@@ -95,8 +95,8 @@ class ViewQuery(ReadQuery):
 
     reads: Reads | None = Field(
         None,
-        description="`head`: the latest epoch and what the log holds beyond it. `committed`: the latest epoch alone. "
-        "Absent: as the gateway was started (`--reads`), which is `head` unless told otherwise.",
+        description="`live`: the latest epoch and what the log holds beyond it. `committed`: the latest epoch alone. "
+        "Absent: as the gateway was started (`--reads`), which is `live` unless told otherwise.",
     )
 
     def view(self) -> Reads | None:
@@ -129,7 +129,7 @@ class PastQuery(ViewQuery):
         Raises:
             Problem: 400.
         """
-        if self.past is not None and self.reads is Reads.HEAD:
+        if self.past is not None and self.reads is Reads.LIVE:
             text = "head cannot be combined with as_of: the past is in the tables"
             raise fields_problem(BAD_PARAMETER, [FieldError("reads", text)])
 
@@ -145,7 +145,7 @@ class Reading:
     """
 
     context: HttpContext
-    source: MovingView
+    source: WatchedView
     answers: RouteAnswers
 
     @property
@@ -205,7 +205,7 @@ async def ask_history(
 
 
 async def ask_past(
-    request: Request, context: HttpContext, as_of: str, read: Callable[[History, Moment], T]
+    request: Request, context: HttpContext, as_of: str, read: Callable[[History, AsOf], T]
 ) -> tuple[T, ReadPosition]:
     """What the tables of an earlier moment say, and which cut that is.
 
@@ -253,7 +253,7 @@ async def disconnected(request: Request) -> None:
 
 
 async def seen(
-    request: Request, query: PastQuery, read: Callable[[History, Moment], RouteView]
+    request: Request, query: PastQuery, read: Callable[[History, AsOf], RouteView]
 ) -> tuple[RouteView, ReadPosition]:
     """The view that is to answer, today's or a part of an earlier one, and which cut it is.
 
@@ -280,7 +280,7 @@ def visible(request: Request, rows: Iterable[dict[str, Any]]) -> list[dict[str, 
 
     Args:
         request: Of a read that was let in.
-        rows: As `api.view.shown` has them.
+        rows: As `lake.history.change_json` has them.
     """
     sees_all = context_of(request).guard.may_read_settings(request)
     return list(rows) if sees_all else list(map(without_settings, rows))

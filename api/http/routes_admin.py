@@ -9,14 +9,14 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api.gateway import Receipt
+from api.gateway.gateway import Receipt
 from api.http.context import context_of
 from api.http.describe import RECEIPT_EXAMPLE, write
+from api.http.naming_rules import broker_name_problem, topic_problem
 from api.http.parameters import Cluster, TopicPath, check_name
 from api.http.reads import check_once
 from api.http.shapes import AddShape, ReceiptShape, WipeShape
 from api.http.writes import receipt_answer
-from api.names import broker_name_problem, topic_problem
 from schemas.events import AddWritePerm, DeleteTopic, WipeWritePerm
 
 router = APIRouter(prefix="/v1", tags=["admin"])
@@ -47,7 +47,7 @@ async def delete_topic(request: Request, topic: TopicPath, query: Annotated[Dele
     context = context_of(request)
     actor = context.guard.writer(request)
     check_once(request)
-    if topic not in context.gateway.at_head.view.topics:  # whatever the wire let in can be deleted
+    if topic not in context.gateway.live_view.view.topics:  # whatever the wire let in can be deleted
         check_name(topic_problem(topic), "topic")
     receipt = await context.gateway.command(DeleteTopic(actor=actor, topic=topic, cluster_name=query.cluster))
     return receipt_answer(context, receipt)
@@ -92,7 +92,7 @@ async def add_write_perm(request: Request, broker_name: BrokerPath) -> Response:
 
 
 def _check_broker(request: Request, broker_name: str) -> None:
-    if broker_name not in context_of(request).gateway.at_head.view.groups:
+    if broker_name not in context_of(request).gateway.live_view.view.groups:
         check_name(broker_name_problem(broker_name), "brokerName")
 
 

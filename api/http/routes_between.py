@@ -15,11 +15,18 @@ from api.http.formats import Format, wanted_format
 from api.http.parameters import IfNoneMatch
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
 from api.http.shapes_past import AllChangesShape, DiffShape
-from api.view.all_changes import ChangesAsked, all_changes
-from api.view.changelog import MAX_LIMIT
-from api.view.diff import diff
-from api.view.filters import Filters
-from api.view.shown import CHANGE_COLUMNS, change_members, csv_text, cut_members, difference_members, json_lines
+from lake.history.all_changes import ChangesAsked, all_changes
+from lake.history.change_json import (
+    CHANGE_COLUMNS,
+    change_members,
+    csv_text,
+    cut_members,
+    difference_members,
+    json_lines,
+)
+from lake.history.changelog import MAX_LIMIT
+from lake.history.diff import diff
+from lake.history.filters import Filters
 
 router = APIRouter(prefix="/v1", tags=["history"])
 

@@ -115,7 +115,9 @@ async def heartbeat(request: Request) -> Response:
     actor = context.guard.writer(request)
     event, _ = await read_body(request, context, BrokerHeartbeatBody, lambda model: model.event(actor))
     context.guard.speaks_for(request, event.cluster_name, [event.broker_name])
-    known = context.gateway.at_head.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
+    known = (
+        context.gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr) is not None
+    )
     receipt = await context.gateway.heartbeat(event)
     return receipt_answer(context, receipt, known=known)
 

@@ -19,10 +19,10 @@ from api.http.parameters import Cluster, IfNoneMatch
 from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape
-from api.view import past
-from api.view.pickup import broker_data
-from api.view.rows import LiveRow
-from api.view.snapshot import RouteView
+from lake.history import queries_at as past
+from nameserver.route_queries import broker_data
+from nameserver.view.model import LiveRow
+from nameserver.view.snapshot import RouteView
 from schemas.rocketmq_json import encode_broker_data
 
 router = APIRouter(prefix="/v1", tags=["clusters"])

@@ -16,12 +16,12 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from api.console.files import HEADERS, INDEX, SITES, StaticFile, read_files
+from api.http.auth_context import AuthContext
 from api.http.context import context_of
 from api.http.etag import JSON, if_none_match, matches
 from api.http.models import SessionBody
 from api.http.problems import NO_SUCH_ENDPOINT, UNAUTHORIZED, Problem
 from api.http.proofs import SESSION_PATH
-from api.http.standing import Standing
 from api.http.writes import read_body
 
 router = APIRouter(include_in_schema=False)
@@ -91,7 +91,7 @@ async def console_file(request: Request, file: Annotated[str, Path()]) -> Respon
     return _answer(request, found)
 
 
-def _standing_answer(standing: Standing, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+def _standing_answer(standing: AuthContext, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
     found = {
         "user": standing.user,
         "mayRead": standing.may_read,

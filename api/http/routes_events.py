@@ -14,7 +14,7 @@ from api.http.describe import READ_PROBLEMS, errors
 from api.http.events import EventFilter
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import ReadQuery, address, begin
-from lake.commits import EpochMark
+from schemas.route_commit import EpochMark
 
 router = APIRouter(prefix="/v1", tags=["history"])
 

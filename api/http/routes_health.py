@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from api.gateway.metrics import CONTENT_TYPE
 from api.http.context import HttpContext, context_of
 from api.http.describe import errors, plain
 from api.http.etag import JSON
@@ -27,8 +28,7 @@ from api.http.readiness import (
 )
 from api.http.reads import check_once
 from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
-from api.metrics import CONTENT_TYPE
-from deploy.version import release
+from runtime.version import release
 
 router = APIRouter(tags=["health"])
 
@@ -45,7 +45,7 @@ _READY: Final = {
     "epoch": 5,
     "offset": 17,
     "routesAgeSeconds": 0.412,
-    "checks": dict.fromkeys(("view", "log", "fold", "head", "clock"), _OK),
+    "checks": dict.fromkeys(("view", "log", "fold", "live_view", "clock"), _OK),
 }
 _NOT_READY: Final = {
     "ready": False,
@@ -54,7 +54,7 @@ _NOT_READY: Final = {
     "routesAgeSeconds": 71.4,
     "checks": {
         "view": {"ok": False, "reason": "the view is at epoch 5, the fold at 70"},
-        **dict.fromkeys(("log", "fold", "head", "clock"), _OK),
+        **dict.fromkeys(("log", "fold", "live_view", "clock"), _OK),
     },
 }
 _FOLD: Final = {**_OK, "epoch": 5, "offset": 17, "lag": {"epochs": 0, "events": 1, "seconds": 0.8}}
@@ -123,7 +123,7 @@ async def ready(
         "view": view_problem(gateway),
         "log": log_problem(gateway),
         "fold": fold_problem(gateway, stale_s=_stale_s(context)),
-        "head": head_problem(gateway.head),
+        "live_view": head_problem(gateway.replica),
         "clock": clock_problem(gateway),
     }
     preservation = preservation_problem(gateway)
@@ -170,7 +170,7 @@ async def fold_health(request: Request) -> Response:
     status = gateway.fold.status
     lag = {
         "epochs": 0 if status is None else max(0, status.epoch - gateway.committed.view.epoch),
-        "events": max(0, gateway.at_head.offset - gateway.committed.offset),
+        "events": max(0, gateway.live_view.offset - gateway.committed.offset),
         **({} if gateway.fold.age_s is None else {"seconds": round(gateway.fold.age_s, 3)}),
     }
     position = {} if status is None else {"epoch": status.epoch, "offset": status.log_offset}

@@ -15,10 +15,10 @@ from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import FUTURE_TIME, rfc3339
 from api.http.reads import ReadQuery, answer, ask_history, number, visible
 from api.http.shapes_past import ChangesShape, EpochsShape
-from api.view.changelog import MAX_LIMIT, ChangePage
-from api.view.shown import change_members
-from lake.commits import RouteCommit
+from lake.history.change_json import change_members
+from lake.history.changelog import MAX_LIMIT, ChangePage
 from schemas.codes import MAX_LONG
+from schemas.route_commit import RouteCommit
 
 router = APIRouter(prefix="/v1", tags=["history"])
 

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from api.gateway import Receipt
+from api.gateway.gateway import Receipt
 from api.http.context import HttpContext, context_of
 from api.http.describe import BODY_PROBLEMS, PAST_PROBLEMS, RECEIPT_EXAMPLE, body, read, write
 from api.http.etag import NOTHING, ReadPosition, read_headers
@@ -21,7 +21,7 @@ from api.http.problems import NOT_FOUND, Problem
 from api.http.reads import PastQuery, answer, seen
 from api.http.shapes import KvShape, KvTableShape, ReceiptShape
 from api.http.writes import read_body, receipt_answer
-from api.view.past import kv_at
+from lake.history.queries_at import kv_at
 from schemas.events import DeleteKvConfig, PutKvConfig
 from schemas.kv import is_reserved
 from schemas.limits import MAX_NAME_BYTES
@@ -107,7 +107,7 @@ async def delete_kv(request: Request, namespace: Namespace, key: Key) -> Respons
     """DELETE_KV_CONFIG (102). Deleting what does not exist is `unchanged`; the namespace stays."""
     context = context_of(request)
     actor = context.guard.writer(request)
-    if is_reserved(namespace) or key not in context.gateway.at_head.view.kv.get(namespace, ()):
+    if is_reserved(namespace) or key not in context.gateway.live_view.view.kv.get(namespace, ()):
         # ... otherwise whatever the wire let in can be deleted.
         check_name(_namespace_problem(namespace), "namespace")
         check_name(_name_problem(key), "key")

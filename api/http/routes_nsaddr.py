@@ -13,10 +13,10 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.gateway.live_gateways import live_addresses
 from api.http.context import context_of
 from api.http.describe import errors
 from api.http.problems import BUSY, Problem
-from api.live_gateways import live_addresses
 
 router = APIRouter(tags=["health"])
 
@@ -49,7 +49,7 @@ async def name_servers(request: Request) -> Response:
         gateway = context.gateway
         settings = gateway.settings
         own = settings.gateway_id
-        named = live_addresses(gateway.head.heard_ms(), own, settings.clock_interval_s, settings.address)
+        named = live_addresses(gateway.replica.heard_ms(), own, settings.clock_interval_s, settings.address)
         found = await request.app.state.resolver.addresses(named)
     if not found:
         why = f"no IP address is known of any gateway, and the id {own!r} names none"

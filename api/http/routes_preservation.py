@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.gateway.self_preservation import census_of, preserved_ms_of
 from api.http.context import context_of
 from api.http.describe import BODY_PROBLEMS, READ_PROBLEMS, RECEIPT_EXAMPLE, body, errors, plain, write
 from api.http.etag import JSON
@@ -17,9 +18,8 @@ from api.http.problems import rfc3339_ms
 from api.http.reads import check_once
 from api.http.shapes import ReceiptShape, SelfPreservationShape
 from api.http.writes import read_body, receipt_answer
-from api.self_preservation import census_of, preserved_ms_of
 from api.settings.keys import SELF_PRESERVATION
-from pipelines.fold.preservation import EndReason
+from nameserver.state_machine.preservation import EndReason
 from schemas.events import PreserveEnd, PutKvConfig
 from schemas.kv import NAMESRV_CONFIG
 
@@ -48,13 +48,13 @@ async def get_self_preservation(request: Request) -> Response:
     context.guard.reader(request)
     check_once(request)
     gateway = context.gateway
-    view, settings = gateway.at_head.view, gateway.settings
+    view, settings = gateway.live_view.view, gateway.settings
     since_ms = preserved_ms_of(view)
     found: dict[str, Any] = {"percent": settings.self_preservation_percent, "isOn": since_ms > 0}
     if since_ms:
         limit_ms = round(settings.self_preservation_limit_s * 1000)
         found |= {"since": rfc3339_ms(since_ms), "until": rfc3339_ms(since_ms + limit_ms)}
-    counted = gateway.preservation.counted or census_of(view, gateway.at_head.event.now_ms)
+    counted = gateway.preservation.counted or census_of(view, gateway.live_view.event.now_ms)
     return Response(_encode(found | counted._asdict()), 200, {"cache-control": "no-store"}, JSON)
 
 

@@ -18,17 +18,17 @@ from api.http.parameters import IfNoneMatch
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number
 from api.http.shapes_past import ReportShape
-from api.view.report import MAX_ROWS, ReportAsked, report_page
-from api.view.shown import csv_text, json_lines, time_text
-from lake.commits import UNIX_EPOCH
-from pipelines.reports.reports import BY_NAME, REPORTS, TIMES
+from lake.history.change_json import csv_text, json_lines, time_text
+from lake.history.report import MAX_ROWS, ReportAsked, report_page
+from lake.history.reports import BY_NAME, REPORTS, TIMES
+from schemas.route_commit import UNIX_EPOCH
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
 _encode = msgspec.json.Encoder().encode
 
 ReportName = StrEnum("ReportName", {name.upper(): name for name in BY_NAME})  # type: ignore[misc]
-"""Of `pipelines.reports.reports.REPORTS`."""
+"""Of `lake.history.reports.REPORTS`."""
 
 
 _ROW: Final[dict[str, Any]] = {

@@ -16,11 +16,11 @@ from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
 from api.http.shapes_past import BlameShape, BrokerTimelineShape, TopicTimelineShape
-from api.view.as_of import NOW
-from api.view.blame import topic_blame
-from api.view.changelog import MAX_LIMIT
-from api.view.shown import cut_members, field_members, interval_members
-from api.view.timeline import Timeline, Window, broker_timeline, topic_timeline
+from lake.history.as_of import NOW
+from lake.history.blame import topic_blame
+from lake.history.change_json import cut_members, field_members, interval_members
+from lake.history.changelog import MAX_LIMIT
+from lake.history.timeline import Timeline, Window, broker_timeline, topic_timeline
 
 router = APIRouter(prefix="/v1", tags=["history"])
 

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from api.http.context import HttpContext
 from api.http.describe import PAST_PROBLEMS, read
 from api.http.etag import JSON, NOTHING, WAITED, ReadPosition, if_none_match, matches, read_headers
+from api.http.naming_rules import topic_problem
 from api.http.parameters import Cluster, IfNoneMatch, TopicPath, check_name
 from api.http.problems import (
     BAD_PARAMETER,
@@ -44,11 +45,10 @@ from api.http.reads import (
 )
 from api.http.shapes import RouteShape, TopicListShape
 from api.http.watch import Woken
-from api.names import topic_problem
-from api.view.history import History
-from api.view.past import topics_at
-from api.view.snapshot import RouteView
-from api.view.topic_sums import page_at, topic_sums
+from lake.history.history import History
+from lake.history.queries_at import topics_at
+from lake.history.topic_sums import page_at, topic_sums
+from nameserver.view.snapshot import RouteView
 from schemas.errors import NotFoundError
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])

@@ -16,8 +16,8 @@ import uvicorn
 from api.http.app import HttpApp, close_app
 from api.http.local_peers import LocalPeers
 from api.http.protocol import GuardedProtocol, guarded_protocol
-from remoting.handshakes import Handshakes
-from remoting.tls_channel import Secured, TlsGate, TlsSource
+from remoting.server.handshakes import Handshakes
+from remoting.server.tls_channel import Secured, TlsSniffer, TlsSource
 from schemas.errors import SetupError
 
 DRAIN_S: Final = 8
@@ -115,12 +115,12 @@ def _gate(
     handshakes: Handshakes,
     behind: Callable[..., GuardedProtocol],
     **arguments: Any,  # noqa: ANN401 (uvicorn's)
-) -> TlsGate:
+) -> TlsSniffer:
     """What uvicorn makes for each connection. Its own ``ssl`` takes one context for as long as it listens."""
     protocol = behind(**arguments)
     protocol.needs_certificate = tls.needs_certificate
     limit_s = protocol.limits.header_timeout_s
-    return TlsGate(cast("Secured", protocol), tls, handshakes, takes_preamble=False, handshake_s=limit_s)
+    return TlsSniffer(cast("Secured", protocol), tls, handshakes, takes_preamble=False, handshake_s=limit_s)
 
 
 def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:

@@ -4,13 +4,13 @@
 The browser holds a random id in a cookie that no script can read (HttpOnly) and that it sends with nothing which
 another site began (SameSite=Strict). Cookies do not keep ports of a host apart, so what a page at another port of this
 host makes a browser ask (Sec-Fetch-Site: same-site) is answered as if there were no session; writes of such pages are
-refused anyway (`api.http.sites`). A session is no right of its own: each request is judged by its token as if that had
+refused anyway (`api.http.csrf`). A session is no right of its own: each request is judged by its token as if that had
 come with it, so it ends when the token expires or the account goes.
 
 Over https the cookie is Secure and has the prefix ``__Host-``, which browsers let nobody else set. Over http a page at
 another port of this host may set it, to a session of its own.
 
-Sessions are of one gateway, with all its worker processes (`api.http.kept_tokens`). A restart ends them.
+Sessions are of one gateway, with all its worker processes (`api.http.sealed_sessions`). A restart ends them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from api.http.kept_tokens import SESSION_S, KeptTokens
+from api.http.sealed_sessions import SESSION_S, SealedSessionStore
 
 _ID_BYTES: Final = 32
 _OWN_DOING: Final = frozenset({b"same-origin", b"none"})
@@ -38,7 +38,7 @@ class Sessions:
             folder: Where they are kept together; None: in this process.
             tls_in_front: Whether browsers come by https though this gateway is asked by http.
         """
-        self._tokens = KeptTokens(folder)
+        self._tokens = SealedSessionStore(folder)
         self._tls_in_front = tls_in_front
 
     def begin(self, scope: Scope, token: str) -> str:

@@ -10,7 +10,8 @@ Those that an operator sets are environment variables, too (`from_environment`):
     ROUTELAKE_HTTP_TLS_IN_FRONT      true: a proxy ends TLS before this gateway, so browsers come by https
     ROUTELAKE_HTTP_TRUSTED_HOSTS     names that this machine is called by, besides its own
     ROUTELAKE_HTTP_NSADDR            what /rocketmq/nsaddr answers, HOST:PORT;HOST:PORT, instead of the live gateways
-    ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to (`api.console.sites`)
+    ROUTELAKE_HTTP_CONSOLE_SITES     file of other routelakes that the console offers to go to
+    (`api.console.trusted_origins`)
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from api.console.sites import Site, read_sites
-from api.names import address_problem
+from api.console.trusted_origins import Site, read_sites
+from api.http.naming_rules import address_problem
 from schemas.errors import SetupError
 
 _PREFIX: Final = "ROUTELAKE_HTTP_"
@@ -46,7 +47,7 @@ class HttpSettings:
         local_writes: Without tokens, accept writes from this machine.
         tls_in_front: Browsers come by https, which a proxy ends: the console's cookie is for https alone.
         trusted_hosts: Names besides IP addresses, localhost and the machine's own that a Host header may carry where it
-            is looked at (`api.http.sites`).
+            is looked at (`api.http.csrf`).
         name_servers: What `/rocketmq/nsaddr` answers; none: the gateways that are there.
         console_sites: Other routelakes that the console offers to go to.
         sessions_dir: Where several worker processes keep the console's sessions together; None: this one has its own.

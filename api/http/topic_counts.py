@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 
-from api.holdings import count
-from api.sorted_topics import OFF_LOOP_TOPICS
-from api.view.advance import Topics
-from api.view.snapshot import RouteView
+from nameserver.view.apply import Topics
+from nameserver.view.snapshot import RouteView
+from nameserver.view.sorted_topics import OFF_LOOP_TOPICS
+from security.admission.usage import count
 
 
 class TopicCounts:

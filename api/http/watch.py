@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting for the next view: what long polls stand on.
 
-The gateway says when one of its views has moved (`MovingView.follow`), and whoever waits for a topic that may have
+The gateway says when one of its views has moved (`WatchedView.follow`), and whoever waits for a topic that may have
 another route is woken; each then looks at it, in the cache of encoded answers.
 
 Where too many wait, one of the address that has most waiting is answered early; that may be the one that has just come.
@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-from api.view.snapshot import RouteView
+from nameserver.view.snapshot import RouteView
 
 _AT_ONCE: Final = 50
 """Each takes some 40 us."""
@@ -60,7 +60,7 @@ class ViewWatch:
         Args:
             topic: Whose route is waited for.
             timeout_s: For how long.
-            address: Of whoever waits (`remoting.bounds.address_of`).
+            address: Of whoever waits (`remoting.codec.bounds.address_of`).
             gone: Done when the client has gone.
         """
         if self._closed:

@@ -12,7 +12,7 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.gateway import KV_FULL, Receipt
+from api.gateway.gateway import KV_FULL, Receipt
 from api.http.body import Body
 from api.http.context import HttpContext
 from api.http.etag import JSON, offset_token
@@ -72,7 +72,7 @@ def receipt_answer(context: HttpContext, receipt: Receipt, **more: object) -> Re
         "offset": receipt.offset,
         "eventTime": rfc3339_ms(receipt.event_time_ms),
         "visible": receipt.visible,
-        "epoch": context.gateway.at_head.view.epoch,
+        "epoch": context.gateway.live_view.view.epoch,
     }
     if receipt.verdict == REJECTED:
         reason = receipt.reason

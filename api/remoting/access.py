@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from api.access_control import AccessControl, Refused
 from api.remoting.route_requests import RouteRequest
-from api.view.snapshot import RouteView
-from remoting import commands
-from remoting.channel import Connection
-from remoting.frame import RemotingCommand
-from remoting.reply import EncodedReply, response
+from nameserver.view.snapshot import RouteView
+from remoting.codec import commands
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import EncodedReply, response
+from remoting.server.channel import Connection
 from schemas.codes import RequestCode, ResponseCode
 from schemas.events import RegisterBroker, RegisterTopicQueue
 from security.accounts import Accounts, identify
+from security.admission.access_control import AccessControl, Refused
 from security.identity import NOBODY, Identity, Unproven
 from security.policy import Claim, Verdict
 from security.roles import BOUND, NEEDED, Role
@@ -114,7 +114,7 @@ class RemotingAccess:
             raise commands.RefusedError(verdict.remark, code=ResponseCode.NO_PERMISSION)
 
     def inline(self, asked: RouteRequest, connection: Connection) -> EncodedReply:
-        """The answer to a recognised route request, or its refusal (`remoting.channel.Gate`)."""
+        """The answer to a recognised route request, or its refusal (`remoting.server.channel.Gate`)."""
         generation = self._control.generation
         if asked.passed is generation:
             return asked.reply or asked.answer()

@@ -2,7 +2,7 @@
 """RequestCode -> gateway: what each request of the NameServer's two processors answers.
 
 Reads come from the view, writes become events. What a malformed request does (a missing field is null, not an error,
-unless a rule says so) is decided in `remoting.commands`, which turns requests into events.
+unless a rule says so) is decided in `remoting.codec.commands`, which turns requests into events.
 
 Sources (5.5.0): org.apache.rocketmq.namesrv.processor.DefaultRequestProcessor, ClientRequestProcessor,
 org.apache.rocketmq.namesrv.routeinfo.BrokerHousekeepingService.
@@ -20,29 +20,28 @@ from typing import Final
 
 import structlog
 
-from api.bounded import BoundedCache
-from api.gateway import KV_FULL, Gateway, Receipt
-from api.metrics import Metrics
-from api.quota_peers import user_name
-from api.registrations import Registrations
+from api.gateway.gateway import KV_FULL, Gateway, Receipt
+from api.gateway.metrics import Metrics
+from api.gateway.registrations import Registrations
+from api.gateway.repeated_registrations import Heartbeats
 from api.remoting import config_commands
 from api.remoting.access import RemotingAccess
 from api.remoting.notifier import Notifier
 from api.remoting.route_requests import RouteRequest, RouteRequests
 from api.remoting.topic_lists import TopicLists
 from api.remoting.unknown_topics import UnknownTopics
-from api.repeats import Heartbeats
 from api.settings.keys import to_text
-from api.view.answers import RouteAnswers
-from api.view.snapshot import RouteView
-from pipelines.fold.preservation import CLOSED_GRACE_MS
-from remoting import commands
-from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
-from remoting.channel import SHARED_BYTES, Connection
-from remoting.frame import RemotingCommand
-from remoting.names import may_exist
-from remoting.registration import decode_data_version
-from remoting.reply import EncodedReply, response
+from nameserver.answers import RouteAnswers
+from nameserver.state_machine.preservation import CLOSED_GRACE_MS
+from nameserver.view.snapshot import RouteView
+from remoting.codec import commands
+from remoting.codec.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.names import may_exist
+from remoting.codec.registration import decode_data_version
+from remoting.codec.reply import EncodedReply, response
+from remoting.server.channel import SHARED_BYTES, Connection
+from runtime.bounded import BoundedCache
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import RoutelakeError
 from schemas.events import (
@@ -60,6 +59,7 @@ from schemas.events import (
 from schemas.kv import NAMESRV_CONFIG, ORDER_TOPIC_CONFIG
 from schemas.outcomes import KV_TABLE_FULL, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT
 from schemas.rocketmq_json import encode_member_group
+from security.admission.quota_peers import user_name
 from security.identity import NOBODY, Identity
 from security.roles import NEEDED, Role
 
@@ -151,10 +151,10 @@ class NameServerHandler:
     def _is_unknown(self, query: RouteRequest) -> bool:
         """Whether nobody has a topic at the head; where the latest epoch is shown, waiting makes no difference."""
         gateway = self._gateway
-        return query.topic not in gateway.view.topics and gateway.shown is gateway.at_head
+        return query.topic not in gateway.view.topics and gateway.shown is gateway.live_view
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Answer one request; what is raised becomes an answer (`remoting.answers.failure`)."""
+        """Answer one request; what is raised becomes an answer (`remoting.codec.answers.failure`)."""
         commands.check_header_fields(command)
         who = connection.address
         if self._access is not None:
@@ -273,7 +273,7 @@ class NameServerHandler:
             assert isinstance(event, BrokerHeartbeat)
             await self._gateway.heartbeat(event)
         header = commands.read_broker_header(command)
-        live = self._gateway.at_head.view.live_row(
+        live = self._gateway.live_view.view.live_row(
             header.broker_name or "", header.cluster_name or "", header.broker_addr or ""
         )
         changed = live is None or live.data_version != decode_data_version(command.body)
@@ -340,7 +340,7 @@ class NameServerHandler:
         result = (receipt.outcome.result if receipt.outcome is not None else None) or {}
         changed = result.get(count)
         if changed is None:
-            changed = self._gateway.at_head.view.topic_count(command.ext("brokerName") or "")
+            changed = self._gateway.live_view.view.topic_count(command.ext("brokerName") or "")
         return response(ext_fields={count: str(changed)})
 
     async def _register_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -350,7 +350,7 @@ class NameServerHandler:
         topic, rows = registration
         if self._access is not None:
             self._access.speaks_for_rows(topic, rows, _sender.get(), connection)
-        view = self._gateway.at_head.view
+        view = self._gateway.live_view.view
         rows = commands.rows_to_register(rows, view.groups, topic_exists=topic in view.topics)
         actor = self._actor(connection)
         events = [RegisterTopic(actor=actor, topic=topic, queue_data=row) for row in rows]

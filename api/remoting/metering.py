@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from api.metrics import Metrics
-from remoting.server import RemotingServer
+from api.gateway.metrics import Metrics
+from remoting.server.server import RemotingServer
 from schemas.codes import RequestCode
 
 _NAMES: Final = {int(code): code.name for code in RequestCode}

@@ -16,9 +16,9 @@ from typing import Final
 
 import structlog
 
-from api.view.min_broker import Notification, notifications
-from api.view.snapshot import RouteView
-from remoting.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
+from nameserver.view.min_broker import Notification, notifications
+from nameserver.view.snapshot import RouteView
+from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, encode_frame
 from schemas.codes import RequestCode
 
 log = structlog.get_logger("routelake.gateway")

@@ -21,10 +21,10 @@ from weakref import WeakSet
 
 import msgspec
 
-from api.bounded import BoundedCache
-from remoting.commands import read_route_query
-from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
-from remoting.reply import EncodedReply
+from remoting.codec.commands import read_route_query
+from remoting.codec.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
+from remoting.codec.reply import EncodedReply
+from runtime.bounded import BoundedCache
 from schemas.codes import RequestCode, SerializeType
 from security.signature import ACCESS_KEY
 
@@ -49,7 +49,7 @@ _PROBES: Final = (b"908172635", b"716253849")
 
 
 class RouteRequest:
-    """What a route request asks for (`remoting.commands.read_route_query`).
+    """What a route request asks for (`remoting.codec.commands.read_route_query`).
 
     Attributes:
         topic: None where the request names none.
@@ -84,7 +84,7 @@ class RouteRequest:
         self._answer = answer
 
     def answer(self) -> EncodedReply:
-        """See `remoting.inline.InlineRequest.answer`."""
+        """See `remoting.codec.request_cache.CachedRequest.answer`."""
         reply = self._answer(self)
         if self.reply is not None and self.remembered is not None:
             self.remembered.add(self)
@@ -128,7 +128,7 @@ class RouteRequests:
         return len(self._known)
 
     def find(self, serialize_type: int, header: bytes) -> tuple[RouteRequest, bytes] | None:
-        """See `remoting.inline.Inline.find`."""
+        """See `remoting.codec.request_cache.RequestCache.find`."""
         if serialize_type == _JSON:
             before, _, rest = header.partition(_OPAQUE)
             digits, _, after = rest.partition(b",")
@@ -150,7 +150,7 @@ class RouteRequests:
         return None if query.reply is None and self._may_wait(query) else (query, digits)
 
     def learn(self, header: bytes, command: RemotingCommand) -> tuple[RouteRequest, bytes] | None:
-        """See `remoting.inline.Inline.learn`."""
+        """See `remoting.codec.request_cache.RequestCache.learn`."""
         if command.code != self.code or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY) or len(header) > _MAX_INLINE_BYTES:
             return None
         query = RouteRequest(command, self._answer)

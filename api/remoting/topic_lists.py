@@ -12,11 +12,11 @@ import operator
 from collections.abc import Callable, Collection
 from typing import Final
 
-from api.bounded import BoundedCache
-from api.sorted_topics import OFF_LOOP_TOPICS, in_order
-from api.view.snapshot import RouteView
-from remoting.answers import encode_topic_list
-from remoting.channel import SHARED_BYTES
+from nameserver.view.snapshot import RouteView
+from nameserver.view.sorted_topics import OFF_LOOP_TOPICS, in_order
+from remoting.codec.answers import encode_topic_list
+from remoting.server.channel import SHARED_BYTES
+from runtime.bounded import BoundedCache
 
 _KEPT_BYTES: Final = 48 * 1024 * 1024
 

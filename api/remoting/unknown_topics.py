@@ -10,7 +10,7 @@ from __future__ import annotations
 from sys import getsizeof
 from typing import Final
 
-from api.bounded import BoundedCache
+from runtime.bounded import BoundedCache
 
 RECENT_S: Final = 3.0
 """A client gives a message that long to be sent."""
@@ -29,7 +29,7 @@ class UnknownTopics:
         """Whether somebody has asked for it within the last `RECENT_S`; remembers that it is asked for now.
 
         Args:
-            topic: Nobody has it, but somebody may (`remoting.names.may_exist`).
+            topic: Nobody has it, but somebody may (`remoting.codec.names.may_exist`).
             now_s: On a clock that only goes forward.
         """
         before_s = self._asked.get(topic)

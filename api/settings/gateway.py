@@ -16,7 +16,7 @@ from schemas.properties import is_true
 class Reads(StrEnum):
     """What answers show: the latest epoch and what the log holds beyond it, or the latest epoch alone."""
 
-    HEAD = "head"
+    LIVE = "live"
     COMMITTED = "committed"
 
 
@@ -65,7 +65,7 @@ class GatewaySettings:
     self_preservation_percent: int = 0
     self_preservation_limit_s: float = 3600.0
     preservation_interval_s: float = 1.0
-    reads: Reads = Reads.HEAD
+    reads: Reads = Reads.LIVE
     shown_properties: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -12,7 +12,7 @@ import msgspec
 
 from api.settings.gateway import GatewaySettings
 from api.settings.namesrv import NamesrvProperties
-from remoting.settings import RemotingSettings
+from remoting.server.settings import RemotingSettings
 from schemas.errors import SetupError
 
 _MIB: Final = 1024 * 1024

@@ -16,8 +16,8 @@ from cli.admin import answers, requests, values
 from cli.admin.command import command
 from cli.admin.report import Report
 from cli.admin.session import Admin
+from remoting.codec.frame import RemotingCommand
 from remoting.errors import NothingDoneError
-from remoting.frame import RemotingCommand
 
 BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from cli.admin.java_hash import hash_order
 from clients.broker.topic_config import TopicConfig, encode_topic_config
-from remoting.frame import RemotingCommand
+from remoting.codec.frame import RemotingCommand
 from schemas.codes import RequestCode
 from schemas.kv import ORDER_TOPIC_CONFIG
 from schemas.topic_names import AUTO_CREATE_TOPIC_KEY_TOPIC

@@ -23,8 +23,8 @@ from cli.admin.values import name_servers
 from cli.foreign_text import printable
 from cli.plain_console import PlainConsole
 from remoting.client import RemotingClient, Sign
+from remoting.codec.frame import RemotingCommand
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectionLostError, NothingDoneError
-from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode, ResponseCode
 from schemas.errors import SetupError
 from schemas.route import ClusterInfo, TopicRouteData

@@ -26,7 +26,7 @@ from cli.admin.java_hash import hash_order
 from cli.admin.report import Output, Report, warn
 from cli.admin.session import NAME_SERVER, Admin
 from clients.broker.topic_config import TopicConfig
-from remoting.frame import RemotingCommand
+from remoting.codec.frame import RemotingCommand
 from schemas.broker import MASTER_ID
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError

@@ -22,11 +22,11 @@ from clients.broker.runtime import runtime_info
 from clients.broker.sending import int_field, parse_send_request
 from clients.broker.topic_config import TopicConfig, decode_topic_list, encode_entries, encode_topic_config
 from clients.broker.topics import FLAG_UNIT_SUB, RETRY_QUEUE_NUMS
-from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
-from remoting.channel import Connection
-from remoting.commands import RefusedError
-from remoting.frame import RemotingCommand
-from remoting.reply import response
+from remoting.codec.answers import encode_data_version, encode_kv_table, encode_topic_list, not_supported
+from remoting.codec.commands import RefusedError
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import response
+from remoting.server.channel import Connection
 from schemas.broker import MASTER_ID, PERM_WRITE, DataVersion
 from schemas.codes import MAX_INT, RequestCode, ResponseCode
 from schemas.errors import BadRequestError
@@ -94,7 +94,7 @@ class BrokerHandler:
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
         }
 
-    # --- remoting.channel.Handler ---
+    # --- remoting.server.channel.Handler ---
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         """See `Handler.handle`."""

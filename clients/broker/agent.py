@@ -28,8 +28,8 @@ from clients.broker.topic_config import TopicConfig
 from clients.credentials import Credentials
 from clients.tls import ClientTls
 from remoting.client import RemotingClient
-from remoting.frame import RemotingCommand
-from remoting.server import RemotingServer
+from remoting.codec.frame import RemotingCommand
+from remoting.server.server import RemotingServer
 from schemas.broker import MASTER_ID, DataVersion
 from schemas.codes import RequestCode
 

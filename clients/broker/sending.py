@@ -22,8 +22,8 @@ import msgspec
 from clients.broker.config import BrokerConfig
 from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import FLAG_UNIT, FLAG_UNIT_SUB, TopicConfigManager
-from remoting.commands import RefusedError
-from remoting.frame import RemotingCommand
+from remoting.codec.commands import RefusedError
+from remoting.codec.frame import RemotingCommand
 from schemas.broker import PERM_WRITE
 from schemas.codes import RequestCode, ResponseCode
 from schemas.topic_names import NOT_ALLOWED_SEND_TOPICS, RETRY_GROUP_TOPIC_PREFIX, topic_remark

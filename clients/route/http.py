@@ -17,8 +17,8 @@ import msgspec
 
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
+from remoting.codec.frame import HTTP_IS_ELSEWHERE, RemotingCommand
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError, why_not_connected
-from remoting.frame import HTTP_IS_ELSEWHERE, RemotingCommand
 from schemas.codes import ResponseCode
 
 MAX_WAIT_S: Final = 300.0

@@ -11,8 +11,8 @@ from typing import Final
 from clients.route.errors import BadRouteError
 from clients.route.transport import RouteAnswer, decode_route
 from remoting.client import RemotingClient, Sign
+from remoting.codec.frame import RemotingCommand
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError
-from remoting.frame import RemotingCommand
 from schemas.codes import RequestCode, ResponseCode
 
 _GET_MAX_OFFSET: Final = 30

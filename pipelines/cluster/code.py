@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("lake", "pipelines", "runtime", "schemas")
+ROOMS: Final = ("eventlog", "lake", "nameserver", "pipelines", "runtime", "schemas")
 """What Spark's workers import, of ours."""
 
 

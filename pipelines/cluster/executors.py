@@ -19,9 +19,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pipelines.cluster.place import Cluster
-from pipelines.log.open import open_tail
-from pipelines.shards.fold import ShardFold
+from eventlog.open import open_tail
+from pipelines.cluster.master import Cluster
+from pipelines.shard_fold import ShardFold
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
 
 log = structlog.get_logger("routelake.fold")

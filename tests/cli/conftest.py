@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.support.live import lake
+from dev.support.live import lake
 
 __all__ = ["lake"]

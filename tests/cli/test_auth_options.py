@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cli.auth_options import AuthOptions
+from dev.support.accounts import ACCOUNTS
 from schemas.errors import SetupError
 from security.oidc_settings import OidcSettings
 from security.policy import AuthMode, Policy
-from tests.support.accounts import ACCOUNTS
 
 
 def options(file: Path | None = None, **more: Any) -> AuthOptions:
@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 def test_the_mode_that_is_meant(file: Path) -> None:
     assert options().policy() == Policy(AuthMode.OFF)
     assert options(file).policy() == Policy(AuthMode.ENFORCE)
-    assert options(file, mode=AuthMode.LOG).policy() == Policy(AuthMode.LOG)
+    assert options(file, mode=AuthMode.AUDIT).policy() == Policy(AuthMode.AUDIT)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_mode_that_is_meant(file: Path) -> None:
         ({"admin_plaintext": True}, True, False),
         ({"admin_signature": True}, True, True),
         ({"mode": AuthMode.ENFORCE_WRITES}, True, False),
-        ({"mode": AuthMode.LOG}, True, False),
+        ({"mode": AuthMode.AUDIT}, True, False),
     ],
 )
 def test_keys_need_tls_where_there_is_a_certificate(
@@ -78,10 +78,10 @@ def test_what_does_not_go_together(file: Path) -> None:
 
 def test_another_process_is_told_the_same(file: Path) -> None:
     issuer = {"oidc_issuer": "https://login.example.org", "oidc_audience": "routelake", "oidc_role_claim": "roles"}
-    found = options(file, mode=AuthMode.LOG, admin_plaintext=True, insecure=True, **issuer)
+    found = options(file, mode=AuthMode.AUDIT, admin_plaintext=True, insecure=True, **issuer)
     assert found.policy().oidc == OidcSettings(*issuer.values())
     assert found.arguments() == [
-        *("--auth", str(file), "--auth-mode", "log", "--auth-admin-plaintext", "--insecure"),
+        *("--auth", str(file), "--auth-mode", "audit", "--auth-admin-plaintext", "--insecure"),
         *("--oidc-issuer", "https://login.example.org", "--oidc-audience", "routelake", "--oidc-role-claim", "roles"),
     ]
     assert options().arguments() == []

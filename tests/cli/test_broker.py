@@ -12,7 +12,7 @@ import pytest
 
 from cli.broker import file_settings
 from clients.broker.config import BrokerConfig, broker_config
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
 from schemas.errors import SetupError
 from schemas.properties import parse
 

@@ -17,16 +17,16 @@ from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
 from clients.tls import ClientTls
+from dev.support.certificates import Authority, Pair
+from dev.support.command import told
+from dev.support.local import LocalGateway, LocalLake
 from remoting.client import RemotingClient
-from remoting.frame import RemotingCommand
+from remoting.codec.frame import RemotingCommand
 from schemas.codes import RequestCode
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
-from tests.support.certificates import Authority, Pair
-from tests.support.command import told
-from tests.support.local import LocalGateway, LocalLake
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_admin_import_and_route(gateway: LocalGateway, options: list[str], tmp_p
     assert told("import-kv", str(kv), "-n", gateway.address, *options)[0] == 0
     code, said = told("admin", "updateKvConfig", "-s", "ns", "-k", "l", "-v", "w", "-n", gateway.address, *options)
     assert code == 0, said
-    assert [gateway.gateway.at_head.view.kv_get("ns", key) for key in "kl"] == ["v", "w"]
+    assert [gateway.gateway.live_view.view.kv_get("ns", key) for key in "kl"] == ["v", "w"]
     for address in (gateway.address, https(gateway)):
         code, said = told("route", "nowhere", "-n", address, *options)
         assert (code, "nowhere" in said) == (1, True), said

@@ -16,12 +16,12 @@ from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.fleet import Fleet, FleetSettings
 from clients.credentials import Credentials
+from dev.support.accounts import accounts_file, policy, sign
+from dev.support.command import told
+from dev.support.local import LocalGateway, LocalLake
 from schemas.errors import SetupError
 from security.policy import AuthMode
 from tests.examples.parts import T1, register
-from tests.support.accounts import accounts_file, policy, sign
-from tests.support.command import told
-from tests.support.local import LocalGateway, LocalLake
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_admin_route_and_import(
         code, said = run(*words, "--access-key", needed, "--secret-key", "env:KEY", KEY=f"of-{needed}")
         assert code == 0, said
     assert run("admin", "topicRoute", "-t", T1, "--access-key", "reader")[0] == 2
-    assert gateway.gateway.at_head.view.kv_get("ns", "k") == "v"
+    assert gateway.gateway.live_view.view.kv_get("ns", "k") == "v"
 
 
 def test_broker_and_fleet(gateway: LocalGateway) -> None:

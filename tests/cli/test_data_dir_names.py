@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cli.folder_names import check_path
-from lake.ddl import open_lake
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
+from dev.support.command import environment, told
+from lake.delta.ddl import open_lake
 from schemas.errors import SetupError
-from tests.support.command import environment, told
 
 USABLE = [
     "路由 数据",

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.encryption import Encryption
+from dev.support.certificates import Authority
 from schemas.errors import SetupError
 from security.tls_config import TlsOptions
-from tests.support.certificates import Authority
 
 PAIR = {"cert": "tls.pem", "key": "tls.key"}
 

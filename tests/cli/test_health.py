@@ -14,10 +14,10 @@ from socket import AF_INET, AF_INET6
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from tests.support.certificates import Authority
-from tests.support.command import command
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.certificates import Authority
+from dev.support.command import command
 
 
 class Answer(BaseHTTPRequestHandler):

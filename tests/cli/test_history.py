@@ -14,13 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.history_show import Form, show_changes, show_diff
-from cli.history_source import HttpSource, LakeSource
+from cli.history.show import Form, show_changes, show_diff
+from cli.history.source import HttpSource, LakeSource
 from cli.options import lake_place
+from dev.support.command import command, process
+from dev.support.http_api import broker
+from dev.support.live import LiveRoutelake
 from schemas.errors import RoutelakeError, SetupError
-from tests.support.command import command, process
-from tests.support.http_api import broker
-from tests.support.live import LiveRoutelake
 
 
 def cli(*args: str) -> CompletedProcess[str]:

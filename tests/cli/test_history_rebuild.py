@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from lake.ddl import lock_lake
-from lake.mirror import Mirror
+from dev.support import any_lake
+from dev.support import events as make
+from dev.support.command import command, process
+from dev.support.copy_fold import CopyFold
+from dev.support.intervals import assert_kept, assert_now
+from dev.support.stores import SteppingStore, store
+from eventlog.memory import MemoryLog
+from lake.delta.ddl import lock_lake
+from lake.publisher import Publisher
 from lake.store import StoreError
-from pipelines.log.memory import MemoryLog
 from schemas.events import EventEncoder, routing_key
-from tests.support import any_lake
-from tests.support import events as make
-from tests.support.command import command, process
-from tests.support.copy_fold import CopyFold
-from tests.support.intervals import assert_kept, assert_now
-from tests.support.stores import SteppingStore, store
 
 
 def test_intervals_are_made_anew(tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_a_store_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     log.append([(routing_key(event), EventEncoder().encode(event))])
     CopyFold(log, store(memory), tmp_path / "one", intervals=True).fold()
     own: SteppingStore = Failing(memory)
-    for module in ("lake.store", "lake.held"):
+    for module in ("lake.store", "lake.leased"):
         monkeypatch.setattr(f"{module}.open_store", lambda url: own)
-    monkeypatch.setattr("lake.held.probe", lambda store: None)
+    monkeypatch.setattr("lake.leased.probe", lambda store: None)
     words = ("history", "rebuild", "--lake", "s3://lake/routes")
     failed = command(*words)
     assert failed.returncode == 1, failed
     assert "503" in failed.stderr and "Run it again" in failed.stderr
     own = SteppingStore(memory)
     assert command(*words).returncode == 0
-    Mirror(store(memory), tmp_path / "read").fetch()
+    Publisher(store(memory), tmp_path / "read").fetch()
     assert_kept(tmp_path / "read")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from cli import usage
-from cli.history_report import Name
+from cli.history.report import Name
 from cli.main import app
-from pipelines.reports.reports import REPORTS, TIMES
-from tests.support import tables_page
+from dev.support import tables_page
+from lake.history.reports import REPORTS, TIMES
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ class Report:
 
 @pytest.fixture
 def report(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Report:
-    monkeypatch.setattr("api.view.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
+    monkeypatch.setattr("lake.history.no_pandas.keep_pandas_out", lambda: None)  # meant for a process of its own
     return Report(folder, capsys)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments as people write them."""
+"""AsOfResolver as people write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cli.history_times import local_text, moment_text, time_zone, zone_text
+from cli.history.times import local_text, moment_text, time_zone, zone_text
 from schemas.errors import SetupError
 
 BERLIN = ZoneInfo("Europe/Berlin")

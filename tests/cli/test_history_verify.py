@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from pipelines.log.open import open_log
+from dev.support import events as make
+from dev.support.command import command, process
+from dev.support.local import LocalLake
+from dev.support.tampering import flip
+from eventlog.open import open_log
 from schemas.events import AnyEvent, encode, routing_key
 from schemas.tables import KV_CONFIG_TABLE
-from tests.support import events as make
-from tests.support.command import command, process
-from tests.support.local import LocalLake
-from tests.support.tampering import flip
 
 
 def verify(data: Path, *options: str) -> CompletedProcess[str]:

@@ -14,14 +14,14 @@ from py4j.protocol import Py4JJavaError
 
 from cli import main as cli
 from cli.kv_import import read_kv_config
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.java import jvm
+from dev.support.local import LocalLake
+from dev.support.rocketmq import StockNameServer
 from schemas.errors import SetupError
 from schemas.limits import MAX_KV_BYTES, MAX_KV_VALUE_BYTES
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.java import jvm
-from tests.support.local import LocalLake
-from tests.support.rocketmq import StockNameServer
 
 ORDER = "ORDER_TOPIC_CONFIG"
 

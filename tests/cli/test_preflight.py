@@ -18,10 +18,10 @@ from cli import preflight
 from cli.data_options import DataOptions
 from cli.main import main
 from cli.preflight import Listen, exposure, listen_address
-from lake.ddl import lock_lake
-from peers.java import free_port
-from peers.routelake import ROOT
-from pipelines.log.urls import with_config
+from dev.peers.java import free_port
+from dev.peers.routelake import ROOT
+from eventlog.urls import with_config
+from lake.delta.ddl import lock_lake
 from schemas.errors import SetupError
 
 PROGRAM = """
@@ -146,7 +146,7 @@ def test_event_logs(
     tmp_path: Path, refused: Refused, ports: tuple[str, ...], command: str, url: str, says: str
 ) -> None:
     (tmp_path / "text").write_text("this is not a database, but as long as its header")
-    said = refused(*words_of(command, ports), "--log", url.format(folder=tmp_path))
+    said = refused(*words_of(command, ports), "--event-log", url.format(folder=tmp_path))
     assert says in said
     assert "or memory:" not in said
 
@@ -154,7 +154,7 @@ def test_event_logs(
 LOG_CONFIGS = [
     (None, "No such file or directory. Name a file of Kafka client properties"),
     ("security.protocol=TLS", "client.properties: security.protocol: 'TLS' is none of"),
-    ("bootstrap.servers=a:1", "client.properties: bootstrap.servers stands in --log"),
+    ("bootstrap.servers=a:1", "client.properties: bootstrap.servers stands in --event-log"),
     ("security.protocol=SSL\nssl.truststore.location=/nowhere/ca.pem", "/nowhere/ca.pem cannot be read"),
     (
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=file:/nowhere",
@@ -171,20 +171,20 @@ def test_files_of_kafka_client_properties(
     file = tmp_path / "client.properties"
     if text is not None:
         file.write_text(text)
-    kafka = ["--log", "kafka://127.0.0.1:1/topic", "--log-config", str(file)]
+    kafka = ["--event-log", "kafka://127.0.0.1:1/topic", "--event-log-config", str(file)]
     assert says in refused(*words_of(command, ports), *kafka)
     assert "is for a log in Kafka" in refused(*words_of(command, ports), *kafka[2:])
 
 
 def test_children_get_the_file_that_was_named_whatever_their_environment_says(tmp_path: Path) -> None:
     data = ["--data-dir", str(tmp_path), "--data-mode", "700"]
-    assert DataOptions(tmp_path, "700", "", "").arguments() == [*data, "--log", f"sqlite://{tmp_path}/events.db"]
+    assert DataOptions(tmp_path, "700", "", "").arguments() == [*data, "--event-log", f"sqlite://{tmp_path}/events.db"]
     url = with_config("kafka://k:9092/t", tmp_path / "file")
     assert DataOptions(tmp_path, "700", url, "").arguments() == [
         *data,
-        "--log",
+        "--event-log",
         f"kafka://k:9092/t?config={tmp_path}/file",
-        "--log-config",
+        "--event-log-config",
         f"{tmp_path}/file",
     ]
 
@@ -263,8 +263,8 @@ def test_configuration_files(
         ("--history-retention-days 99999999", "--history-retention-days"),
         ("--liveness-interval-s 0", "--liveness-interval-s"),
         ("--liveness-interval-s nan", "--liveness-interval-s"),
-        ("--log-retention-hours inf", "--log-retention-hours"),
-        ("--log-retention-hours nan", "--log-retention-hours"),
+        ("--event-log-retention-hours inf", "--event-log-retention-hours"),
+        ("--event-log-retention-hours nan", "--event-log-retention-hours"),
         ("--data-dir text", "cannot write to the data directory"),
         ("--data-dir text/data", "cannot write to the data directory"),
     ],
@@ -419,7 +419,7 @@ def _spent_s(tmp_path: Path, command: str) -> float:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("ROUTELAKE_")}
     before = os.times()
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, command, "--log", "memory:"],
+        [sys.executable, "-c", PROGRAM, command, "--event-log", "memory:"],
         cwd=tmp_path,
         env={**inherited, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -440,12 +440,12 @@ def test_addresses_that_others_reach(refused: Refused, ports: tuple[str, ...], t
     assert "--remoting 0.0.0.0:" in refused(command, *ports, "--remoting", f":{free_port()}")
     assert "--http 0.0.0.0:" in refused(command, *ports, "--http", f":{free_port()}")
     assert "can be reached" in refused(
-        command, *ports, "--remoting", f":{free_port()}", "--auth", str(accounts), "--auth-mode", "log"
+        command, *ports, "--remoting", f":{free_port()}", "--auth", str(accounts), "--auth-mode", "audit"
     )
     for more in (("--insecure",), ("--auth", str(accounts)), ("--auth", str(accounts), "--auth-mode=enforce-writes")):
         with pytest.raises(AssertionError, match="it went on"):
             refused("serve", *ports, "--remoting", f":{free_port()}", "--http", f":{free_port()}", *more)
-    assert "needs accounts: --auth FILE" in refused(command, *ports, "--auth-mode", "log")
+    assert "needs accounts: --auth FILE" in refused(command, *ports, "--auth-mode", "audit")
     assert "contradict" in refused(
         command, *ports, "--auth", str(accounts), "--auth-require-tls", "--auth-admin-plaintext"
     )
@@ -462,7 +462,7 @@ def test_behind_a_proxy_who_writes_is_asked(
     accounts.write_text("accounts:\n  - {accessKey: a, secretKey: secret1}\n")
     monkeypatch.setenv("ROUTELAKE_HTTP_TRUSTED_HOSTS", "mq.example.com")
     auth = ("--auth", str(accounts))
-    without: tuple[tuple[str, ...], ...] = ((), ("--insecure",), (*auth, "--auth-mode=log"))
+    without: tuple[tuple[str, ...], ...] = ((), ("--insecure",), (*auth, "--auth-mode=audit"))
     for more in without:
         assert "no write is local" in refused("gateway", *ports, *more)
     for mode in ("--auth-mode=enforce", "--auth-mode=enforce-writes"):

@@ -16,12 +16,12 @@ import httpx
 import pytest
 
 from cli.route_show import as_table, perm_text
-from peers.java import free_port
-from peers.routelake import ROOT
+from dev.peers.java import free_port
+from dev.peers.routelake import ROOT
+from dev.support.command import command, environment, process
+from dev.support.live import LiveRoutelake, delete, register, run
+from dev.support.routes import group, route, row
 from schemas.broker import TopicQueueMappingInfo
-from tests.support.command import command, environment, process
-from tests.support.live import LiveRoutelake, delete, register, run
-from tests.support.routes import group, route, row
 
 COMMAND = [sys.executable, "-m", "cli.main", "route"]
 ENVIRONMENT = environment()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import ROOT
-from tests.support.command import process
-from tests.support.live import LiveRoutelake, register, run
+from dev.peers.routelake import ROOT
+from dev.support.command import process
+from dev.support.live import LiveRoutelake, register, run
 
 PAGE = (Path(ROOT) / "docs" / "route-client.md").read_text()
 COMMANDS = re.findall(r"^\$ ./routelake route (.+)\n((?:(?!\$ |```).*\n)+)", PAGE, re.MULTILINE)

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from cli.main import app
-from tests.support.command import told
+from dev.support.command import told
 
 SECRET = "hunter2hunter2"
 WORDS = ("token", "secret", "password", "header")
@@ -68,7 +68,7 @@ def test_they_are_found() -> None:
     }
     assert {name for _, name in OF_ADDRESSES} >= {
         "--http",
-        "--log",
+        "--event-log",
         "--lake",
         "--oidc-issuer",
         "--master",

@@ -14,12 +14,12 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from peers.routelake import ROOT
-from tests.support import events as make
-from tests.support.command import command, environment, process
-from tests.support.drive import drive
-from tests.support.generated_logs import written
-from tests.support.terminals import terminal
+from dev.peers.routelake import ROOT
+from dev.support import events as make
+from dev.support.command import command, environment, process
+from dev.support.drive import drive
+from dev.support.generated_logs import written
+from dev.support.terminals import terminal
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from clients.addresses import host_port, namesrv_addresses
-from peers.java import free_port
-from peers.routelake import ROOT
+from dev.peers.java import free_port
+from dev.peers.routelake import ROOT
+from dev.support.command import told
 from schemas.errors import SetupError
-from tests.support.command import told
 
 WRITTEN = [
     ("a:1", ["a:1"]),

@@ -17,13 +17,13 @@ import typer
 import yaml
 
 from cli.main import app
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
 
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.glob("*.Containerfile"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-ROOMS = set(re.findall(r'"(\w+)"', re.search(r"^ROOMS = \((.*)\)$", (ROOT / "setup.py").read_text(), re.MULTILINE)[1]))  # type: ignore[index]
+ROOMS = set(re.findall(r'"(\w+)"', (ROOT / "setup.py").read_text().partition("ROOMS = (")[2].partition("\n)")[0]))
 
 
 def variables_of(command: str) -> set[str]:

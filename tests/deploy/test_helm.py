@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from peers.go_program import NoGoProgramError, go_program
-from peers.routelake import ROOT
+from dev.peers.go_program import NoGoProgramError, go_program
+from dev.peers.routelake import ROOT
 
 CHART = ROOT / "deploy" / "helm" / "routelake"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -81,7 +81,7 @@ def test_readiness_asks_for_routes_alone() -> None:
     assert "Probe:" not in TEMPLATES["fold.yaml"]
 
 
-LEAST = ["--set", "log=kafka://kafka:9092/events", "--set", "insecure=true"]
+LEAST = ["--set", "eventLog=kafka://kafka:9092/events", "--set", "insecure=true"]
 
 Template = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -148,8 +148,8 @@ def test_defaults(template: Template) -> None:
 
 EVERYTHING = [
     *("auth.existingSecret=accounts", "tls.existingSecret=tls", "tls.mode=enforcing", "nameserver.workers=2"),
-    *("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=log"),
-    "logConfig.existingSecret=kafka",
+    *("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "auth.mode=audit"),
+    "eventLogConfig.existingSecret=kafka",
 ]
 
 
@@ -184,7 +184,7 @@ def test_everything_switched_on(template: Template) -> None:
     for place in (("StatefulSet", "rl-routelake-nameserver"), ("Deployment", "rl-routelake-fold")):
         spec = found[place]["spec"]["template"]["spec"]
         (config,) = (
-            entry["value"] for entry in spec["containers"][0]["env"] if entry["name"] == "ROUTELAKE_LOG_CONFIG"
+            entry["value"] for entry in spec["containers"][0]["env"] if entry["name"] == "ROUTELAKE_EVENT_LOG_CONFIG"
         )
         (mount,) = (one["mountPath"] for one in spec["containers"][0]["volumeMounts"] if one["name"] == "kafka")
         assert config == f"{mount}/client.properties"
@@ -284,9 +284,9 @@ def test_tables_in_an_object_store(template: Template) -> None:
     ("options", "why"),
     [
         (["--set", "insecure=true"], "name the event log"),
-        (["--set", "log=kafka://kafka:9092/events"], "name accounts"),
+        (["--set", "eventLog=kafka://kafka:9092/events"], "name accounts"),
         ([*LEAST, "--set", "nameserver.replicas=3"], "replicas"),
-        ([*LEAST, "--set", "log=sqlite:///data/events.db"], "log"),
+        ([*LEAST, "--set", "eventLog=sqlite:///data/events.db"], "eventLog"),
         ([*LEAST, "--set", "nameserver.replicaCount=0"], "replicaCount"),
         ([*LEAST, "--set", "lake.url=/data/lake"], "url"),
         ([*LEAST, "--set", "fold.replicaCount=2"], "needs lake.url"),

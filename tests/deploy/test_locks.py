@@ -8,9 +8,9 @@ import tomllib
 
 import pytest
 
-from deploy.jars import LOCK_FILE, pyspark_jars, read_lock
-from deploy.jars_lock import ON_SPARK, ROOTS
-from peers.routelake import ROOT
+from dev.jars_lock import ON_SPARK, ROOTS
+from dev.peers.routelake import ROOT
+from runtime.jars import LOCK_FILE, pyspark_jars, read_lock
 
 RUNTIME = (ROOT / "requirements.lock").read_text()
 GATEWAY = (ROOT / "requirements-gateway.lock").read_text()

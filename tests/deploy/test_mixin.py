@@ -15,14 +15,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.metrics import Metrics
-from peers.routelake import ROOT
+from api.gateway.metrics import Metrics
+from dev.peers.routelake import ROOT
+from dev.support.certificates import Authority
+from dev.support.http_api import HttpApi, broker
+from dev.support.loops import until
 from schemas.tls import TlsMode
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
-from tests.support.certificates import Authority
-from tests.support.http_api import HttpApi, broker
-from tests.support.loops import until
 
 MIXIN = ROOT / "deploy" / "mixin"
 ALERTS = [rule for group in yaml.safe_load((MIXIN / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]

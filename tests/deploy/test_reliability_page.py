@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import ROOT
-from tests.support.loops import until
-from tests.support.terminals import terminal
+from dev.peers.routelake import ROOT
+from dev.support.loops import until
+from dev.support.terminals import terminal
 
 PYTHON = """#!/bin/sh
 echo "python $*" >>"$CALLS"

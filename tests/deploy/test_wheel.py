@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
 
 NOT_CODE = (
     "deploy/README.md",
@@ -34,7 +34,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, out, unpacked = folder / "source", folder / "out", folder / "unpacked"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "benchmarks/", "docs/")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "dev/benchmarks/", "docs/")):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
     out.mkdir()

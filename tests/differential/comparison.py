@@ -20,13 +20,13 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tests.histories.audit import audit_requests
-from tests.histories.steps import ORDER_NAMESPACE, Advance, CloseChannel, Step
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.namesrv import NameServerModel
-from tests.model.settings import Settings
-from tests.model.wire import Request, Response, canonical
+from dev.histories.audit import audit_requests
+from dev.histories.steps import ORDER_NAMESPACE, Advance, CloseChannel, Step
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.namesrv import NameServerModel
+from dev.model.settings import Settings
+from dev.model.wire import Request, Response, canonical
 
 ADMIN = "admin"
 

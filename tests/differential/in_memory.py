@@ -17,32 +17,32 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from api.gateway import Gateway, GatewaySettings
-from api.head.fold import HeadFold
-from api.metrics import Metrics
-from api.registrations import Registrations
+from api.gateway.gateway import Gateway, GatewaySettings
+from api.gateway.metrics import Metrics
+from api.gateway.registrations import Registrations
+from api.live_view.live_state import LiveState
 from api.remoting.handlers import NameServerHandler
-from api.view.answers import RouteAnswers
-from api.view.loader import changes_from
-from api.view.snapshot import RouteView
 from api.wiring import follow_switches
-from benchmarks.harness.shard import OneShard
-from lake.commits import NO_COMMIT, CommandOutcome, RouteCommit
-from lake.deltalog import GONE
-from pipelines.log.base import Appended
-from pipelines.log.memory import MemoryLog
-from pipelines.shards.arrow import DELETE, OP
-from pipelines.shards.batch import Batch
-from pipelines.shards.fold import Record
-from remoting.answers import failure
-from remoting.frame import RemotingCommand
+from dev.benchmarks.harness.shard import OneShard
+from dev.model.settings import Settings
+from dev.model.wire import Request, Response
+from dev.support.log_client import LocalLogClient
+from eventlog.base import Appended
+from eventlog.memory import MemoryLog
+from lake.delta.log import GONE
+from lake.history.loader import changes_from
+from lake.write.arrow import DELETE, OP
+from lake.write.batch import Batch
+from nameserver.answers import RouteAnswers
+from nameserver.view.snapshot import RouteView
+from pipelines.shard_fold import Record
+from remoting.codec.answers import failure
+from remoting.codec.frame import RemotingCommand
 from schemas.codes import SerializeType
 from schemas.errors import RoutelakeError
 from schemas.events import Actor, Clock
+from schemas.route_commit import NO_COMMIT, CommandOutcome, RouteCommit
 from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, Table
-from tests.model.settings import Settings
-from tests.model.wire import Request, Response
-from tests.support.log_client import LocalLogClient
 
 ACTOR = Actor(gateway="memory", via="gateway", peer=None)
 
@@ -88,11 +88,11 @@ class InstantGateway(Gateway):
 
 
 class InstantHead(InstantGateway):
-    """The same at the head of the log: folded by `HeadFold`, without tables."""
+    """The same at the head of the log: folded by `LiveState`, without tables."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings)
-        self._head_fold = HeadFold(RouteView.empty())
+        self._head_fold = LiveState(RouteView.empty())
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """Fold it now, as the head does."""

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.client import RemotingClient
-from tests.model.codes import GET_BROKER_CLUSTER_INFO, REGISTER_BROKER, SYSTEM_ERROR, UNREGISTER_BROKER
-from tests.model.wire import Request, Response
-from tests.support.local import LocalLake
-from tests.support.rocketmq import StockNameServer
+from dev.model.client import RemotingClient
+from dev.model.codes import GET_BROKER_CLUSTER_INFO, REGISTER_BROKER, SYSTEM_ERROR, UNREGISTER_BROKER
+from dev.model.wire import Request, Response
+from dev.support.local import LocalLake
+from dev.support.rocketmq import StockNameServer
 
 AT_ONCE = 4
 BROKERS = 40

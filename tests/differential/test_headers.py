@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.local import LocalLake
-from tests.support.rocketmq import StockNameServer
+from dev.support.local import LocalLake
+from dev.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm
 

@@ -2,7 +2,7 @@
 """What the remoting API answers, over fold and view, is what the model of the NameServer answers; by the hundred thousand.
 
 The clock is virtual, so that brokers fall silent for minutes and connections are lost between two requests. What
-routelake does otherwise on purpose is in `tests.model.deliberate`.
+routelake does otherwise on purpose is in `dev.model.deliberate`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import partial
 
 import pytest
 
+from dev.histories.audit import audit_requests
+from dev.histories.seeded import random_histories, shrunk
+from dev.histories.steps import Advance, CloseChannel, Send, Step
+from dev.model import codes
+from dev.model.deliberate import DeliberateModel
+from dev.model.settings import Settings
+from dev.model.wire import Request, canonical
 from tests.differential.in_memory import InMemoryNameServer, InstantGateway, InstantHead
-from tests.histories.audit import audit_requests
-from tests.histories.seeded import random_histories, shrunk
-from tests.histories.steps import Advance, CloseChannel, Send, Step
-from tests.model import codes
-from tests.model.deliberate import DeliberateModel
-from tests.model.settings import Settings
-from tests.model.wire import Request, canonical
 
 REQUEST_CODES = frozenset(codes.ALL_CODES)
 START_MS = 1_000_000

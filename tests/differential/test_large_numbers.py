@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from clients.route.transport import decode_route
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.local import local_client
+from dev.support.rocketmq import StockNameServer
 from schemas.rocketmq_json import decode_topic_route
 from tests.examples.parts import config, mapping, register
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.local import local_client
-from tests.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm
 

@@ -19,13 +19,11 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.differential.comparison import Comparison, Disagreement, SharedComparison, TooSlow
-from tests.examples.all import EXAMPLES
-from tests.histories import strategies
-from tests.histories.malformed import generators_with_malformed
-from tests.histories.seeded import random_histories, shrunk
-from tests.histories.steps import Advance, Step
-from tests.model.codes import (
+from dev.histories import strategies
+from dev.histories.malformed import generators_with_malformed
+from dev.histories.seeded import random_histories, shrunk
+from dev.histories.steps import Advance, Step
+from dev.model.codes import (
     ALL_CODES,
     BROKER_HEARTBEAT,
     GET_BROKER_CLUSTER_INFO,
@@ -35,9 +33,11 @@ from tests.model.codes import (
     REGISTER_BROKER,
     UPDATE_NAMESRV_CONFIG,
 )
-from tests.model.namesrv import NameServerModel
-from tests.model.settings import Settings
-from tests.support.rocketmq import StockNameServer
+from dev.model.namesrv import NameServerModel
+from dev.model.settings import Settings
+from dev.support.rocketmq import StockNameServer
+from tests.differential.comparison import Comparison, Disagreement, SharedComparison, TooSlow
+from tests.examples.all import EXAMPLES
 
 pytestmark = pytest.mark.jvm
 

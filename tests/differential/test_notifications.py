@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from peers.java import wait_until
+from dev.histories.steps import Send
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.namesrv import NameServerModel
+from dev.model.route_tables import Notification
+from dev.model.settings import Settings
+from dev.model.wire import Request, canonical
+from dev.peers.java import wait_until
+from dev.support.fake_broker import FakeBroker
+from dev.support.rocketmq import StockNameServer
 from tests.examples.parts import register, unregister
-from tests.histories.steps import Send
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.namesrv import NameServerModel
-from tests.model.route_tables import Notification
-from tests.model.settings import Settings
-from tests.model.wire import Request, canonical
-from tests.support.fake_broker import FakeBroker
-from tests.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm
 

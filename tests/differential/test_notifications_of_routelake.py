@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from api.view.min_broker import Notification, notifications
-from api.view.snapshot import RouteView
-from peers.java import wait_until
+from dev.model import codes
+from dev.model.deliberate import DeliberateModel
+from dev.model.settings import Settings
+from dev.peers.java import wait_until
+from dev.support.fake_broker import FakeBroker
+from dev.support.local import LocalLake
+from nameserver.view.min_broker import Notification, notifications
+from nameserver.view.snapshot import RouteView
 from tests.differential.in_memory import InMemoryNameServer
 from tests.examples.parts import register, unregister
-from tests.model import codes
-from tests.model.deliberate import DeliberateModel
-from tests.model.settings import Settings
-from tests.support.fake_broker import FakeBroker
-from tests.support.local import LocalLake
 
 SETTINGS = Settings(notify_min_broker_id_changed=True, support_acting_master=True)
 ADDRESSES = ("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.local import local_client
-from tests.support.rocketmq import StockNameServer
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.local import local_client
+from dev.support.rocketmq import StockNameServer
 
 pytestmark = pytest.mark.jvm
 

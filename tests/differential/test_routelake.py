@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.histories.audit import audit_requests
+from dev.histories.seeded import random_histories
+from dev.model import codes
+from dev.model.deliberate import DeliberateModel
+from dev.model.namesrv import NameServerModel
+from dev.model.settings import Settings
+from dev.support.local import LocalLake
 from tests.differential.comparison import SharedComparison, TooSlow
-from tests.histories.audit import audit_requests
-from tests.histories.seeded import random_histories
-from tests.model import codes
-from tests.model.deliberate import DeliberateModel
-from tests.model.namesrv import NameServerModel
-from tests.model.settings import Settings
-from tests.support.local import LocalLake
 
 CONFIG_CODES = frozenset({codes.UPDATE_NAMESRV_CONFIG, codes.GET_NAMESRV_CONFIG})
 NOT_AUDITED = CONFIG_CODES | {codes.QUERY_DATA_VERSION}

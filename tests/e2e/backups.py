@@ -8,8 +8,8 @@ import subprocess
 import urllib.error
 from pathlib import Path
 
-from peers.java import wait_until
-from peers.routelake import ROOT, Routelake
+from dev.peers.java import wait_until
+from dev.peers.routelake import ROOT, Routelake
 
 OPERATIONS = ROOT / "docs" / "operations.md"
 

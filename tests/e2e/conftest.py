@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import Routelake
-from pipelines.log.open import open_log
-from tests.support.minifold import MiniFold
+from dev.peers.routelake import Routelake
+from dev.support.minifold import MiniFold
+from eventlog.open import open_log
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from peers.java import wait_until
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request, canonical
+from dev.peers.java import wait_until
+from dev.support.recorder import Recorder
+from dev.support.rocketmq import StockBroker
 from tests.e2e.scenario import Patience, admin, route
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request, canonical
-from tests.support.recorder import Recorder
-from tests.support.rocketmq import StockBroker
 
 CLUSTER, A, B = "failover-cluster", "group-a", "group-b"
 TOPIC = "failover-orders"

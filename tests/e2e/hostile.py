@@ -17,13 +17,13 @@ from typing import Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from pipelines.log.open import open_log
+from dev.model import codes
+from dev.model.client import encode_frame
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from eventlog.open import open_log
 from runtime.procfs import memory_bytes
 from schemas.events import decode
-from tests.model import codes
-from tests.model.client import encode_frame
 
 MIB: Final = 1024 * 1024
 SHORT_S: Final = 6.0

@@ -20,9 +20,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from dev.model import codes
+from dev.model.client import decode_frame, encode_frame
 from tests.e2e.hostile import read_answer, registration
-from tests.model import codes
-from tests.model.client import decode_frame, encode_frame
 
 HOSTILE: Final = "127.0.0.9"
 IN_A_WRITE: Final = 8

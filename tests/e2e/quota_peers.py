@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import msgspec
 
+from dev.model import codes
+from dev.model.client import decode_frame, encode_frame
 from tests.e2e.hostile import registration
-from tests.model import codes
-from tests.model.client import decode_frame, encode_frame
 
 BROKERS: Final = 300
 TOPICS: Final = 20

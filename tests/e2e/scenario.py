@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from peers.java import wait_until
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request, Response, parse_fastjson
-from tests.support.rocketmq import StockBroker, mqadmin
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request, Response, parse_fastjson
+from dev.peers.java import wait_until
+from dev.support.rocketmq import StockBroker, mqadmin
 
 CLUSTER = "e2e-cluster"
 BROKER = "e2e-broker"

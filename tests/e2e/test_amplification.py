@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from pipelines.log.sqlite import SqliteLog
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support import events as make
+from dev.support import lakes
+from eventlog.sqlite.log import SqliteLog
 from runtime.procfs import memory_bytes
 from schemas.events import encode, routing_key
-from tests.support import events as make
-from tests.support import lakes
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(560)]
 

@@ -16,18 +16,18 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.harness.far import far
+from dev.benchmarks.harness.far import far
+from dev.peers.java import free_port, wait_until
+from dev.peers.kafka import Kafka
+from dev.peers.routelake import Routelake
+from dev.support import events as make
+from dev.support.copy_fold import CopyFold
+from dev.support.s3 import fake_s3
+from eventlog.open import open_log
+from lake.announce import Announcer
 from lake.offer import Offer
 from lake.store import open_store
-from peers.java import free_port, wait_until
-from peers.kafka import Kafka
-from peers.routelake import Routelake
-from pipelines.log.epochs import Announcer
-from pipelines.log.open import open_log
 from schemas.events import AnyEvent, encode, routing_key
-from tests.support import events as make
-from tests.support.copy_fold import CopyFold
-from tests.support.s3 import fake_s3
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -65,7 +65,7 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
         fold = CopyFold(log, open_store(url), tmp_path / "copy")
         fold.mirror.on_published = announce
         fold.fold()
-        options = ("--log", log_url, "--lake", url)
+        options = ("--event-log", log_url, "--lake", url)
         gateway = Routelake(tmp_path / "gateway", "gateway", options, s3.environment)
         try:
             gateway.start(wait_ready_s=None)
@@ -81,7 +81,7 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
             for number in range(EPOCHS):
                 tell(make.put("n", "k", str(number)))
                 appended_s = time.monotonic()
-                wait_until(lambda number=number: shows(str(number), "head"), 60, "the head to move", 0.002)
+                wait_until(lambda number=number: shows(str(number), "live"), 60, "the head to move", 0.002)
                 head_ms.append((time.monotonic() - appended_s) * 1000)
                 fold.fold()
                 wait_until(lambda number=number: shows(str(number), "committed"), 60, "the epoch to be shown", 0.005)
@@ -113,8 +113,10 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
             assert asked.keys() == {"GET"}
             assert _hourly(f"{BROKERS} brokers are alive", asked) < 1_000
             told = _metrics(gateway)
-            assert told["routelake_head_epochs_total", "compared"] > EPOCHS + IDLE_S / LIVENESS_S - 1
-            assert not sum(count for (name, _), count in told.items() if name == "routelake_head_differences_total")
+            assert told["routelake_live_view_epochs_total", "compared"] > EPOCHS + IDLE_S / LIVENESS_S - 1
+            assert not sum(
+                count for (name, _), count in told.items() if name == "routelake_live_view_differences_total"
+            )
             assert gateway.stop() == 0
         finally:
             gateway.kill()

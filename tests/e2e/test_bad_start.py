@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lake.ddl import lock_lake, open_lake
-from lake.synced import sync_lake
-from peers.java import free_port
-from peers.routelake import ROOT
-from tests.support import events as make
-from tests.support.drive import drive
-from tests.support.generated_logs import written
+from dev.peers.java import free_port
+from dev.peers.routelake import ROOT
+from dev.support import events as make
+from dev.support.drive import drive
+from dev.support.generated_logs import written
+from lake.delta.ddl import lock_lake, open_lake
+from lake.write.synced import sync_lake
 
 
 def start(*words: str) -> tuple[int, str]:
@@ -137,8 +137,8 @@ def test_a_log_that_ends_before_the_tables_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--log", "mysql://x"), ("mysql://x", "sqlite://")),
-        (("--log", "kafka://"), ("kafka://",)),
+        (("--event-log", "mysql://x"), ("mysql://x", "sqlite://")),
+        (("--event-log", "kafka://"), ("kafka://",)),
         (("--remoting", "9876"), ("--remoting", "HOST:PORT")),
         (("--http", "127.0.0.1:99999"), ("--http", "HOST:PORT")),
         (("--config", "/nonexistent/namesrv.properties"), ("/nonexistent/namesrv.properties",)),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import Routelake
+from dev.peers.routelake import Routelake
 
 READY_S = 180.0
 

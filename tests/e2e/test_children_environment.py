@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import Routelake
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.peers.routelake import Routelake
+from dev.support.accounts import sign
+from dev.support.certificates import Authority
+from dev.support.loops import until
 from runtime.procfs import status_fields
 from tests.examples.parts import A, config, register
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.support.accounts import sign
-from tests.support.certificates import Authority
-from tests.support.loops import until
 
 SECRETS = {
     "BROKER_KEY": "the-secret-of-a-broker",

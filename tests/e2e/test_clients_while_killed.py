@@ -17,12 +17,12 @@ from typing import Self
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.model.client import ConnectionClosed
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.java_client import JavaConsumer, JavaProducer
+from dev.support.rocketmq import StockBroker
 from tests.e2e.scenario import admin, route
-from tests.model.client import ConnectionClosed
-from tests.support.java_client import JavaConsumer, JavaProducer
-from tests.support.rocketmq import StockBroker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 

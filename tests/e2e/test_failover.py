@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import Routelake
+from dev.peers.routelake import Routelake
+from dev.support.local import LocalLake
+from dev.support.rocketmq import StockNameServer
 from tests.e2e.failover import NAMESRV_PROPERTIES, A, Played, play
 from tests.e2e.scenario import Patience
-from tests.support.local import LocalLake
-from tests.support.rocketmq import StockNameServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600)]
 

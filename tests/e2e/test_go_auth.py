@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.model import codes
+from dev.support.accounts import accounts_file, policy, sign
+from dev.support.local import LocalLake
 from security.policy import AuthMode
 from tests.examples.parts import T1, A, register
-from tests.model import codes
-from tests.support.accounts import accounts_file, policy, sign
-from tests.support.local import LocalLake
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from peers.routelake import Routelake
+from dev.peers.routelake import Routelake
 
 
 def test_a_difference_that_a_process_found_fails_its_test(gateway: Routelake) -> None:

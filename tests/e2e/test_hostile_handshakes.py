@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import Routelake
+from dev.peers.routelake import Routelake
+from dev.support.certificates import Authority
 from tests.e2e.hostile import SHORT_S, over_quotas, processor_s
 from tests.e2e.quota_attacks import shaking_hands
 from tests.e2e.quota_peers import Peers, Seen, alone, honest
-from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.deep
 

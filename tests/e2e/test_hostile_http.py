@@ -22,11 +22,11 @@ from urllib.parse import quote
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.model import codes
+from dev.model.client import encode_frame
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
 from tests.e2e.hostile import MIB, Attackers, Broker, Memory, in_bounded_time, read_answer, refusals
-from tests.model import codes
-from tests.model.client import encode_frame
 
 KIB: Final = 1024
 ATTACKER: Final = "127.0.0.66"

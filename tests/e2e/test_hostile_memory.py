@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peers.routelake import Routelake
+from dev.model import codes
+from dev.model.client import decode_frame
+from dev.peers.routelake import Routelake
 from tests.e2e.hostile import GROWTH_BYTES, Memory, over_quotas, read_answer, registration
-from tests.model import codes
-from tests.model.client import decode_frame
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 

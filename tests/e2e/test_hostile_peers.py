@@ -14,8 +14,10 @@ import socket
 import threading
 import time
 
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.model import codes
+from dev.model.client import encode_frame
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
 from schemas.events import ChannelClosed, RegisterBroker
 from tests.e2e.hostile import (
     MIB,
@@ -28,8 +30,6 @@ from tests.e2e.hostile import (
     refusals,
     registration,
 )
-from tests.model import codes
-from tests.model.client import encode_frame
 
 
 @in_bounded_time

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from peers.routelake import Routelake
-from pipelines.log.open import open_log
+from dev.peers.routelake import Routelake
+from eventlog.open import open_log
 from schemas.events import RegisterBroker, decode
 from tests.e2e.hostile import Memory, in_bounded_time, over_quotas, processor_s
 from tests.e2e.quota_attacks import hostile

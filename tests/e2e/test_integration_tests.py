@@ -20,9 +20,9 @@ from typing import Final
 
 import pytest
 
-from peers.java import QUICK_JVM, classpath, java_executable
-from peers.rocketmq import prepare_home
-from peers.routelake import Routelake
+from dev.peers.java import QUICK_JVM, classpath, java_executable
+from dev.peers.rocketmq import prepare_home
+from dev.peers.routelake import Routelake
 
 PACKAGE: Final = "org.apache.rocketmq.test"
 LEFT_OUT: Final = {

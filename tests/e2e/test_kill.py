@@ -23,26 +23,26 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from benchmarks.harness.machine import tree
+from dev.benchmarks.harness.machine import tree
+from dev.model import codes
+from dev.model.client import ConnectionClosed, RemotingClient
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.peers.stopped import stopped
+from dev.support.intervals import assert_kept
+from eventlog.base import LogRecord
+from eventlog.open import open_log, open_reader
 from lake.commits import last_commit, to_ms
-from lake.ddl import lock_lake
-from peers.java import wait_until
-from peers.routelake import Routelake
-from peers.stopped import stopped
-from pipelines.audit.verify import verify
-from pipelines.fold.replay import replay
-from pipelines.fold.state import RouteState
-from pipelines.intervals.keeper import IntervalKeeper
-from pipelines.log.base import LogRecord
-from pipelines.log.open import open_log, open_reader
-from pipelines.tables.seed import read_state
+from lake.delta.ddl import lock_lake
+from lake.history.intervals import IntervalKeeper
+from lake.write.seed import read_state
+from nameserver.state_machine.replay import replay
+from nameserver.state_machine.state import RouteState
+from ops.verify.verify import verify
 from schemas.events import RegisterBroker, decode
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE
 from tests.e2e.test_routelake import registration
 from tests.examples.parts import config, register, version
-from tests.model import codes
-from tests.model.client import ConnectionClosed, RemotingClient
-from tests.support.intervals import assert_kept
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
 

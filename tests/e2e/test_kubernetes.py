@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600)]
 

@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from peers.broker import StockBroker
-from peers.java import wait_until
-from peers.java_client import JavaClient, bodies
-from peers.rocketmq import StockNameServer
-from peers.routelake import Routelake
-from pipelines.log.open import open_log
+from dev.peers.broker import StockBroker
+from dev.peers.java import wait_until
+from dev.peers.java_client import JavaClient, bodies
+from dev.peers.rocketmq import StockNameServer
+from dev.peers.routelake import Routelake
+from dev.support.minifold import MiniFold
+from eventlog.open import open_log
 from tests.e2e.scenario import route
-from tests.support.minifold import MiniFold
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 

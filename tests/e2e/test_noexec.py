@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from tests.support.http_api import broker
-from tests.support.namespaces import possible_kinds, unshare
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.http_api import broker
+from dev.support.namespaces import possible_kinds, unshare
 
 REMOUNTED = 'mount --bind {tmp} {tmp} && {also} mount -o remount,bind,noexec {tmp} && exec "$@"'
 

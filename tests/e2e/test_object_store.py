@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.peers.versitygw import NoVersityGwError, VersityGw
+from dev.support.s3 import FakeS3
 from lake.store import open_store
-from peers.java import wait_until
-from peers.routelake import Routelake
-from peers.versitygw import NoVersityGwError, VersityGw
 from schemas.tables import FOLD_STATUS_FILE
 from tests.e2e.test_routelake import registration
-from tests.support.s3 import FakeS3
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -69,7 +69,7 @@ def test_a_fold_ends_and_the_standby_goes_on(
     tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "s3://lake/prod/routes"
-    lake = ("--lake", url, "--log", f"sqlite://{tmp_path}/events.db")
+    lake = ("--lake", url, "--event-log", f"sqlite://{tmp_path}/events.db")
     one = Routelake(tmp_path / "one", "fold", lake, s3)
     two = Routelake(tmp_path / "two", "fold", (*lake, "--standby"), s3)
     gateway = Routelake(tmp_path / "gateway", "gateway", lake, s3)

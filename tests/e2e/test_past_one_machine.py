@@ -19,18 +19,18 @@ from typing import Final
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from peers.versitygw import NoVersityGwError, VersityGw
+from dev.model.client import ConnectionClosed
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.peers.versitygw import NoVersityGwError, VersityGw
+from dev.support.certificates import Authority
+from dev.support.command import process
+from dev.support.java_client import JavaConsumer, JavaProducer
+from dev.support.rocketmq import StockBroker, mqadmin
+from dev.support.secured_kafka import Properties, secured_kafka
 from tests.e2e.scenario import route
 from tests.e2e.test_clients_while_killed import Watch
 from tests.e2e.test_spark_cluster import Cluster, running
-from tests.model.client import ConnectionClosed
-from tests.support.certificates import Authority
-from tests.support.command import process
-from tests.support.java_client import JavaConsumer, JavaProducer
-from tests.support.rocketmq import StockBroker, mqadmin
-from tests.support.secured_kafka import Properties, secured_kafka
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(3000)]
 
@@ -172,7 +172,7 @@ def test_each_part_is_killed_in_turn(tmp_path: Path, authority: Authority, monke
         (tmp_path / "kafka").mkdir()
         kafka = stack.enter_context(secured_kafka(authority, tmp_path / "kafka"))
         file = Properties(tmp_path, authority)()
-        log = ("--log", f"kafka://127.0.0.1:{kafka.sasl_port}/events", "--log-config", str(file))
+        log = ("--event-log", f"kafka://127.0.0.1:{kafka.sasl_port}/events", "--event-log-config", str(file))
         cluster = stack.enter_context(running(Cluster(tmp_path)))
         told("a store, Kafka and a Spark cluster are there")
         all_parts = Deployment(tmp_path, stack, log, cluster)

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import pytest
 
-from api.quota_costs import EPOCH_BYTES
-from peers.java import wait_until
+from dev.histories.steps import Send
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.peers.java import wait_until
+from dev.support.local import LocalGateway, LocalLake
+from security.admission.quota_costs import EPOCH_BYTES
 from security.quotas import MB, Quotas
 from tests.examples.parts import put, register, register_topic, row, unregister, version, who
-from tests.histories.steps import Send
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.local import LocalGateway, LocalLake
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -192,7 +192,7 @@ def ask(client: RemotingClient, send: Send) -> int:
 
 def settle(gateway: LocalGateway) -> None:
     """Wait until the tables have everything."""
-    end = gateway.gateway.at_head.offset
+    end = gateway.gateway.live_view.offset
     wait_until(lambda: gateway.gateway.committed.offset >= end, 120, "the tables to have everything")
     time.sleep(SETTLE_S)
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import Routelake
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.peers.routelake import Routelake
 
 WRITES = 200
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
 from tests.e2e import backups, scenario
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]

@@ -16,16 +16,16 @@ import pyspark
 import pytest
 from deltalake import DeltaTable
 
-from deploy.jars import ensure
+from dev.peers.routelake import ROOT
+from dev.peers.versitygw import NoVersityGwError, VersityGw
+from dev.support import events as make
+from dev.support.copy_fold import CopyFold
+from eventlog.memory import MemoryLog
 from lake.store import open_store
-from peers.routelake import ROOT
-from peers.versitygw import NoVersityGwError, VersityGw
-from pipelines.log.memory import MemoryLog
+from runtime.jars import ensure
 from schemas.events import AnyEvent, encode, routing_key
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES, TOPIC_QUEUE_TABLE
-from tests.support import events as make
-from tests.support.copy_fold import CopyFold
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 

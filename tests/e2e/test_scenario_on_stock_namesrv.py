@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from dev.support.rocketmq import StockNameServer
 from tests.e2e import scenario
-from tests.support.rocketmq import StockNameServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

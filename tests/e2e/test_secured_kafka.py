@@ -9,14 +9,14 @@ from urllib.error import HTTPError
 
 import pytest
 
-from peers.java import wait_until
-from peers.kafka import Kafka
-from peers.routelake import Routelake
+from dev.peers.java import wait_until
+from dev.peers.kafka import Kafka
+from dev.peers.routelake import Routelake
+from dev.support.certificates import Authority
+from dev.support.command import process
+from dev.support.http_api import broker
+from dev.support.secured_kafka import SCRAM, Properties, fixtures
 from tests.e2e.scenario import route
-from tests.support.certificates import Authority
-from tests.support.command import process
-from tests.support.http_api import broker
-from tests.support.secured_kafka import SCRAM, Properties, fixtures
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -60,16 +60,16 @@ def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Aut
         assert before["offset"] == deleted["offset"]
         assert running.stop() == 0
 
-    moved = process("log", "copy", "--data-dir", data_dir, "--to", to, "--log-config", file)
+    moved = process("log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
     assert moved.returncode == 0, moved.stderr
-    assert f"from now on: --log {to}.from-1 --log-config {file}" in moved.stdout
-    again = process("log", "copy", "--data-dir", data_dir, "--to", to, "--log-config", file)
+    assert f"from now on: --event-log {to}.from-1 --event-log-config {file}" in moved.stdout
+    again = process("log", "copy", "--data-dir", data_dir, "--to", to, "--event-log-config", file)
     assert again.returncode == 0, again.stderr
     assert "(0 were new)" in again.stdout
     old = process("gateway", "--data-dir", data_dir)
     assert (old.returncode, old.stderr.count("was moved to")) == (2, 1), old.stderr
 
-    with Routelake(data_dir, "serve", ("--log", f"{to}.from-1", "--log-config", str(file))) as running:
+    with Routelake(data_dir, "serve", ("--event-log", f"{to}.from-1", "--event-log-config", str(file))) as running:
         assert route(running.namesrv_addr, "orders") is not None
         assert route(running.namesrv_addr, "payments") is None
         assert last_change(running, "payments", deleted["offset"]) == before
@@ -81,7 +81,7 @@ def test_from_sqlite_to_a_kafka_that_asks_who_comes(kafka: Kafka, authority: Aut
         assert last_change(running, "orders", registered["offset"])["offset"] == registered["offset"]
         assert running.stop() == 0
 
-    log = ("--log", f"{to}.from-1", "--log-config", file)
+    log = ("--event-log", f"{to}.from-1", "--event-log-config", file)
     proof = process("history", "verify", "--data-dir", data_dir, *log)
     assert proof.returncode == 0, proof.stdout + proof.stderr
     backed_up = process("backup", tmp_path / "backup", "--data-dir", data_dir, *log)
@@ -99,7 +99,7 @@ def test_who_is_not_let_in_reads_why_in_the_last_line(kafka: Kafka, authority: A
         (says(ssl__truststore__location=stranger.path), "that none of the authorities of ssl.truststore has signed"),
         (says(security__protocol="SASL_PLAINTEXT", **plain), "speaks TLS, and we plain text"),
     ):
-        ended = process("serve", "--data-dir", tmp_path / "data", "--log", to, "--log-config", file)
+        ended = process("serve", "--data-dir", tmp_path / "data", "--event-log", to, "--event-log-config", file)
         assert ended.returncode == 2, ended.stderr
         line = next(line for line in ended.stderr.splitlines() if said in line)
         assert str(file) in line

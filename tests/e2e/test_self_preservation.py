@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from tests.support.http_api import broker
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.http_api import broker
 
 BROKERS = range(20)
 TIMEOUT_MS = 12_000

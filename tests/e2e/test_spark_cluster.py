@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.peers.spark_cluster import SparkMaster, SparkWorker, write_properties
+from dev.support.command import process
+from eventlog.open import open_log, open_reader
 from lake.commits import last_commit
-from peers.java import wait_until
-from peers.routelake import Routelake
-from peers.spark_cluster import SparkMaster, SparkWorker, write_properties
-from pipelines.audit.verify import verify
-from pipelines.log.open import open_log, open_reader
+from ops.verify.verify import verify
 from schemas.events import RegisterBroker, decode
 from tests.e2e.test_kill import SmallLoad, in_a_hurry
-from tests.support.command import process
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(1800)]
 

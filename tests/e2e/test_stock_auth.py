@@ -15,12 +15,12 @@ from typing import Any
 import py4j.protocol
 import pytest
 
-from peers.java import wait_until
-from peers.java_client import JavaClient, bodies
-from peers.java_tls import java_tls
-from peers.routelake import Routelake
-from tests.support.certificates import Authority
-from tests.support.rocketmq import StockBroker, mqadmin
+from dev.peers.java import wait_until
+from dev.peers.java_client import JavaClient, bodies
+from dev.peers.java_tls import java_tls
+from dev.peers.routelake import Routelake
+from dev.support.certificates import Authority
+from dev.support.rocketmq import StockBroker, mqadmin
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -191,7 +191,7 @@ def test_a_cluster_behind_accounts(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("release", ["5.5.0", "4.9.7"])
-@pytest.mark.parametrize("mode", ["log", "enforce-writes", "enforce"])
+@pytest.mark.parametrize("mode", ["audit", "enforce-writes", "enforce"])
 def test_mqadmin_in_every_mode(tmp_path: Path, mode: str, release: str) -> None:
     with (
         a_gateway(tmp_path, mode) as gateway,
@@ -201,10 +201,10 @@ def test_mqadmin_in_every_mode(tmp_path: Path, mode: str, release: str) -> None:
         said = gateway.log_path.read_text
         wait_until(lambda: "broker-new" in registered(gateway), 60, "the broker that signs")
         wait_until(lambda: "not to brokerName 'broker-thief'" in said(), 60, "a name that is another's")
-        assert ("broker-thief" in registered(gateway)) is (mode == "log")
+        assert ("broker-thief" in registered(gateway)) is (mode == "audit")
         run = partial(says, gateway.namesrv_addr, release=release)
         route = '"brokerName":"broker-new"'
-        reads, writes = mode != "enforce", mode == "log"
+        reads, writes = mode != "enforce", mode == "audit"
         for how, may_read, may_write, objection_to_read, objection_to_write in (
             ({}, reads, writes, WHO_ARE_YOU, WHO_ARE_YOU),
             ({"tools": keys("client", "wrong!")}, reads, writes, WRONG_KEY, WRONG_KEY),

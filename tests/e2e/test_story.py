@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from clients.route.blocking import BlockingRouteClient
-from peers.java import free_port, wait_until
-from peers.routelake import ROOT, Routelake
-from pipelines.log.open import open_log
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.minifold import MiniFold
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.peers.java import free_port, wait_until
+from dev.peers.routelake import ROOT, Routelake
+from dev.support.minifold import MiniFold
+from eventlog.open import open_log
 
 TOPIC = "orders"
 

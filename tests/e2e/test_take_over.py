@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.peers.java import wait_until
+from dev.peers.routelake import ROOT, Routelake
+from dev.peers.stopped import stopped
+from dev.support import lakes
+from dev.support.copy_fold import CopyFold
+from dev.support.s3 import FakeS3, fake_s3
+from eventlog.open import open_log
 from lake.store import open_store
-from peers.java import wait_until
-from peers.routelake import ROOT, Routelake
-from peers.stopped import stopped
-from pipelines.log.open import open_log
-from tests.support import lakes
-from tests.support.copy_fold import CopyFold
-from tests.support.s3 import FakeS3, fake_s3
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600)]
 
@@ -52,7 +52,7 @@ class Fold:
         command = [sys.executable, "-c", FOLD, "fold", "--data-dir", str(folder / name), "--lake", URL]
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "--log", f"sqlite://{folder}/events.db", *options],
+                [*command, "--event-log", f"sqlite://{folder}/events.db", *options],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.PIPE,

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.model import codes
+from dev.model.client import ConnectionClosed, RemotingClient
+from dev.model.wire import Request
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.certificates import Authority, Pair
 from tests.examples.parts import config, register
-from tests.model import codes
-from tests.model.client import ConnectionClosed, RemotingClient
-from tests.model.wire import Request
-from tests.support.certificates import Authority, Pair
 
 HOST = "127.0.0.1"
 

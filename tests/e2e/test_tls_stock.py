@@ -13,17 +13,17 @@ import pytest
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.tls import ClientTls
-from peers.broker import StockBroker
-from peers.java import wait_until
-from peers.java_client import JavaClient, bodies
-from peers.java_tls import java_tls
-from peers.rocketmq import StockNameServer
-from peers.routelake import Routelake
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.certificates import Authority, Pair
-from tests.support.rocketmq import mqadmin
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.peers.broker import StockBroker
+from dev.peers.java import wait_until
+from dev.peers.java_client import JavaClient, bodies
+from dev.peers.java_tls import java_tls
+from dev.peers.rocketmq import StockNameServer
+from dev.peers.routelake import Routelake
+from dev.support.certificates import Authority, Pair
+from dev.support.rocketmq import mqadmin
 
 pytestmark = pytest.mark.jvm
 

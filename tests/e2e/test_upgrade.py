@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import ROOT, Routelake
+from dev.model import codes
+from dev.peers.java import wait_until
+from dev.peers.routelake import ROOT, Routelake
+from dev.support.command import process
+from dev.support.http_api import broker
 from tests.e2e.scenario import ask, route
-from tests.model import codes
-from tests.support.command import process
-from tests.support.http_api import broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(900)]
 
 TO_COME = """
-import pipelines.fold.version, schemas.events
-pipelines.fold.version.RULES_VERSION += 1
+import nameserver.state_machine.version, schemas.events
+nameserver.state_machine.version.STATE_MACHINE_VERSION += 1
 schemas.events.EVENT_LEVEL += 1
 """
 WAIT_S = 120.0
@@ -66,7 +66,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def is_aside(gateway: Routelake) -> bool:
     with urllib.request.urlopen(f"http://127.0.0.1:{gateway.http_port}/metrics", timeout=30) as answer:
-        return "\nroutelake_head_aside 1.0" in answer.read().decode()
+        return "\nroutelake_live_view_fallback 1.0" in answer.read().decode()
 
 
 def put(gateway: Routelake, value: str) -> None:

@@ -16,15 +16,15 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from peers.java import wait_until
-from peers.routelake import Routelake
-from pipelines.log.open import open_log
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.minifold import MiniFold
+from eventlog.open import open_log
 from runtime.procfs import commands_of_children
 from tests.examples.parts import config, register
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.minifold import MiniFold
 
 WORKERS = 3
 

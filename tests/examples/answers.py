@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from dev.histories.steps import ORDER_NAMESPACE, Send
+from dev.model import codes
+from dev.model.settings import Settings
 from tests.examples.parts import (
     ADDR1,
     ADDR2,
@@ -30,9 +33,6 @@ from tests.examples.parts import (
     topic_list,
     unregister,
 )
-from tests.histories.steps import ORDER_NAMESPACE, Send
-from tests.model import codes
-from tests.model.settings import Settings
 
 _ACTING_MASTER = Settings(support_acting_master=True)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from dev.histories.steps import Send
+from dev.model import codes
 from tests.examples.parts import (
     ADDR1,
     ADDR2,
@@ -31,8 +33,6 @@ from tests.examples.parts import (
     version,
     who,
 )
-from tests.histories.steps import Send
-from tests.model import codes
 
 
 def _without(send: Send, name: str) -> Send:

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 
+from dev.histories.steps import Advance, CloseChannel, Send
+from dev.model import codes
+from dev.model.settings import Settings
 from tests.examples.parts import (
     ADDR1,
     ADDR2,
@@ -35,9 +38,6 @@ from tests.examples.parts import (
     who,
     wipe,
 )
-from tests.histories.steps import Advance, CloseChannel, Send
-from tests.model import codes
-from tests.model.settings import Settings
 
 REGISTRATION = {
     "one_topic_newcomer_is_refused": Example(

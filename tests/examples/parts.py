@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.histories.steps import CompressedBody, Send, Step
-from tests.model import codes
-from tests.model.settings import Settings
+from dev.histories.steps import CompressedBody, Send, Step
+from dev.model import codes
+from dev.model.settings import Settings
 
 C1, C2 = "cluster-a", "cluster-b"
 A, B = "broker-a", "broker-b"

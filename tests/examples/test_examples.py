@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from dev.histories.steps import Advance, CloseChannel
+from dev.model.namesrv import NameServerModel
+from dev.model.settings import Settings
+from dev.model.wire import canonical
 from tests.examples.all import EXAMPLES
 from tests.examples.parts import Example, Expect
-from tests.histories.steps import Advance, CloseChannel
-from tests.model.namesrv import NameServerModel
-from tests.model.settings import Settings
-from tests.model.wire import canonical
 
 
 def play(example: Example, model: NameServerModel) -> None:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.lake_writer import LakeWriter
-from lake.active import active
-from lake.commits import CommandOutcome, CommitTail, RouteCommit, commits_between, last_commit, last_exact_commit
+from dev.benchmarks.harness.lake_writer import LakeWriter
+from dev.support import events as make
+from dev.support.drive import drive
+from dev.support.generated_logs import written
+from lake.commits import CommitTail, commits_between, last_commit, last_exact_commit
+from lake.delta.active import active
 from schemas.errors import SetupError
+from schemas.route_commit import CommandOutcome, RouteCommit
 from schemas.tables import ROUTE_COMMIT_TABLE
-from tests.support import events as make
-from tests.support.drive import drive
-from tests.support.generated_logs import written
 
 
 @pytest.fixture

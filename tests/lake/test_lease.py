@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from lake.held import HeldLake
-from lake.lease import EXPIRE_S, LEASE_FILE, HeldError, Lease
+from dev.support.stores import SteppingStore, store
+from lake.lease import EXPIRE_S, LEASE_FILE, Lease, LeaseLostError
+from lake.leased import LeasedLake
 from lake.store import TakenError
 from runtime.process import EXIT_FAILED, refusal
 from schemas.errors import SetupError
-from tests.support.stores import SteppingStore, store
 
 
 class Clock:
@@ -113,8 +113,8 @@ def test_a_fold_that_is_no_standby_is_refused_while_another_lives(memory: Memory
         return False
 
     (tmp_path / "copy").mkdir()
-    with pytest.raises(HeldError, match=r"held by another fold \(other\).*--standby") as refused:
-        HeldLake(store(memory), tmp_path / "copy").take(stopped, standby=False)
+    with pytest.raises(LeaseLostError, match=r"held by another fold \(other\).*--standby") as refused:
+        LeasedLake(store(memory), tmp_path / "copy").take(stopped, standby=False)
     assert refusal(refused.value) == EXIT_FAILED  # which supervisors start again; EXIT_SETUP would end it for good
 
 
@@ -130,13 +130,13 @@ def test_a_standby_waits_and_takes_over(memory: MemoryStore, tmp_path: Path) -> 
         return False
 
     (tmp_path / "copy").mkdir()
-    held = HeldLake(store(memory), tmp_path / "copy")
+    held = LeasedLake(store(memory), tmp_path / "copy")
     told: list[str] = []
     assert held.take(stopped, standby=True, from_another=lambda: told.append("held"))
     assert looks == 3
     assert told == ["held"]
     held.close()
-    again = HeldLake(store(memory), tmp_path / "copy")
+    again = LeasedLake(store(memory), tmp_path / "copy")
     assert again.take(lambda seconds: True, standby=False, from_another=lambda: told.append("again"))
     assert told == ["held"]  # so its checkpoint goes on
     again.close()
@@ -145,7 +145,7 @@ def test_a_standby_waits_and_takes_over(memory: MemoryStore, tmp_path: Path) -> 
 def test_a_standby_can_be_stopped(memory: MemoryStore, tmp_path: Path) -> None:
     Lease(store(memory), "other").try_to_take()
     (tmp_path / "copy").mkdir()
-    assert not HeldLake(store(memory), tmp_path / "copy").take(lambda seconds: True, standby=True)
+    assert not LeasedLake(store(memory), tmp_path / "copy").take(lambda seconds: True, standby=True)
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), RuntimeError("odd"), KeyError("odd")])

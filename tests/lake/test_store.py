@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lake.probe import probe
+from dev.support.s3 import FakeS3, fake_s3
+from lake.conditional_put import probe
 from lake.store import Store, StoreError, TakenError, open_store
 from schemas.errors import SetupError, UnavailableError
-from tests.support.s3 import FakeS3, fake_s3
 
 
 @pytest.fixture(scope="module")

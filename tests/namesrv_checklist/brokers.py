@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from peers.java import wait_until
-from remoting.settings import RemotingSettings
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request, Response, parse_fastjson
-from tests.support.local import LocalGateway, LocalLake
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request, Response, parse_fastjson
+from dev.peers.java import wait_until
+from dev.support.local import LocalGateway, LocalLake
+from remoting.server.settings import RemotingSettings
 
 PREFIX = "127.0.0.1:"
 CLUSTER, BROKER, ADDR = "DefaultCluster", "broker_name", f"{PREFIX}10911"

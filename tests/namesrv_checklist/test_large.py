@@ -11,14 +11,14 @@ import pytest
 
 from clients.broker.registration import plain_body
 from clients.broker.topic_config import TopicConfig, encode_entries
-from peers.java import wait_until
-from remoting.settings import RemotingSettings
+from dev.model import codes
+from dev.model.client import ConnectionClosed, RemotingClient
+from dev.model.wire import Request
+from dev.peers.java import wait_until
+from dev.support.rocketmq import StockNameServer
+from remoting.server.settings import RemotingSettings
 from schemas.broker import DataVersion
-from tests.model import codes
-from tests.model.client import ConnectionClosed, RemotingClient
-from tests.model.wire import Request
 from tests.namesrv_checklist.brokers import MASTER, nameserver
-from tests.support.rocketmq import StockNameServer
 
 MIB = 1024 * 1024
 TOPICS = 100_000

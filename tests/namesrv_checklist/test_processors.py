@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.model import codes
-from tests.model.wire import Request
+from dev.model import codes
+from dev.model.wire import Request
+from dev.support.local import LocalLake
 from tests.namesrv_checklist.brokers import MASTER, Broker, NameServer, nameserver
-from tests.support.local import LocalLake
 
 SAMPLE = Broker("cluster", "broker", "10.10.1.1", "10.10.2.1", 2333, acting=None)
 """RequestProcessorTest.genSampleRegisterCmd."""

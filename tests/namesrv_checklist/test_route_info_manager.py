@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.model import codes
+from dev.model import codes
 from tests.namesrv_checklist.brokers import (
     ADDR,
     BROKER,
@@ -142,7 +142,7 @@ def test_many_unregistrations_at_once(ns: NameServer) -> None:
     for broker in brokers:
         ns.register(broker, T)
     connection = ns.connect()
-    from tests.model.wire import Request
+    from dev.model.wire import Request
 
     opaques = [connection.send(Request(codes.UNREGISTER_BROKER, broker.header)) for broker in brokers]
     assert all(connection.receive(opaque, 20).code == codes.SUCCESS for opaque in opaques)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from remoting.settings import RemotingSettings
+from dev.model import codes
+from dev.model.wire import Request
+from remoting.server.settings import RemotingSettings
 from schemas.events import ChannelClosed, decode
-from tests.model import codes
-from tests.model.wire import Request
 from tests.namesrv_checklist.brokers import BROKER, CLUSTER, MASTER, SLAVE, NameServer, nameserver, topic_config
 
 T, T1 = "TestTopic", "TestTopic1"

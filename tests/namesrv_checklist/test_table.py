@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
 
 CHECKLIST = ROOT / "docs" / "rocketmq-tests.md"
 DIFFERENCES = ROOT / "docs" / "known-differences.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.model import codes
+from dev.model import codes
 from tests.namesrv_checklist.brokers import Broker, NameServer, nameserver
 
 T = "TestTopic"

@@ -9,12 +9,12 @@ import pytest
 from obstore.store import MemoryStore
 
 import pipelines.main as main
-from lake.held import HeldLake
+from dev.support.stores import SteppingStore, store
+from lake.checkpoint import MARKER_FILE
 from lake.lease import LEASE_FILE, Lease
-from pipelines.checkpoint import MARKER_FILE
+from lake.leased import LeasedLake
 from pipelines.job import FoldSettings
 from runtime.process import EXIT_FAILED
-from tests.support.stores import SteppingStore, store
 
 
 def test_the_checkpoint_is_gone_before_the_lake_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_the_checkpoint_is_gone_before_the_lake_is_taken(tmp_path: Path, monkeyp
         raise OSError("killed")
 
     own.before = killed
-    monkeypatch.setattr(HeldLake, "at", lambda url, folder: HeldLake(own, folder))
+    monkeypatch.setattr(LeasedLake, "at", lambda url, folder: LeasedLake(own, folder))
     settings = FoldSettings(tmp_path / "copy", checkpoint, "memory:", tmp_path / "scratch", lake_url="memory://lake")
     assert main.run_fold(settings) == EXIT_FAILED
     assert seen == [False]

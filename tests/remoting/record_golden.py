@@ -20,8 +20,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peers.java import free_port, wait_until
-from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
+from dev.peers.java import free_port, wait_until
+from dev.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 GOLDEN = Path(__file__).parent / "golden" / "recorded.json"
 MAX_OF_A_KIND = 2

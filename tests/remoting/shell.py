@@ -12,16 +12,16 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from remoting.answers import not_supported
-from remoting.channel import Connection
-from remoting.commands import RefusedError
-from remoting.frame import RemotingCommand, decode_frame, encode_frame
-from remoting.handshakes import Handshakes
-from remoting.inline import Recognised
-from remoting.reply import EncodedReply, response
-from remoting.server import RemotingServer
-from remoting.settings import RemotingSettings
-from remoting.tls_channel import TlsSource
+from remoting.codec.answers import not_supported
+from remoting.codec.commands import RefusedError
+from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.codec.reply import EncodedReply, response
+from remoting.codec.request_cache import Recognised
+from remoting.server.channel import Connection
+from remoting.server.handshakes import Handshakes
+from remoting.server.server import RemotingServer
+from remoting.server.settings import RemotingSettings
+from remoting.server.tls_channel import TlsSource
 from schemas.errors import UnavailableError
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -63,7 +63,7 @@ class Handler:
         self.running = self.most_running = 0
         self.gate = asyncio.Event()
 
-    # --- remoting.inline.Inline ---
+    # --- remoting.codec.request_cache.Inline ---
 
     code = 105
 
@@ -81,7 +81,7 @@ class Handler:
             raise ValueError("boom")
         return self.replies[topic]
 
-    # --- remoting.channel.Handler ---
+    # --- remoting.server.channel.Handler ---
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         self.handled.append(command)

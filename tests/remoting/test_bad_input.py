@@ -15,16 +15,16 @@ import zlib
 
 import pytest
 
-from remoting.channel import Connection
-from remoting.commands import RequestContext, to_event
-from remoting.frame import RemotingCommand, encode_frame
-from remoting.reply import response
-from remoting.settings import RemotingSettings
+from dev.support.loops import eventually
+from remoting.codec.commands import RequestContext, to_event
+from remoting.codec.frame import RemotingCommand, encode_frame
+from remoting.codec.reply import response
+from remoting.server.channel import Connection
+from remoting.server.settings import RemotingSettings
 from schemas.events import Actor, AnyEvent
 from tests.remoting.shell import ECHO, Client, Handler, connected, run, serving
 from tests.remoting.test_frame import frame
 from tests.remoting.test_registration import DATA_VERSION, LINE, SERVERS, compressed, count, lines
-from tests.support.loops import eventually
 
 BROKER = {"brokerName": "a", "brokerAddr": "10.0.0.1:1", "clusterName": "c", "brokerId": "0", "compressed": "true"}
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from remoting.bounds import Holding, address_of, over_limit, to_give_way
+from remoting.codec.bounds import Holding, address_of, over_limit, to_give_way
 
 
 def chosen(*holdings: tuple[str, str, int, float], excess: int = 1) -> list[str]:

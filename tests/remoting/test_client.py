@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from peers.java import free_port
-from remoting.channel import Connection
+from dev.peers.java import free_port
 from remoting.client import RemotingClient
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import response
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
-from remoting.frame import RemotingCommand
-from remoting.reply import response
-from remoting.server import RemotingServer
+from remoting.server.channel import Connection
+from remoting.server.server import RemotingServer
 from schemas.codes import LanguageCode, RequestCode
 
 ECHO, LATE, CLOSE, ASK_BACK, REFUSE = 1, 2, 3, 4, 5

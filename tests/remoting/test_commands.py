@@ -9,8 +9,8 @@ import zlib
 
 import pytest
 
-from remoting.answers import encode_data_version, encode_kv_table, encode_topic_list, failure, not_supported
-from remoting.commands import (
+from remoting.codec.answers import encode_data_version, encode_kv_table, encode_topic_list, failure, not_supported
+from remoting.codec.commands import (
     EVENT_CODES,
     BrokerHeader,
     RefusedError,
@@ -24,8 +24,8 @@ from remoting.commands import (
     rows_to_register,
     to_event,
 )
-from remoting.frame import RemotingCommand
-from remoting.names import may_exist
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.names import may_exist
 from schemas.broker import DataVersion, QueueRow
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError, InDoubtError, NotFoundError, SetupError, UnavailableError

@@ -17,8 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api.remoting.route_requests import RouteRequests
-from remoting.connection import PLAIN_FRAME_LIMIT_BYTES, Received, RemotingConnection
-from remoting.frame import (
+from remoting.codec.connection import PLAIN_FRAME_LIMIT_BYTES, Received, RemotingConnection
+from remoting.codec.frame import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     HEADER_LIMIT_BYTES,
@@ -26,7 +26,7 @@ from remoting.frame import (
     decode_header,
     encode_frame,
 )
-from remoting.reply import EncodedReply, response
+from remoting.codec.reply import EncodedReply, response
 from schemas.codes import SerializeType
 from schemas.errors import ProtocolError
 
@@ -270,7 +270,7 @@ def test_a_header_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         decoded.append(args)
         return decode_header(*args)
 
-    monkeypatch.setattr("remoting.connection.decode_header", counting)
+    monkeypatch.setattr("remoting.codec.connection.decode_header", counting)
     commands = [RemotingCommand(103, {"brokerName": "a"}, bytes(PLAIN_FRAME_LIMIT_BYTES)) for _ in range(2)]
     data = b"".join(map(encode_frame, commands))
     assert feed(data, range(0, len(data), 65_536)) == commands

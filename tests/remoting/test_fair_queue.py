@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 
-from remoting.channel import Connection
-from remoting.fair_queue import LARGE_BYTES, FairQueue
-from remoting.frame import RemotingCommand, encode_frame
-from remoting.server import RemotingServer
+from remoting.codec.frame import RemotingCommand, encode_frame
+from remoting.server.channel import Connection
+from remoting.server.fair_queue import LARGE_BYTES, FairQueue
+from remoting.server.server import RemotingServer
 
 
 class Idle:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.frame import (
+from dev.model import client as oracle
+from remoting.codec.frame import (
     MAX_HEADER_BYTES,
     RemotingCommand,
     check_length,
@@ -23,7 +24,6 @@ from remoting.frame import (
 )
 from schemas.codes import MAX_INT, MIN_INT, LanguageCode, SerializeType
 from schemas.errors import ProtocolError
-from tests.model import client as oracle
 
 JSON, ROCKETMQ = SerializeType.JSON, SerializeType.ROCKETMQ
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from remoting.commands import EVENT_CODES, RequestContext, to_event
-from remoting.connection import RemotingConnection
-from remoting.frame import RemotingCommand, decode_frame, encode_frame
-from remoting.reply import encode_reply
+from remoting.codec.commands import EVENT_CODES, RequestContext, to_event
+from remoting.codec.connection import RemotingConnection
+from remoting.codec.frame import RemotingCommand, decode_frame, encode_frame
+from remoting.codec.reply import encode_reply
 from schemas.codes import SerializeType
 from schemas.events import Actor, RegisterBroker, topic_config_digest
 from schemas.rocketmq_json import decode_cluster_info, decode_topic_route, encode_cluster_info, encode_topic_route

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from api.quotas import GatewayQuotas
-from remoting.frame import RemotingCommand
-from remoting.handshakes import Handshakes
-from remoting.tls_channel import TlsGate
+from dev.support.certificates import Authority
+from remoting.codec.frame import RemotingCommand
+from remoting.server.handshakes import Handshakes
+from remoting.server.tls_channel import TlsSniffer
+from security.admission.quotas import GatewayQuotas
 from security.quotas import Quotas, Rate
 from tests.remoting.shell import ECHO, Handler, connected, run, serving
 from tests.remoting.test_tls import Source, server_context
-from tests.support.certificates import Authority
 
 
 @dataclass
@@ -90,7 +90,7 @@ def test_bytes_that_come_before_its_turn_are_kept(tmp_path: Path) -> None:
             while not queue.held:
                 await asyncio.sleep(0)
             gate = queue.held[0]
-            assert isinstance(gate, TlsGate)
+            assert isinstance(gate, TlsSniffer)
             whole = gate._first
             gate._first = whole[:7]
             gate.data_received(whole[7:])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from remoting.commands import RefusedError, RequestContext, read_topic_registration, to_event
-from remoting.frame import RemotingCommand
+from remoting.codec.commands import RefusedError, RequestContext, read_topic_registration, to_event
+from remoting.codec.frame import RemotingCommand
 from schemas import limits
 from schemas.codes import V5_5_0, RequestCode
 from schemas.errors import BadRequestError

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from remoting import refusals
-from remoting.refusals import LOG_INTERVAL_S, Refusals
+from remoting.server import refusals
+from remoting.server.refusals import LOG_INTERVAL_S, Refusals
 
 
 def test_a_thousand_refusals_are_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:

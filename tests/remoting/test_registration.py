@@ -14,7 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.registration import (
+from dev.histories import strategies
+from dev.histories.steps import Send, Step
+from dev.model import bodies as oracle
+from dev.model.headers import JavaError
+from remoting.codec.registration import (
     Registration,
     decode_data_version,
     decode_registration,
@@ -26,10 +30,6 @@ from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
 from schemas.codes import RequestCode
 from schemas.errors import BadRequestError
 from schemas.events import RegisterTopicQueue
-from tests.histories import strategies
-from tests.histories.steps import Send, Step
-from tests.model import bodies as oracle
-from tests.model.headers import JavaError
 
 VERSION = {"counter": 3, "stateVersion": 1, "timestamp": 1_700_000_000_000}
 ORDERS = {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
-from remoting.reply import EncodedReply, encode_reply, response
+from remoting.codec.frame import FLAG_ONEWAY, RemotingCommand, decode_frame, encode_frame
+from remoting.codec.reply import EncodedReply, encode_reply, response
 from schemas.codes import MAX_INT, MIN_INT, SerializeType
 
 

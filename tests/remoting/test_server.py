@@ -15,11 +15,13 @@ from typing import cast
 
 import pytest
 
-from remoting.channel import Connection
-from remoting.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
-from remoting.reply import EncodedReply, response
-from remoting.server import RemotingServer
-from remoting.settings import RemotingSettings
+from dev.support.alone import alone
+from dev.support.loops import eventually
+from remoting.codec.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, encode_frame
+from remoting.codec.reply import EncodedReply, response
+from remoting.server.channel import Connection
+from remoting.server.server import RemotingServer
+from remoting.server.settings import RemotingSettings
 from schemas.codes import SerializeType
 from schemas.errors import SetupError
 from tests.remoting.shell import (
@@ -35,8 +37,6 @@ from tests.remoting.shell import (
     run,
     serving,
 )
-from tests.support.alone import alone
-from tests.support.loops import eventually
 
 both_loops = pytest.mark.parametrize("loop", LOOPS)
 MIB = 1024 * 1024

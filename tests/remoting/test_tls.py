@@ -15,14 +15,14 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.channel import Connection
-from remoting.frame import RemotingCommand, encode_frame
-from remoting.settings import RemotingSettings
-from remoting.tls import TlsSession
+from dev.support.certificates import Authority
+from dev.support.loops import eventually
+from remoting.codec.frame import RemotingCommand, encode_frame
+from remoting.server.channel import Connection
+from remoting.server.settings import RemotingSettings
+from remoting.server.tls import TlsSession
 from schemas.tls import TlsMode
 from tests.remoting.shell import ECHO, LOOPS, Handler, connected, run, serving
-from tests.support.certificates import Authority
-from tests.support.loops import eventually
 
 both_loops = pytest.mark.parametrize("loop", LOOPS)
 
@@ -175,7 +175,7 @@ def test_a_certificate_that_is_required(loop: str, authority: Authority, tmp_pat
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"PROXY TCP4 "])
 @both_loops
 def test_a_handshake_that_starves(loop: str, source: Source, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remoting.server.HANDSHAKE_S", 0.05)
+    monkeypatch.setattr("remoting.server.server.HANDSHAKE_S", 0.05)
 
     async def main() -> None:
         settings = RemotingSettings(idle_timeout_s=0.05 if not first else 60.0)

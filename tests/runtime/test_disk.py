@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from deltalake.exceptions import DeltaError
 
-from lake import staging
-from lake.ddl import lock_lake, open_lake
+from dev.support.patches import in_this_thread
+from lake.delta.ddl import lock_lake, open_lake
+from lake.write import staging
 from runtime.disk import at_start, write_synced
 from schemas.errors import RoutelakeError, SetupError, UnavailableError
-from tests.support.patches import in_this_thread
 
 
 def error(number: int) -> OSError:
@@ -43,11 +43,11 @@ def test_a_fold_that_finds_a_full_disk_is_started_again(tmp_path: Path, monkeypa
         raise error(errno.ENOSPC)
 
     with monkeypatch.context() as patched:
-        patched.setattr("lake.staging.os.link", in_this_thread(full, os.link))
+        patched.setattr("lake.write.staging.os.link", in_this_thread(full, os.link))
         with pytest.raises(UnavailableError, match="No space left"):
             staging.stage(tmp_path, tables)
     with monkeypatch.context() as patched:
-        patched.setattr("lake.ddl.os.open", in_this_thread(full, os.open))
+        patched.setattr("lake.delta.ddl.os.open", in_this_thread(full, os.open))
         with pytest.raises(UnavailableError, match="No space left"):
             lock_lake(tmp_path)
     assert staging.stage(tmp_path, tables)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
 
 PROGRAM = """
 import logging, structlog

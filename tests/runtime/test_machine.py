@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from peers.java import wait_until
-from peers.routelake import ROOT, Routelake
-from pipelines.log.sqlite import SqliteLog
+from dev.peers.java import wait_until
+from dev.peers.routelake import ROOT, Routelake
+from dev.support import events as make
+from eventlog.sqlite.log import SqliteLog
 from runtime.machine import guard_data
 from runtime.procfs import commands_of_children, threads_below
 from runtime.secrets import without_secrets
 from schemas.errors import SetupError, UnavailableError
 from schemas.events import encode, routing_key
 from tests.runtime.test_signals import until_said
-from tests.support import events as make
 
 
 def modes(folder: Path) -> dict[str, int]:
@@ -125,7 +125,7 @@ def test_the_fold_keeps_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ROUTELAKE_HTTP_TOKENS", "alice=s3cret")
     with closing(SqliteLog(tmp_path / "events.db")) as event_log:
         event_log.append([(routing_key(event), encode(event)) for event in (make.register(), make.put("n", "k"))])
-    fold = Routelake(tmp_path / "data", "fold", ("--log", f"sqlite://{tmp_path / 'events.db'}"))
+    fold = Routelake(tmp_path / "data", "fold", ("--event-log", f"sqlite://{tmp_path / 'events.db'}"))
     fold.start(wait_ready_s=None)
     try:
         wait_until((fold.lake_dir / "fold-status.json").exists, 120, "a batch", 0.1)
@@ -178,11 +178,11 @@ def test_nothing_else_is_kept_from_them() -> None:
     given = {
         "ROUTELAKE_HTTP_TOKENS": "a=b",
         "ROUTELAKE_HTTP_TOKEN": "b",
-        "ROUTELAKE_LOG": "l",
+        "ROUTELAKE_EVENT_LOG": "l",
         "TOKEN": "t",
         "PATH": "p",
     }
-    assert without_secrets(given) == {"ROUTELAKE_LOG": "l", "TOKEN": "t", "PATH": "p"}
+    assert without_secrets(given) == {"ROUTELAKE_EVENT_LOG": "l", "TOKEN": "t", "PATH": "p"}
 
 
 _CHECK = """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lake.ddl import open_lake
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
+from lake.delta.ddl import open_lake
 
 _READS = """
 import sys, threading

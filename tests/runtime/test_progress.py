@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from peers.java import free_port
+from dev.peers.java import free_port
 from runtime import progress
 from runtime.progress import STILL_EVERY_S, Startup
 

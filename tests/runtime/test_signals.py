@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from peers.java import free_port, wait_until
-from peers.routelake import ROOT, Routelake
+from dev.peers.java import free_port, wait_until
+from dev.peers.routelake import ROOT, Routelake
 
 _STOP_S = 40.0
 """A stop takes less than 15 s (`runtime.supervisor.DRAIN_S`), on a machine that is not busy."""

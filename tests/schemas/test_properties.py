@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.java import jvm
+from dev.support.rocketmq import StockNameServer
 from schemas.properties import PropertiesError, Property, parse, parse_body, parse_file
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.java import jvm
-from tests.support.rocketmq import StockNameServer
 
 # Text and the entries Java makes of it. Keys and values without line breaks: 319 shows one entry a line.
 CASES = {

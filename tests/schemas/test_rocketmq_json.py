@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dev.model.javajson import encode as java_encode
+from dev.model.wire import parse_fastjson
 from schemas.broker import TopicQueueMappingInfo
 from schemas.rocketmq_json import (
     decode,
@@ -26,8 +28,6 @@ from schemas.rocketmq_json import (
     quote_numeric_keys,
 )
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from tests.model.javajson import encode as java_encode
-from tests.model.wire import parse_fastjson
 
 BROKER = BrokerData(
     broker_addrs={1: "10.0.0.2:10911", 0: "10.0.0.1:10911", 10: "é"},

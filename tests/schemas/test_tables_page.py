@@ -11,9 +11,9 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
+from dev.support.tables_page import EXPECTED, QUERIES, TEXT, Rows, write
 from schemas.tables import ALL_TABLES
 from schemas.tables_page import with_tables
-from tests.support.tables_page import EXPECTED, QUERIES, TEXT, Rows, write
 
 
 @pytest.fixture(scope="module")

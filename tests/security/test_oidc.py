@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from api.oidc import fetch_json
+from security.admission.oidc_keys import fetch_json
 from security.identity import Identity
 from security.oidc import Refusal, identify_token, keys_of
 from security.oidc_settings import OidcSettings

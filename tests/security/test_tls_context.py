@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.support.certificates import Authority, Pair
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
 from security.tls_context import build, not_after_s
-from tests.support.certificates import Authority, Pair
 
 
 @pytest.fixture(scope="module")

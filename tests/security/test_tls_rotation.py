@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from dev.support.certificates import Authority, Pair
+from dev.support.loops import until
 from schemas.errors import SetupError
 from schemas.tls import ClientAuth, TlsMode
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
-from tests.support.certificates import Authority, Pair
-from tests.support.loops import until
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ const REST_MS = 300;
 const MOST_CH = 32;
 const LETTER_CH = 0.9; // of what is not digits, on the average
 const SAMPLE = 500; // rows that a column's width is taken from
-// What a spreadsheet may take for a formula: the rule of api/view/shown.py, FORMULA.
+// What a spreadsheet may take for a formula: the rule of lake/history/change_json.py, FORMULA.
 const RISKY = /^[\s\u0000-\u0020\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\u0022'\u2018-\u201f\uff02\uff07]*[=+\-@\t\r\n\u2212\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20]/;
 
 export class Table {

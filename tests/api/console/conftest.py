@@ -11,8 +11,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.browser import chromium
-from tests.support.local import LocalGateway, LocalLake
+from dev.support.browser import chromium
+from dev.support.local import LocalGateway, LocalLake
 
 
 @pytest.fixture(scope="module")

@@ -12,15 +12,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from api.console.sites import Site
+from api.console.trusted_origins import Site
 from api.http.settings import HttpSettings
-from pipelines.reports.duck import DuckLake
+from dev.support import events as make
+from dev.support.browser import Watched
+from dev.support.http_api import broker
+from lake.history.report_duckdb import DuckLake
 from schemas.broker import QueueRow
 from schemas.events import AnyEvent, encode, routing_key
 from tests.api.console.conftest import Console
-from tests.support import events as make
-from tests.support.browser import Watched
-from tests.support.http_api import broker
 
 PAGES = (
     "dashboard", "cluster", "topics", "topic/orders", "history/orders", "history/broker-a?of=broker", "compare?from=1",

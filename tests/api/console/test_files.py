@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from api.console.files import POLICY, STATIC_DIR
-from api.console.sites import Site, read_sites
+from api.console.trusted_origins import Site, read_sites
 from api.http.settings import HttpSettings, from_environment
+from dev.support.http_api import HttpApi, problem
 from schemas.errors import SetupError
-from tests.support.http_api import HttpApi, problem
 
 MODULES = sorted(STATIC_DIR.glob("*.js"))
 ALICE = {"authorization": "Bearer of-alice"}

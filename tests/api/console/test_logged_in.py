@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from dev.support.accounts import accounts_file, policy
+from dev.support.browser import Watched
+from dev.support.certificates import Authority
+from dev.support.http_api import broker
 from schemas.tls import TlsMode
 from security.policy import AuthMode
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
 from tests.api.console.conftest import Console
-from tests.support.accounts import accounts_file, policy
-from tests.support.browser import Watched
-from tests.support.certificates import Authority
-from tests.support.http_api import broker
 
 
 @pytest.mark.deep

@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pipelines.log.base import now_ms
-from tests.support.browser import Watched, picture
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.two_hours import two_hours
+from dev.support.browser import Watched, picture
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.two_hours import two_hours
+from eventlog.base import now_ms
 
 pytestmark = pytest.mark.deep
 

@@ -17,14 +17,14 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from benchmarks.harness.lake import LakeMaker
-from peers.java import wait_until
-from peers.routelake import Routelake
+from dev.benchmarks.harness.lake import LakeMaker
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support import events as make
+from dev.support.browser import Watched
+from dev.support.local import LocalGateway, LocalLake
 from schemas.broker import QueueRow
 from schemas.events import RegisterBroker, encode, routing_key
-from tests.support import events as make
-from tests.support.browser import Watched
-from tests.support.local import LocalGateway, LocalLake
 
 pytestmark = pytest.mark.deep
 

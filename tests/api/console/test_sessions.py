@@ -13,13 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http import kept_tokens, sessions
+from api.http import sealed_sessions as kept_tokens
+from api.http import sessions
 from api.http.settings import from_environment
+from dev.support.accounts import accounts_file, policy
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import until
 from schemas.errors import UnavailableError
 from security.policy import AuthMode
-from tests.support.accounts import accounts_file, policy
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import until
 
 PATH = "/console/session"
 ANYBODY = {"user": None, "mayRead": True, "mayWrite": True, "takesTokens": False}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http_api import HttpApi, broker
+from dev.support.http_api import HttpApi, broker
 
 
 @pytest.fixture(scope="session")

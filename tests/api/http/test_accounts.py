@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from api.http.settings import HttpSettings
+from dev.support.accounts import ACCOUNTS, TOKENS, accounts_file, hashed, policy
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import until
 from schemas.events import AccessRefused, Actor, PutKvConfig, decode
 from schemas.kv import NAMESRV_CONFIG
 from security.policy import AuthMode
 from security.roles import OPERATIONS, Role
 from tests.api.http.wire import PATH, exchange, get, wires
-from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, hashed, policy
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import until
 
 R, B, A = Role.READER, Role.BROKER, Role.ADMIN
 HEARTBEAT = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911"}
@@ -185,15 +185,15 @@ def test_tokens_of_before_are_admins(make_api: Any, tmp_path: Path) -> None:
 def test_while_migrating_what_held_before_holds(make_api: Any, tmp_path: Path) -> None:
     """Mode log opens nothing: a write from elsewhere needs what it needed before, or an account."""
     far = ("192.0.2.7", 4711)
-    api = make(make_api, tmp_path, AuthMode.LOG)
+    api = make(make_api, tmp_path, AuthMode.AUDIT)
     problem(api.register(broker(), peer=far), 403, "forbidden")
     assert api.register(broker(), peer=far, headers=bearer("token-broker")).is_success
     assert api.register(broker()).is_success
-    api = make(make_api, tmp_path, AuthMode.LOG, http=HttpSettings(tokens={"alice": "x"}, protect_reads=True))
+    api = make(make_api, tmp_path, AuthMode.AUDIT, http=HttpSettings(tokens={"alice": "x"}, protect_reads=True))
     problem(api.get("/v1/topics"), 401, "unauthorized")
     assert api.get("/v1/topics", headers=bearer("token-reader")).is_success
     value = api.app.context.metrics.registry.get_sample_value
-    labels = {"mode": "log", "reason": "anonymous", "role": "reader"}
+    labels = {"mode": "audit", "reason": "anonymous", "role": "reader"}
     assert value("routelake_auth_refused_total", labels) == 1
 
 
@@ -227,7 +227,7 @@ def refusals(metrics: str) -> list[str]:
     return [line for line in found if not line.endswith(" 0.0")]
 
 
-@pytest.mark.parametrize("mode", [AuthMode.LOG, AuthMode.ENFORCE_WRITES])
+@pytest.mark.parametrize("mode", [AuthMode.AUDIT, AuthMode.ENFORCE_WRITES])
 def test_where_reads_are_open_nobody_is_named_who_has_a_session(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
     api = make(make_api, tmp_path, mode)
     assert api.register(broker(), headers=bearer("token-broker")).is_success
@@ -258,7 +258,7 @@ def test_a_bad_file_is_told(make_api: Any, tmp_path: Path) -> None:
 SECRETS = "account 'payments-admin' (line 2): token: /run/secrets/ops-token cannot be read"
 
 
-@pytest.mark.parametrize("mode", [AuthMode.LOG, AuthMode.ENFORCE_WRITES, AuthMode.ENFORCE])
+@pytest.mark.parametrize("mode", [AuthMode.AUDIT, AuthMode.ENFORCE_WRITES, AuthMode.ENFORCE])
 def test_what_is_wrong_is_told_to_readers_alone(make_api: Any, tmp_path: Path, mode: AuthMode) -> None:
     api = make(make_api, tmp_path, mode)
     file = api.access._file
@@ -284,7 +284,7 @@ def test_what_is_wrong_is_told_to_readers_alone(make_api: Any, tmp_path: Path, m
     ("mode", "sees"),
     [
         (AuthMode.ENFORCE_WRITES, {"nobody": False, "reader": False, "broker": False, "admin": True}),
-        (AuthMode.LOG, {"nobody": True, "reader": True}),
+        (AuthMode.AUDIT, {"nobody": True, "reader": True}),
     ],
 )
 def test_values_of_settings_are_for_admins(

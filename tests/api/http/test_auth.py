@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from api.http.naming_rules import is_loopback
 from api.http.settings import HttpSettings, from_environment
-from api.names import is_loopback
+from dev.support.http_api import HttpApi, broker, problem
 from schemas.errors import SetupError
 from schemas.events import decode
-from tests.support.http_api import HttpApi, broker, problem
 
 ALICE = {"authorization": "Bearer of-alice"}
 BOB = {"authorization": "bearer of-bob"}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dev.support.accounts import TOKENS, accounts_file, policy
+from dev.support.http_api import HttpApi, broker
 from security.oidc import Refusal, identify_token, is_jwt, keys_of
 from security.oidc_settings import OidcSettings
 from security.policy import AuthMode
 from tests.api.http.wire import PATH, exchange, get, wires
-from tests.support.accounts import TOKENS, accounts_file, policy
-from tests.support.http_api import HttpApi, broker
 
 FUZZ = settings(deadline=None, suppress_health_check=list(HealthCheck))
 MOST = min(200, 2 * settings().max_examples)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api.http.settings import HttpSettings
-from tests.support.http_api import JSON, HttpApi, broker, problem
+from dev.support.http_api import JSON, HttpApi, broker, problem
 
 REGISTER = "/v1/brokers/register"
 

@@ -19,7 +19,7 @@ from api.http.shapes_past import (
     DiffShape,
     TopicTimelineShape,
 )
-from tests.support.http_api import HttpApi, broker, problem
+from dev.support.http_api import HttpApi, broker, problem
 
 CSV = {"accept": "text/csv"}
 NDJSON = {"accept": "application/x-ndjson"}

@@ -20,10 +20,10 @@ from api.http.bounds import ConnectionBounds
 from api.http.history_pool import HistoryPool
 from api.http.problems import Problem
 from api.http.settings import HttpSettings
-from lake.query import check_interrupted
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import Loop, eventually, until
+from lake.delta.query import check_interrupted
 from tests.api.http.test_server import Server, everything, first_answer, kind
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import Loop, eventually, until
 
 ATTACKER = "127.0.0.66"
 KIB = 1024

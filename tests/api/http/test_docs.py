@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from api.http.problems import KINDS
-from tests.support.http_api import HttpApi
-from tests.support.loops import until
+from dev.support.http_api import HttpApi
+from dev.support.loops import until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```http\n(.*?)```\n```http\n(.*?)```", PAGE, re.DOTALL)

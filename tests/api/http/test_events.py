@@ -20,15 +20,15 @@ from api.http import events
 from api.http.history_pool import HistoryPool
 from api.http.problems import Problem
 from api.http.settings import HttpSettings
-from api.view import epoch_events
-from api.view.epoch_events import EpochEvent
-from lake.commits import EpochMark
+from dev.support.accounts import ACCOUNTS, TOKENS, accounts_file, hashed, policy
+from dev.support.http_api import broker
+from dev.support.live import LiveRoutelake
+from dev.support.local import LocalLake
+from dev.support.loops import eventually, until
+from lake.history import epoch_events
+from lake.history.epoch_events import EpochEvent
 from schemas.errors import UnavailableError
-from tests.support.accounts import ACCOUNTS, TOKENS, accounts_file, hashed, policy
-from tests.support.http_api import broker
-from tests.support.live import LiveRoutelake
-from tests.support.local import LocalLake
-from tests.support.loops import eventually, until
+from schemas.route_commit import EpochMark
 
 
 def mark(epoch: int) -> EpochMark:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dev.support.http_api import HttpApi
 from tests.api.http.wire import PATH, exchange, get, tag, wires
-from tests.support.http_api import HttpApi
 
 FAST: dict[str, bytes] = {
     "plain": get(),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from api.gateway import Reads
+from api.gateway.gateway import Reads
+from dev.support.http_api import HttpApi, broker
 from schemas.events import Actor, Clock
 from tests.api.http.wire import PATH, exchange, get, tag, wires
-from tests.support.http_api import HttpApi, broker
 
 # --- the view moves ---
 
@@ -72,7 +72,7 @@ def test_the_date_moves(quiet: HttpApi) -> None:
 def test_nothing_is_kept_of_a_request(quiet: HttpApi) -> None:
     """However a path is spelt, and whatever else a request says."""
     fast, _ = wires(quiet)
-    answers = fast.app.context.answers[Reads.HEAD]
+    answers = fast.app.context.answers[Reads.LIVE]
     first = exchange(quiet, fast, [get()])
     kept_bytes = answers.held_bytes
     for number in range(64):
@@ -116,7 +116,7 @@ def test_a_defect_is_the_application_s_to_answer(quiet: HttpApi, monkeypatch: py
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(fast.app.context.answers[Reads.HEAD], "route", fail)
+    monkeypatch.setattr(fast.app.context.answers[Reads.LIVE], "route", fail)
     assert exchange(quiet, fast, [get()])[0].startswith(b"HTTP/1.1 500 ")
 
 

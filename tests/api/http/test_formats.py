@@ -1,36 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Accept header asks for (RFC 9110, 12.5.1)."""
+"""A gateway and the formats of what it reads; docs/adr/0019. The fold's: tests/lake/delta/test_ddl.py."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
-from starlette.requests import Request
 
-from api.http.formats import Format, wanted_format
+from api.http.settings import HttpSettings
+from api.main import run_gateway
+from api.settings.gateway import GatewaySettings
+from remoting.server.settings import RemotingSettings
+from schemas.errors import SetupError
+from schemas.tables import LAKE_FORMAT_VERSION
+from security.policy import Policy
 
-JSON, NDJSON, CSV = Format
 
-
-@pytest.mark.parametrize(
-    ("accept", "wanted"),
-    [
-        ("", JSON),
-        ("*/*", JSON),
-        ("text/csv", CSV),
-        ("TEXT/CSV", CSV),
-        ("text/csv;charset=utf8", CSV),
-        ('text/csv; header=present; charset="utf-8"', CSV),
-        ("text/*", CSV),
-        ("text/html, application/xhtml+xml, */*;q=0.8", JSON),
-        ("application/json;q=0.5, text/csv;Q=0.9", CSV),
-        ("application/json;q=0.5, text/csv; q = 0.4", JSON),
-        ("application/x-ndjson;q=1.000", NDJSON),
-        ("text/csv;q=0", JSON),
-        ("application/json;q=nan, text/csv;q=0.1", CSV),
-        ("text/csv;q=inf, application/json;q=0.1", JSON),
-        ("text/csv;q=0.9, application/json;q=1e9", CSV),
-    ],
-)
-def test_the_format_that_is_liked_best(accept: str, wanted: Format) -> None:
-    request = Request({"type": "http", "headers": [(b"accept", accept.encode())]})
-    assert wanted_format(request) is wanted
+def test_a_lake_of_a_newer_format_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT_VERSION + 1}))
+    with pytest.raises(SetupError, match=r"has format \d+, this routelake reads up to \d+\. Upgrade routelake first"):
+        run_gateway(
+            GatewaySettings("g", tmp_path),
+            f"sqlite://{tmp_path}/events.db",
+            http=("127.0.0.1", 0),
+            remoting=("127.0.0.1", 0),
+            remoting_settings=RemotingSettings(),
+            http_settings=HttpSettings(),
+            policy=Policy(),
+            accounts=None,
+        )
+    assert not (tmp_path / "events.db").exists()

@@ -2,7 +2,7 @@
 """No byte of a body is read as a request, and no request is lost, however the bytes are cut.
 
 What the application was made to do is compared with an independent, strict reading of the same bytes
-(`tests.support.strict_http`). Connections are in memory; `test_proxies` has real ones, and real proxies in front.
+(`dev.support.strict_http`). Connections are in memory; `test_proxies` has real ones, and real proxies in front.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import h11
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dev.support.executed import Executed
+from dev.support.http_api import HttpApi
+from dev.support.messages import CHUNKED, CORPUS, INNER, PLAIN, chunked, cut, message, segments, sized
+from dev.support.strict_http import Asked, End, Reading, read_stream
 from tests.api.http.wire import Connection, CountingRoutes, Wire
-from tests.support.executed import Executed
-from tests.support.http_api import HttpApi
-from tests.support.messages import CHUNKED, CORPUS, INNER, PLAIN, chunked, cut, message, segments, sized
-from tests.support.strict_http import Asked, End, Reading, read_stream
 
 ANSWER = re.compile(rb"HTTP/1\.1 (?!100)([0-9]{3}) ")
 SMUGGLED = Asked(b"DELETE", b"/v1/topics/smuggled", b"")

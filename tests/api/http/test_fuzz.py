@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from api.http.shapes import ProblemDetails
+from dev.support.http_api import JSON, HttpApi, broker
 from schemas.events import RegisterBroker
-from tests.support.http_api import JSON, HttpApi, broker
 
 FUZZ = settings(
     deadline=None,

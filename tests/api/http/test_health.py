@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from api.gateway import Reads
+from api.gateway.follower import FollowerStatus
+from api.gateway.gateway import Reads
 from api.http.settings import HttpSettings
 from api.http.shapes import FoldHealthShape, HealthShape, ReadyShape
-from api.view.follower import FollowerStatus
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import until
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import until
 
 
 def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyShape:
@@ -28,7 +28,7 @@ def ready(api: HttpApi, strict: int, lenient: int = 200) -> ReadyShape:
     assert ("retry-after" in answer.headers) == (strict == 503)
     assert answer.headers["content-type"] == "application/json"
     found = ReadyShape.model_validate(answer.json())
-    assert set(found.checks) == {"view", "log", "fold", "head", "clock"}
+    assert set(found.checks) == {"view", "log", "fold", "live_view", "clock"}
     assert found.ready == (strict == 200) == all(check.ok for check in found.checks.values())
     assert all((check.reason is None) == check.ok for check in found.checks.values())
     assert fold_health(api).ok == found.checks["fold"].ok
@@ -108,8 +108,8 @@ def test_strict_is_true_false_or_nothing_at_all(make_api: Any) -> None:
 
 def test_routes_say_how_old_they_are(make_api: Any) -> None:
     """At the head as old as the last CLOCK; committed, as what the fold last said."""
-    at_head: HttpApi = make_api(fold=False)
-    until(lambda: at_head.get("/readyz").json().get("routesAgeSeconds", 60.0) < 30)
+    live_view: HttpApi = make_api(fold=False)
+    until(lambda: live_view.get("/readyz").json().get("routesAgeSeconds", 60.0) < 30)
     api: HttpApi = make_api(reads=Reads.COMMITTED)
     api.register(broker())
     api.settled()
@@ -173,7 +173,7 @@ def test_clocks_of_fold_and_gateway_may_differ(make_api: Any, apart_ms: int) -> 
 def test_event_time_that_is_ahead_is_told(make_api: Any) -> None:
     api: HttpApi = make_api()
     until(lambda: api.get("/readyz?strict").status_code == 200)
-    api.gateway.at_head.event._came_s -= 7_200.0
+    api.gateway.live_view.event._came_s -= 7_200.0
     assert "ahead of this machine's clock" in str(reasons(ready(api, 503))["clock"])
     text = api.get("/metrics").text
     assert re.search(r"^routelake_event_time_ahead_seconds 7[12]\d\d\.", text, re.MULTILINE), text

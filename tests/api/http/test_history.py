@@ -10,7 +10,7 @@ import pytest
 
 from api.http.shapes import RouteShape
 from api.http.shapes_past import ChangesShape, EpochsShape
-from tests.support.http_api import HttpApi, broker, problem
+from dev.support.http_api import HttpApi, broker, problem
 
 
 @pytest.fixture(scope="module")
@@ -207,5 +207,5 @@ def test_bad_moments_everywhere(past: HttpApi, path: str) -> None:
     problem(past.get(f"{path}99999"), 404, "future-epoch")
     problem(past.get(f"{path}1999-01-01T00:00:00Z"), 404, "before-history")
     problem(past.get(f"{path}2026-01-01T00:00:00"), 400, "bad-parameter")
-    problem(past.get(f"{path}1&reads=head"), 400, "bad-parameter")
+    problem(past.get(f"{path}1&reads=live"), 400, "bad-parameter")
     assert past.get(f"{path}1&reads=committed").status_code in (200, 404)

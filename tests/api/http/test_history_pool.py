@@ -12,9 +12,9 @@ import pytest
 
 from api.http.history_pool import HistoryPool
 from api.http.problems import Problem
-from lake.query import check_interrupted
+from dev.support.loops import eventually
+from lake.delta.query import check_interrupted
 from schemas.errors import UnavailableError
-from tests.support.loops import eventually
 
 KINDS = ("changes", "diff", "timeline", "blame", "report", "epochs", "past", "route")
 

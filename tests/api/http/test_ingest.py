@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from api.gateway import Reads
+from api.gateway.gateway import Reads
 from api.http.settings import HttpSettings
 from api.http.shapes import AddShape, HeartbeatShape, ReceiptShape, RegistrationShape, WipeShape
+from dev.support.http_api import JSON, HttpApi, broker, problem
+from dev.support.loops import until
 from schemas.errors import UnavailableError
 from schemas.events import Actor, PutKvConfig, RegisterBroker, decode, encode, routing_key
-from tests.support.http_api import JSON, HttpApi, broker, problem
-from tests.support.loops import until
 
 
 def identity(name: str, host: int, cluster: str = "c1") -> dict[str, Any]:
@@ -152,8 +152,8 @@ def test_a_write_is_seen_at_the_head_at_once_and_in_the_tables_when_they_have_it
     receipt = RegistrationShape.model_validate(answer.json())
     assert (answer.status_code, receipt.visible, receipt.outcome) == (200, True, "applied")
     route = "/v1/topics/orders/route?reads="
-    assert api.get("/v1/topics/orders/route").status_code == (200 if reads is Reads.HEAD else 404)
-    seen = api.get(f"{route}head")
+    assert api.get("/v1/topics/orders/route").status_code == (200 if reads is Reads.LIVE else 404)
+    seen = api.get(f"{route}live")
     assert (seen.status_code, seen.headers["x-routelake-epoch"]) == (200, "0")
     assert int(seen.headers["x-routelake-offset"]) >= receipt.offset
     assert api.get(f"{route}committed").status_code == 404
@@ -171,10 +171,10 @@ def test_a_write_is_seen_at_the_head_at_once_and_in_the_tables_when_they_have_it
 def test_what_the_head_cannot_tell_is_202(make_api: Any) -> None:
     """A record that somebody else wrote comes before, and cannot be read."""
     api: HttpApi = make_api(fold=False, clock_interval_s=3600.0, head_wait_s=0.05)
-    reader = api.gateway._head._reader
+    reader = api.gateway._replica._reader
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "read", unreadable)
-        until(lambda: api.gateway.head.failing)  # or it may be about to read what comes now
+        until(lambda: api.gateway.replica.failing)  # or it may be about to read what comes now
         api.log.append([(routing_key(KV), encode(KV))])
         answer = api.register(broker())
         receipt = RegistrationShape.model_validate(answer.json())

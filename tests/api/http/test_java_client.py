@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from api.http.settings import HttpSettings
-from peers.java_http import JavaHttpClient
+from dev.peers.java_http import JavaHttpClient
+from dev.support.executed import Executed
+from dev.support.http_api import HttpApi, broker
 from tests.api.http.test_server import Server
-from tests.support.executed import Executed
-from tests.support.http_api import HttpApi, broker
 
 pytestmark = pytest.mark.jvm
 

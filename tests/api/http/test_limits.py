@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dev.support.http_api import HttpApi, broker, problem
 from schemas import limits
-from tests.support.http_api import HttpApi, broker, problem
 
 TOPIC: dict[str, Any] = {}
 TOO_MANY_TOPICS = {f"{number:06}": TOPIC for number in range(limits.MAX_TOPICS + 1)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dev.support.http_api import HttpApi, broker, problem
 from schemas.events import Actor, PutKvConfig
 from schemas.kv import NAMESRV_CONFIG
-from tests.support.http_api import HttpApi, broker, problem
 
 
 def switch(api: HttpApi, key: str, value: str) -> None:

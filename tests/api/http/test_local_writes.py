@@ -18,10 +18,10 @@ import pytest
 
 from api.http.local_peers import sender_problem
 from api.http.settings import HttpSettings
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.proxies import haproxy, nginx
 from tests.api.http.wire import exchange, wires
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.proxies import haproxy, nginx
 
 WIPE = "/v1/brokers/broker-a/wipe-write-perm"
 WRITES = [

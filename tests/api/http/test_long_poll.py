@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from api.http.settings import HttpSettings
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import until
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import until
 
 
 def waiting(api: HttpApi, path: str, tag: str) -> Any:

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from api.http.settings import HttpSettings
+from dev.support.http_api import HttpApi
+from dev.support.loops import until
+from dev.support.messages import PLAIN, message
 from tests.api.http.test_server import Server, everything
-from tests.support.http_api import HttpApi
-from tests.support.loops import until
-from tests.support.messages import PLAIN, message
 
 VARY = ("date", "x-routelake-offset", "x-routelake-epoch", "etag", "content-length")
 """Of answers that change from one moment to the next."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from api.gateway.live_gateways import live_addresses
 from api.http.settings import from_environment
-from api.live_gateways import live_addresses
 from cli.gateway_options import OPTIONS, GatewayOptions
 from cli.preflight import Listen
+from dev.support.http_api import HttpApi, problem
+from dev.support.local import LocalLake
+from dev.support.loops import until
 from schemas.errors import SetupError
-from tests.support.http_api import HttpApi, problem
-from tests.support.local import LocalLake
-from tests.support.loops import until
 
 
 def test_one_gateway(make_api: Any) -> None:
@@ -88,8 +88,8 @@ def test_a_gateway_joins_and_leaves(tmp_path: Path) -> None:
     with LocalLake(tmp_path, folds=False) as lake, lake.gateway(gateway_id="one:9876", **clock) as one:
 
         def heard() -> set[str]:
-            return set(one.gateway.head.heard_ms())
+            return set(one.gateway.replica.heard_ms())
 
         with lake.gateway(gateway_id="two:9876/1", **clock):
             until(lambda: heard() >= {"one:9876", "two:9876/1"})
-        until(lambda: live_addresses(one.gateway.head.heard_ms(), "one:9876", 0.05) == ["one:9876"])
+        until(lambda: live_addresses(one.gateway.replica.heard_ms(), "one:9876", 0.05) == ["one:9876"])

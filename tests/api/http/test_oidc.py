@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from api import oidc
+from dev.support.accounts import accounts_file
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.issuer import AUDIENCE, Issuer
+from dev.support.loops import until
 from schemas.events import decode
+from security.admission import oidc_keys as oidc
 from security.oidc_settings import OidcSettings
 from security.policy import AuthMode, Policy
 from tests.api.http.wire import PATH, exchange, get, wires
-from tests.support.accounts import accounts_file
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.issuer import AUDIENCE, Issuer
-from tests.support.loops import until
 
 
 @pytest.fixture

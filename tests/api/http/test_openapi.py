@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from api.http import models, shapes, shapes_past
 from api.http.problems import KINDS
-from tests.support.http_api import HttpApi
+from dev.support.http_api import HttpApi
 
 OPERATIONS = {
     *("registerBroker", "heartbeat", "unregisterBroker"),

@@ -23,12 +23,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from dev.model import codes
+from dev.support.accounts import accounts_file, policy, sign
+from dev.support.local import LocalGateway, LocalLake
 from security.policy import AuthMode
 from security.roles import OPERATIONS
 from tests.examples.parts import A, config, put, register
-from tests.model import codes
-from tests.support.accounts import accounts_file, policy, sign
-from tests.support.local import LocalGateway, LocalLake
 
 CHECKS = [
     status_code_conformance,

@@ -10,11 +10,11 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from tests.support.browser import Watched, chromium
-from tests.support.http_api import broker
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.loops import until
-from tests.support.proxies import nginx
+from dev.support.browser import Watched, chromium
+from dev.support.http_api import broker
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.loops import until
+from dev.support.proxies import nginx
 
 PREFIX = "/rl"
 

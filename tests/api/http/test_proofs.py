@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from api.http.settings import HttpSettings
+from dev.support.accounts import accounts_file, policy
+from dev.support.http_api import HttpApi, broker, problem
 from security.policy import AuthMode
 from security.quotas import Quotas, Rate
 from tests.api.http.wire import PATH, exchange, get, wires
-from tests.support.accounts import accounts_file, policy
-from tests.support.http_api import HttpApi, broker, problem
 
 WIPE = "/v1/brokers/broker-a/wipe-write-perm"
 SESSION = "/console/session"
@@ -102,7 +102,7 @@ def test_permission_comes_before_parameters(make_api: Any, tmp_path: Path) -> No
             problem(api.get(path + query), 401, "unauthorized")
             problem(api.get(path + query, headers=bearer("token-reader")), 400, "bad-parameter")
     for path in (  # which endpoints look at themselves
-        *("/v1/topics?as_of=1&reads=head", "/v1/topics/a/route?as_of=1&reads=head", "/v1/clusters?as_of=1&reads=head"),
+        *("/v1/topics?as_of=1&reads=live", "/v1/topics/a/route?as_of=1&reads=live", "/v1/clusters?as_of=1&reads=live"),
         *("/v1/reports/alive?times=3", "/v1/topics?cursor=%21", "/v1/topics?limit=1&limit=2"),
     ):
         problem(api.get(path), 401, "unauthorized")

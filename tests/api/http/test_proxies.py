@@ -14,13 +14,13 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from peers.java import wait_until
-from peers.proxies import HAPROXY_CHECKS, HAProxy, Nginx, Proxy
+from dev.peers.java import wait_until
+from dev.peers.proxies import HAPROXY_CHECKS, HAProxy, Nginx, Proxy
+from dev.support.executed import Executed
+from dev.support.http_api import HttpApi, broker
+from dev.support.messages import CORPUS, H2C, INNER, PLAIN, WEBSOCKET, chunked, cut, message, segments, sized
+from dev.support.strict_http import Asked, End, read_stream
 from tests.api.http.test_server import Server, everything
-from tests.support.executed import Executed
-from tests.support.http_api import HttpApi, broker
-from tests.support.messages import CORPUS, H2C, INNER, PLAIN, WEBSOCKET, chunked, cut, message, segments, sized
-from tests.support.strict_http import Asked, End, read_stream
 
 LAST = PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 SETUPS = (

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from api.http.settings import from_environment
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.loops import until
-from tests.support.proxies import haproxy, nginx
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.loops import until
+from dev.support.proxies import haproxy, nginx
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
 TOKEN = "0123456789abcdef"

@@ -7,9 +7,9 @@ import json
 import socket
 from pathlib import Path
 
+from dev.support.local import LocalLake
+from dev.support.loops import until
 from security.quotas import Quotas
-from tests.support.local import LocalLake
-from tests.support.loops import until
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 

@@ -9,14 +9,14 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from api.gateway import Reads
+from api.gateway.gateway import Reads
 from api.http.etag import NOTHING, entity_tag, matches
 from api.http.settings import HttpSettings
 from api.http.shapes import BrokerListShape, BrokerShape, ClusterInfoShape, KvShape, RouteShape, TopicListShape
-from api.view.answers import body_digest
-from api.view.pickup import cluster_info, pick_up_topic_route
+from dev.support.http_api import HttpApi, broker, problem
+from nameserver.answers import body_digest
+from nameserver.route_queries import cluster_info, pick_up_topic_route
 from schemas.rocketmq_json import decode_cluster_info, encode_topic_route
-from tests.support.http_api import HttpApi, broker, problem
 
 
 @pytest.fixture(scope="module")
@@ -290,10 +290,10 @@ def test_every_read_of_today_is_answered_from_the_view_it_asks_for(make_api: Any
             there = answer.status_code == 200 and count(answer.json()) > 0
             return there, int(answer.headers["x-routelake-offset"])
 
-        (at_head, head_offset), (committed, committed_offset) = ask("reads=head"), ask("reads=committed")
-        assert (at_head, committed) == (True, False), path
+        (live_view, head_offset), (committed, committed_offset) = ask("reads=live"), ask("reads=committed")
+        assert (live_view, committed) == (True, False), path
         assert head_offset > committed_offset
-        assert ask("wait_for=0")[0] == (reads is Reads.HEAD), path
+        assert ask("wait_for=0")[0] == (reads is Reads.LIVE), path
     api.fold.resume()
 
 
@@ -303,11 +303,11 @@ def test_the_past_is_in_the_tables(make_api: Any) -> None:
     last = api.settled()
     api.fold.pause()
     offset = api.delete("/v1/topics/orders").json()["offset"]
-    found = problem(api.get("/v1/topics/orders/route?as_of=1&reads=head"), 400, "bad-parameter")
+    found = problem(api.get("/v1/topics/orders/route?as_of=1&reads=live"), 400, "bad-parameter")
     assert found["errors"][0]["field"] == "reads"
     assert api.get("/v1/topics/orders/route?as_of=1&reads=committed").status_code in (200, 404)
     for path in ("/v1/topics/orders/changes", "/v1/epochs"):
-        problem(api.get(f"{path}?reads=head"), 400, "bad-parameter")
+        problem(api.get(f"{path}?reads=live"), 400, "bad-parameter")
         answer = api.get(path)
         assert last <= int(answer.headers["x-routelake-offset"]) < offset
         problem(api.get(f"{path}?wait_for={offset}&wait_timeout=20"), 503, "system-busy")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports over HTTP: windows, pages, formats, and what is refused. That they are right: tests/pipelines/reports."""
+"""Reports over HTTP: windows, pages, formats, and what is refused. That they are right: tests/lake/history/reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.http.shapes_past import ReportShape
-from tests.support.http_api import HttpApi, broker, problem
+from dev.support.http_api import HttpApi, broker, problem
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_a_cursor_of_another_question(past: HttpApi) -> None:
 
 
 def test_more_topics_than_a_gateway_tells_of(past: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.reports.datafusion.MAX_TOPICS", 1)
+    monkeypatch.setattr("lake.history.report_datafusion.MAX_TOPICS", 1)
     answer = past.get("/v1/reports/churn")
     found = problem(answer, 400, "bad-parameter")
     assert "ask of less time (from), or the tables: ./routelake history report" in found["detail"]

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from api.self_preservation import SelfPreservation
+from api.gateway.self_preservation import SelfPreservation
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import until
 from schemas.events import Actor, BrokerHeartbeat, Clock, Preserve, PreserveEnd, decode
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import until
 
 BROKERS = 20
 STEP_S = 20
@@ -57,8 +57,8 @@ class Cluster:
     def judge(self) -> None:
         """Wait until the view has the time and every heartbeat, and look twice."""
         gateway = self.api.gateway
-        until(lambda: gateway.at_head.view.event_time.timestamp() * 1000 >= self.now_ms)
-        until(lambda: gateway.at_head.view.log_offset >= self.offset)
+        until(lambda: gateway.live_view.view.event_time.timestamp() * 1000 >= self.now_ms)
+        until(lambda: gateway.live_view.view.log_offset >= self.offset)
         for _ in range(2):
             self.api.loop.run(gateway.preservation.judge())
 
@@ -216,7 +216,7 @@ def test_a_broker_that_says_it_leaves_leaves(cut: Cluster) -> None:
 def test_where_the_log_stands_still_nobody_is_called_silent(cut: Cluster) -> None:
     """Then it is this gateway that hears nothing."""
     gateway = cut.api.gateway
-    view = gateway.at_head.view
+    view = gateway.live_view.view
 
     async def deaf() -> None:
         preservation = SelfPreservation(lambda: replace(gateway.settings, gap_s=0.0), lambda: view, gateway.command)

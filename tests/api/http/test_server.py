@@ -18,9 +18,9 @@ import pytest
 
 from api.http.server import DRAIN_S, listen, serve_http
 from api.http.settings import HttpSettings
+from dev.support.http_api import JSON, HttpApi, broker, problem
+from dev.support.loops import until
 from schemas.errors import SetupError
-from tests.support.http_api import JSON, HttpApi, broker, problem
-from tests.support.loops import until
 
 SMALL = HttpSettings(linger_s=0.2, max_header_bytes=8192, max_body_bytes=100_000)
 HURRIED = replace(SMALL, header_timeout_s=2.0, body_timeout_s=0.3)
@@ -314,7 +314,7 @@ def test_a_stop_answers_reads_that_wait_and_bodies_that_are_not_complete(make_ap
     with server.connect() as first, server.connect() as second, server.connect() as unfinished:
         first.sendall(waiting[0])
         second.sendall(waiting[1])
-        until(lambda: bool(api.gateway.at_head._reads) and bool(api.gateway.committed._reads))
+        until(lambda: bool(api.gateway.live_view._reads) and bool(api.gateway.committed._reads))
         unfinished.sendall(REGISTER + b"Content-Length: 100\r\n\r\n{")
         until(lambda: bool(api.app.context.budget._held))
         began_s = time.monotonic()

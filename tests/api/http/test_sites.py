@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from api.http.csrf import SAFE_METHODS, TrustedOrigins
 from api.http.settings import HttpSettings
-from api.http.sites import SAFE_METHODS, Sites
-from tests.support.http_api import HttpApi, broker, problem
-from tests.support.loops import until
+from dev.support.http_api import HttpApi, broker, problem
+from dev.support.loops import until
 
 FAR = ("192.0.2.7", 4711)
 EVIL = "https://evil.example"
@@ -154,7 +154,7 @@ def test_the_name_with_its_domain_is_the_machines_too(monkeypatch: pytest.Monkey
         return "Gateway-1.Example."
 
     monkeypatch.setattr(socket, "getfqdn", getfqdn)
-    sites = Sites(HttpSettings())
+    sites = TrustedOrigins(HttpSettings())
     scope = {"method": "GET", "client": ("127.0.0.1", 1), "headers": [(b"host", b"gateway-1.example:8080")]}
     assert sites.refusal(scope) is not None
     answers.set()

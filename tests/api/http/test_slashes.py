@@ -10,8 +10,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from dev.support.local import LocalGateway, LocalLake
 from tests.examples.parts import config, register
-from tests.support.local import LocalGateway, LocalLake
 
 NAMES = ["a/b", "/", "a//b/", "a/timeline", "%2F", "a%2Fb", "../x", "ü/\u8def", "a/b c"]
 
@@ -41,12 +41,12 @@ def encoded(name: str) -> str:
 
 
 def test_reads(gateway: LocalGateway) -> None:
-    last = gateway.gateway.at_head.offset
+    last = gateway.gateway.live_view.offset
     for number, name in enumerate(NAMES):
         found = ask(gateway, "GET", f"/v1/brokers/{encoded(name)}?wait_for={last}&reads=committed&wait_timeout=30000")
         assert (found.status_code, found.json()["brokerName"]) == (200, name)
         assert found.json()["brokerAddrs"] == {"0": f"10.0.0.{number}:10911"}
-        for query in ("", "?reads=head"):  # as the fast path and as the application have it
+        for query in ("", "?reads=live"):  # as the fast path and as the application have it
             route = ask(gateway, "GET", f"/v1/topics/{encoded(name)}/route{query}")
             assert [each["brokerName"] for each in route.json()["brokerDatas"]] == [name]
         for page in (f"brokers/{encoded(name)}/timeline", f"topics/{encoded(name)}/timeline"):

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from api.http.settings import HttpSettings
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.accounts import accounts_file, policy
+from dev.support.certificates import Authority
+from dev.support.http_api import broker as registration
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.loops import until
 from schemas.tls import ClientAuth, TlsMode
 from security.policy import AuthMode
 from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
 from tests.examples.parts import T1, register
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.accounts import accounts_file, policy
-from tests.support.certificates import Authority
-from tests.support.http_api import broker as registration
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.loops import until
 
 ACCOUNTS = """
 accounts:
@@ -148,7 +148,7 @@ def test_what_starves(authority: Authority, tmp_path: Path) -> None:
             assert b" 408 " in (peer.recv(65536) or b" 408 ")
 
 
-@pytest.mark.parametrize("mode", [AuthMode.LOG, AuthMode.ENFORCE_WRITES])
+@pytest.mark.parametrize("mode", [AuthMode.AUDIT, AuthMode.ENFORCE_WRITES])
 def test_where_reads_are_open_nobody_is_named_who_has_a_certificate(
     authority: Authority, tmp_path: Path, mode: AuthMode
 ) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from api.holdings import count
 from api.http import topic_counts
 from api.http.topic_counts import TopicCounts
-from tests.api.view.feed import apply, view_of
-from tests.support.loops import on_a_loop
-from tests.support.view_tables import TableChanges, complete
+from dev.support.feed import apply, view_of
+from dev.support.loops import on_a_loop
+from dev.support.view_tables import TableChanges, complete
+from security.admission.usage import count
 
 ROW = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
 TABLES: TableChanges = complete(

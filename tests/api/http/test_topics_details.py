@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http_api import HttpApi, broker
+from dev.support.http_api import HttpApi, broker
 
 
 def test_topics_with_details_now_and_then(tmp_path: Path) -> None:

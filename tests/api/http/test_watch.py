@@ -8,9 +8,9 @@ import asyncio
 import pytest
 
 from api.http.watch import _AT_ONCE, ViewWatch, Woken
-from tests.api.view.feed import apply, view_of
-from tests.support.loops import on_a_loop
-from tests.support.view_tables import TableChanges, complete
+from dev.support.feed import apply, view_of
+from dev.support.loops import on_a_loop
+from dev.support.view_tables import TableChanges, complete
 
 ROW = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
 GROUP = {"cluster": "c1", "brokerAddrs": {0: "a0"}, "zoneName": None, "enableActingMaster": False}

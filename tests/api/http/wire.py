@@ -10,18 +10,18 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from api.gateway.metrics import Metrics
+from api.gateway.registrations import Registrations
 from api.http.app import HttpApp, create_app
+from api.http.csrf import Client
 from api.http.fast_path import FastRoutes
 from api.http.heads import Headers
 from api.http.protocol import GuardedProtocol, guarded_protocol
 from api.http.settings import HttpSettings
-from api.http.sites import Client
-from api.metrics import Metrics
-from api.registrations import Registrations
-from api.view.history import History
 from api.wiring import answers_of
-from tests.support.executed import Executed
-from tests.support.http_api import HttpApi
+from dev.support.executed import Executed
+from dev.support.http_api import HttpApi
+from lake.history.history import History
 
 PATH = b"/v1/topics/orders/route"
 DATE = [(b"date", b"Sat, 21 Nov 2026 13:00:00 GMT")]

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dev.model.client import RemotingClient
+from dev.support.accounts import ACCOUNTS, accounts_file, policy
+from dev.support.local import LocalGateway, LocalLake
 from security.policy import AuthMode
 from security.tls_rotation import Tls
-from tests.model.client import RemotingClient
-from tests.support.accounts import ACCOUNTS, accounts_file, policy
-from tests.support.local import LocalGateway, LocalLake
 
 
 @contextmanager

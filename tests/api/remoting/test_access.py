@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from api.access_control import CHECK_S
-from api.large_registrations import LARGE_BODY_BYTES
+from api.gateway.large_registrations import LARGE_BODY_BYTES
+from dev.model import codes
+from dev.model.wire import Request, Response
+from dev.support.accounts import ACCOUNTS, sign
+from dev.support.local import LocalGateway
+from dev.support.loops import until
 from schemas.events import AccessRefused, decode
+from security.admission.access_control import CHECK_S
 from security.policy import AuthMode
 from security.roles import NEEDED, Role
 from tests.api.remoting.gateways import a_gateway
 from tests.examples.parts import C1, C2, T1, A, B, config, mapping, register, unregister, version, who
-from tests.model import codes
-from tests.model.wire import Request, Response
-from tests.support.accounts import ACCOUNTS, sign
-from tests.support.local import LocalGateway
-from tests.support.loops import until
 
 ROUTE = Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": T1})
 MASTER = register(A, "10.0.0.1:10911").request()
@@ -157,9 +157,9 @@ def test_one_way_requests_are_judged(tmp_path: Path) -> None:
     with a_gateway(tmp_path) as (gateway, client):
         client.send(replace(MASTER, oneway=True))
         refused(client.call(CLUSTER), "AccessKey")
-        assert not gateway.gateway.at_head.view.groups
+        assert not gateway.gateway.live_view.view.groups
         client.send(replace(sign(MASTER, "broker"), oneway=True))
-        until(lambda: bool(gateway.gateway.at_head.view.groups))
+        until(lambda: bool(gateway.gateway.live_view.view.groups))
 
 
 def test_a_connection_that_was_refused_unregisters_nobody(tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_a_connection_that_was_refused_unregisters_nobody(tmp_path: Path) -> Non
             refused(stranger.call(MASTER), "AccessKey")
         assert client.call(sign(ROUTE, "reader")).code == codes.SUCCESS
         until(lambda: len(gateway.parts.server.connections) == 2)
-        assert gateway.gateway.at_head.view.live_rows(A)
+        assert gateway.gateway.live_view.view.live_rows(A)
 
 
-@pytest.mark.parametrize("mode", [AuthMode.OFF, AuthMode.LOG, AuthMode.ENFORCE_WRITES])
+@pytest.mark.parametrize("mode", [AuthMode.OFF, AuthMode.AUDIT, AuthMode.ENFORCE_WRITES])
 def test_modes_on_the_way(tmp_path: Path, mode: AuthMode) -> None:
     with a_gateway(tmp_path, mode) as (gateway, client):
         writes = mode is AuthMode.ENFORCE_WRITES

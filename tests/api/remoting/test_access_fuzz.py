@@ -20,6 +20,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dev.model import codes
+from dev.model.client import RemotingClient, encode_frame
+from dev.model.wire import Request
+from dev.support.accounts import SECRETS, sign
+from dev.support.certificates import Authority
+from dev.support.local import LocalGateway
 from schemas import events
 from schemas.tls import TlsMode
 from security.roles import BOUND, NEEDED
@@ -27,12 +33,6 @@ from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
 from tests.api.remoting.gateways import a_gateway
 from tests.examples.parts import T1, A, B, register, unregister, who
-from tests.model import codes
-from tests.model.client import RemotingClient, encode_frame
-from tests.model.wire import Request
-from tests.support.accounts import SECRETS, sign
-from tests.support.certificates import Authority
-from tests.support.local import LocalGateway
 
 OWN = {"broker-a", "broker-c"}
 """What the account `bound` may speak for."""
@@ -222,7 +222,7 @@ def test_any_frame(target: Attacked, seed: int) -> None:
 
 def test_it_serves_after_that(target: Attacked) -> None:
     assert target.serves()
-    assert target.gateway.gateway.at_head.view.live_rows(B), "nobody but its own account moves another's broker"
+    assert target.gateway.gateway.live_view.view.live_rows(B), "nobody but its own account moves another's broker"
 
 
 @pytest.mark.deep

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dev.model import codes
+from dev.support.local import LocalLake
+from dev.support.loops import until
 from tests.examples.parts import ADDR1, A, register, unregister
-from tests.model import codes
-from tests.support.local import LocalLake
-from tests.support.loops import until
 
 
 def test_a_broker_is_bound_as_long_as_a_connection_has_it(tmp_path: Path) -> None:

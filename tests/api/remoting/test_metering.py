@@ -8,12 +8,12 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from peers.java import wait_until
+from dev.histories.steps import Send
+from dev.model import codes
+from dev.model.wire import Request
+from dev.peers.java import wait_until
+from dev.support.local import LocalGateway, LocalLake
 from tests.examples.parts import ADDR1, T1, A, put, register
-from tests.histories.steps import Send
-from tests.model import codes
-from tests.model.wire import Request
-from tests.support.local import LocalGateway, LocalLake
 
 
 def scraped(local: LocalGateway) -> dict[tuple[str, ...], float]:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.model import codes
+from dev.model.wire import Request
+from dev.support.local import LocalLake
+from dev.support.loops import until
 from tests.examples.parts import config, register, version
-from tests.model import codes
-from tests.model.wire import Request
-from tests.support.local import LocalLake
-from tests.support.loops import until
 
 TOPICS = 100
 V4_9_7 = 407
@@ -91,7 +91,7 @@ def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path, monkey
         refused_within(4.0)
         # One that is under way is waited for as long as clients wait, and no longer.
         with monkeypatch.context() as patch:
-            patch.setattr(gateway.gateway._head, "_round", lambda _: None)
+            patch.setattr(gateway.gateway._replica, "_round", lambda _: None)
             question = broker.send(register("broker-b", "10.0.0.2:10911", topics=topics, peer=V4_9_7).request())
             until(lambda: bool(gateway.parts.handler._registrations._under_way))
             refused_within(4.0)

@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from remoting.frame import RemotingCommand
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.accounts import sign
+from dev.support.certificates import Authority, Pair
+from dev.support.command import told
+from dev.support.local import LocalGateway
+from dev.support.recorder import Recorder
+from remoting.codec.frame import RemotingCommand
 from schemas.codes import RequestCode
 from schemas.events import AccessRefused, decode
 from schemas.tls import ClientAuth, TlsMode
@@ -25,14 +33,6 @@ from security.tls_config import TlsSettings
 from security.tls_rotation import Tls
 from tests.api.remoting.gateways import a_gateway
 from tests.examples.parts import T1, A, register
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.accounts import sign
-from tests.support.certificates import Authority, Pair
-from tests.support.command import told
-from tests.support.local import LocalGateway
-from tests.support.recorder import Recorder
 
 ACCOUNTS = """
 accounts:

@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipelines.fold.preservation import CLOSED_GRACE_MS, EndReason
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.support.local import LocalGateway, LocalLake, config_of
+from dev.support.loops import until
+from nameserver.state_machine.preservation import CLOSED_GRACE_MS, EndReason
 from schemas.events import Actor, ChannelClosed, PreserveEnd, decode
 from schemas.outcomes import APPLIED
 from tests.examples.parts import C1, register
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.local import LocalGateway, LocalLake, config_of
-from tests.support.loops import until
 
 BROKERS = 8
 
@@ -45,7 +45,7 @@ def connected(gateway: LocalGateway, stack: ExitStack) -> list[RemotingClient]:
 
 
 def routed(gateway: LocalGateway) -> set[str]:
-    return {row.broker_name for row in gateway.gateway.at_head.view.all_live_rows()}
+    return {row.broker_name for row in gateway.gateway.live_view.view.all_live_rows()}
 
 
 def closed(gateway: LocalGateway) -> list[ChannelClosed]:
@@ -54,11 +54,11 @@ def closed(gateway: LocalGateway) -> list[ChannelClosed]:
 
 
 def gateway_time_ms(gateway: LocalGateway) -> float:
-    return gateway.gateway.at_head.view.event_time.timestamp() * 1000
+    return gateway.gateway.live_view.view.event_time.timestamp() * 1000
 
 
 def is_on(gateway: LocalGateway) -> bool:
-    return gateway.gateway.at_head.view.commit.preserve_time is not None
+    return gateway.gateway.live_view.view.commit.preserve_time is not None
 
 
 def test_without_it_a_lost_connection_removes_at_once(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from api.remoting import topic_lists
 from api.remoting.topic_lists import TopicLists
-from api.view.snapshot import RouteView
-from tests.api.view.feed import apply, view_of
-from tests.support.loops import on_a_loop
-from tests.support.view_tables import TableChanges, complete
+from dev.support.feed import apply, view_of
+from dev.support.loops import on_a_loop
+from dev.support.view_tables import TableChanges, complete
+from nameserver.view.snapshot import RouteView
 
 ROW = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
 TABLES: TableChanges = complete(

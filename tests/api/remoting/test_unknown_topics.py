@@ -7,12 +7,12 @@ import tracemalloc
 from pathlib import Path
 
 from api.remoting.unknown_topics import RECENT_S, UnknownTopics
-from remoting.channel import size_of
-from remoting.frame import RemotingCommand
+from dev.model import codes
+from dev.model.wire import Request
+from dev.support.local import local_client
+from remoting.codec.frame import RemotingCommand
+from remoting.server.channel import size_of
 from schemas.limits import MAX_HEADER_FIELDS, MAX_NAME_BYTES
-from tests.model import codes
-from tests.model.wire import Request
-from tests.support.local import local_client
 
 
 def test_who_asks_again_at_once_may_have_made_it() -> None:

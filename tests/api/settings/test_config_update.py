@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from peers.java import wait_until
-from tests.model import codes
-from tests.model.client import RemotingClient
-from tests.model.wire import Request, Response
-from tests.support.local import LocalLake, config_of, local_client
-from tests.support.rocketmq import StockNameServer, mqadmin
+from dev.model import codes
+from dev.model.client import RemotingClient
+from dev.model.wire import Request, Response
+from dev.peers.java import wait_until
+from dev.support.local import LocalLake, config_of, local_client
+from dev.support.rocketmq import StockNameServer, mqadmin
 
 NAMESPACE = "routelake.namesrvConfig"
 

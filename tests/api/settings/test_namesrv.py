@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from api.gateway import GatewaySettings
+from api.gateway.gateway import GatewaySettings
 from api.settings.keys import KEYS, LIVE_KEYS, Use, nearest
 from api.settings.namesrv import NamesrvProperties, check, read
 from api.settings.start import gateway_settings, listen_address, remoting_settings
 from cli import main as cli
-from peers.java import classpath
-from peers.routelake import ROOT
+from dev.peers.java import classpath
+from dev.peers.routelake import ROOT
 from schemas.errors import SetupError
 from schemas.properties import parse
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers.java import free_port, port_answers, wait_until
-from peers.routelake import ROOT
-from tests.model.client import RemotingClient
-from tests.support.local import config_of
+from dev.model.client import RemotingClient
+from dev.peers.java import free_port, port_answers, wait_until
+from dev.peers.routelake import ROOT
+from dev.support.local import config_of
 
 
 def gateway(folder: Path, file: Path, log: Path) -> subprocess.Popen[bytes]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.support.recorder import Recorder
 from tests.cli.admin.commands import TOPIC_LIST_FILE
 from tests.cli.admin.world import start_world
-from tests.support.recorder import Recorder
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from peers.java import free_port
-from remoting.frame import RemotingCommand
+from dev.peers.java import free_port
+from dev.support.recorder import Recorder
+from remoting.codec.frame import RemotingCommand
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from tests.support.recorder import Recorder
 
 CLUSTER = "fleet"
 TOPIC = "orders"

@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 
+from dev.support.recorder import Recorded
 from tests.cli.admin.commands import EVERY_NAME_SERVER
 from tests.cli.admin.record_golden import GOLDEN
 from tests.cli.admin.world import NAME_SERVERS
-from tests.support.recorder import Recorded
 
 READS_OF_ANY_NAME_SERVER = {101, 105, 106, 206}
 SHUFFLED = {100, 102, 205, 327}

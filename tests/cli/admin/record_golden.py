@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from dev.support.recorder import Recorded, Recorder
+from dev.support.rocketmq import mqadmin
 from tests.cli.admin.commands import CASES, TOPIC_LIST_FILE, command
 from tests.cli.admin.world import start_world
-from tests.support.recorder import Recorded, Recorder
-from tests.support.rocketmq import mqadmin
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.json"
 

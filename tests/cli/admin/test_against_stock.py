@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 import structlog
 
-from peers.java import wait_until
+from dev.peers.java import wait_until
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.rocketmq import StockBroker, StockNameServer, mqadmin
 from tests.cli.admin.run import admin
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 pytestmark = pytest.mark.jvm
 

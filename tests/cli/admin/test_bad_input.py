@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.support.recorder import Recorder
 from tests.cli.admin.run import admin
 from tests.cli.admin.world import MASTERS, ONE, SLAVE_OF_A
-from tests.support.recorder import Recorder
 
 A = MASTERS["broker-a"]
 

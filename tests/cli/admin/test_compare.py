@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.admin.compare import Place, Snapshot, differences
-from remoting.frame import RemotingCommand
+from dev.support.recorder import Answer, Recorder
+from remoting.codec.frame import RemotingCommand
 from schemas.broker import TopicQueueMappingInfo
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from tests.cli.admin.fleet import PATIENCE_S
 from tests.cli.admin.run import admin
-from tests.support.recorder import Answer, Recorder
 
 
 def group(name: str, addrs: Mapping[int, str], cluster: str = "c1", **more: str) -> BrokerData:

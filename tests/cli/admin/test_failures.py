@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from peers.java import free_port
-from remoting.frame import RemotingCommand
+from dev.peers.java import free_port
+from dev.support.recorder import Recorder
+from remoting.codec.frame import RemotingCommand
 from tests.cli.admin.fleet import (
     CLUSTER,
     PATIENCE_S,
@@ -22,7 +23,6 @@ from tests.cli.admin.fleet import (
     succeed,
 )
 from tests.cli.admin.run import Ran, admin
-from tests.support.recorder import Recorder
 
 NO_ANSWER = f"no answer to request 17 within {PATIENCE_S} s; it may have taken effect all the same"
 

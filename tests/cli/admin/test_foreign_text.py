@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from remoting.frame import RemotingCommand
+from dev.support.command import command, told
+from dev.support.recorder import Recorder
+from remoting.codec.frame import RemotingCommand
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from tests.support.command import command, told
-from tests.support.recorder import Recorder
 
 HOSTILE = {
     "markup": "[red]x[/red]",

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from peers.java import wait_until
+from dev.peers.java import wait_until
+from dev.support.recorder import Recorded, Recorder
+from dev.support.rocketmq import StockBroker, StockNameServer, mqadmin
 from tests.cli.admin.commands import CASES
 from tests.cli.admin.golden_requests import comparable, recorded
 from tests.cli.admin.record_golden import belongs_to_command, record
 from tests.cli.admin.run import admin
-from tests.support.recorder import Recorded, Recorder
-from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

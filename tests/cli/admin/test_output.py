@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from remoting.frame import RemotingCommand
+from dev.support.recorder import Recorder
+from remoting.codec.frame import RemotingCommand
 from tests.cli.admin.run import admin
 from tests.cli.admin.world import BOTH, MASTERS, NAME_SERVERS, ONE, ORDER_CONF, answer_as_name_server
-from tests.support.recorder import Recorder
 
 
 def cells(out: str) -> list[list[str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from dev.support.recorder import Recorded, Recorder
 from tests.cli.admin.commands import CASES, command
 from tests.cli.admin.golden_requests import comparable, recorded
 from tests.cli.admin.run import admin
 from tests.cli.admin.world import BROKERS, NAME_SERVERS
-from tests.support.recorder import Recorded, Recorder
 
 GOLDEN = recorded()
 FAILING = {

@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from remoting.frame import RemotingCommand
+from dev.support.recorder import Recorder
+from remoting.codec.frame import RemotingCommand
 from schemas.codes import ResponseCode
 from schemas.rocketmq_json import encode_cluster_info, encode_topic_route
 from schemas.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from tests.support.recorder import Recorder
 
 NAME_SERVERS: Final = {"ns-1": "127.77.0.1:19876", "ns-2": "127.77.0.2:19876"}
 FAQ: Final = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"

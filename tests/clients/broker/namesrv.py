@@ -15,15 +15,15 @@ from typing import Any
 
 from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
-from remoting.channel import Connection
+from dev.model.namesrv import NameServerModel
+from dev.model.wire import Request
 from remoting.client import RemotingClient
-from remoting.frame import RemotingCommand
-from remoting.reply import response
-from remoting.server import RemotingServer
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.reply import response
+from remoting.server.channel import Connection
+from remoting.server.server import RemotingServer
 from schemas.rocketmq_json import decode_topic_route
 from schemas.route import TopicRouteData
-from tests.model.namesrv import NameServerModel
-from tests.model.wire import Request
 
 TIMEOUT_S = 120.0
 """Some tests start processes."""

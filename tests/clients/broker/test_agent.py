@@ -14,12 +14,12 @@ from clients.broker.agent import BrokerAgent
 from clients.broker.config import BrokerConfig
 from clients.broker.persistence import TopicFile
 from clients.broker.topic_config import decode_topic_table
-from peers.java import free_port
+from dev.peers.java import free_port
+from dev.support.loops import eventually
+from remoting.codec.frame import RemotingCommand
 from remoting.errors import AnswerError, ClientError, ConnectError
-from remoting.frame import RemotingCommand
 from schemas.errors import SetupError
 from tests.clients.broker.namesrv import broker, namesrv, peer, run
-from tests.support.loops import eventually
 
 EXISTS_BUT_NO_MESSAGES = 14
 

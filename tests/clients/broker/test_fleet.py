@@ -18,13 +18,13 @@ from clients.broker.fleet_topics import CHUNK_TOPICS, FleetBroker, SharedTopics,
 from clients.broker.registration import Registration, incremental, plain_body
 from clients.broker.topic_config import TopicConfig
 from clients.broker.topics import built_in_topics
-from peers.java import free_port
-from peers.routelake import ROOT
-from remoting.registration import decode_registration
+from dev.peers.java import free_port
+from dev.peers.routelake import ROOT
+from dev.support.loops import eventually
+from remoting.codec.registration import decode_registration
 from schemas.broker import DataVersion, QueueRow
 from schemas.errors import SetupError
 from tests.clients.broker.namesrv import Namesrv, namesrv, run
-from tests.support.loops import eventually
 
 NOW = 1_700_000_000_000
 

@@ -13,12 +13,12 @@ import pytest
 
 from api.http.settings import HttpSettings
 from clients.broker.http import HttpNameServer
-from peers.java import free_port
+from dev.peers.java import free_port
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.view_tables import queue_rows
 from remoting.errors import AnswerError, ConnectError
 from schemas.events import Actor, PutKvConfig
 from tests.clients.broker.namesrv import broker, peer, run
-from tests.support.local import LocalGateway, LocalLake
-from tests.support.view_tables import queue_rows
 
 ACTOR = Actor(gateway="gw", via="http", peer="", user=None)
 

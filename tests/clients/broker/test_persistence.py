@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from clients.broker.persistence import Loaded, TopicFile, encode_topics_file
 from clients.broker.topic_config import TopicConfig, TopicTable, decode_topic_table
+from dev.support.patches import in_this_thread
 from schemas.broker import DataVersion
 from schemas.errors import SetupError
-from tests.support.patches import in_this_thread
 
 INTS = st.integers(-(1 << 31), (1 << 31) - 1)
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)

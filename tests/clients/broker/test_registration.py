@@ -14,13 +14,13 @@ from clients.broker import registration
 from clients.broker.config import BrokerConfig
 from clients.broker.registration import RegisterBrokerResult
 from clients.broker.topic_config import TopicConfig, TopicTable, encode_entries
-from remoting.frame import RemotingCommand
-from remoting.registration import decode_registration, decode_topic_queues
+from dev.model import bodies as oracle
+from dev.model.wire import V5_5_0
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.registration import decode_registration, decode_topic_queues
 from schemas.broker import DataVersion, QueueRow
 from schemas.errors import BadRequestError
 from schemas.events import RegisterTopicQueue
-from tests.model import bodies as oracle
-from tests.model.wire import V5_5_0
 
 VERSION = DataVersion(1, 1_700_000_000_000, 7)
 IDENTITY = {

@@ -18,12 +18,12 @@ from clients.broker.config import BrokerConfig
 from clients.broker.persistence import TopicFile, encode_topics_file
 from clients.broker.topic_config import TopicTable, decode_topic_table
 from clients.broker.topics import built_in_topics
-from peers.java import free_port, wait_until
-from peers.routelake import ROOT
+from dev.model.client import RemotingClient
+from dev.model.wire import Request
+from dev.peers.java import free_port, wait_until
+from dev.peers.routelake import ROOT
+from dev.support.rocketmq import StockBroker, StockNameServer, mqadmin
 from tests.clients.broker.namesrv import update_fields as update
-from tests.model.client import RemotingClient
-from tests.model.wire import Request
-from tests.support.rocketmq import StockBroker, StockNameServer, mqadmin
 
 pytestmark = pytest.mark.jvm
 

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.support.live import lake, own_lake
+from dev.support.live import lake, own_lake
 
 __all__ = ["lake", "own_lake"]

@@ -13,7 +13,7 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from peers.java import classpath, java_executable
+from dev.peers.java import classpath, java_executable
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
 

@@ -16,10 +16,10 @@ from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
 from clients.route.queues import MessageQueue
 from clients.route.settings import RouteSettings
-from peers.java import free_port
+from dev.peers.java import free_port
+from dev.support.live import LiveRoutelake, ToldNameServer, register, run
 from remoting.errors import ConnectError
 from schemas.errors import SetupError, UnavailableError
-from tests.support.live import LiveRoutelake, ToldNameServer, register, run
 
 THREADS, ROUNDS = 6, 16
 

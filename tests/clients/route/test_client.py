@@ -18,12 +18,12 @@ from clients.route.errors import BadRouteError, NoRouteError, OrderConfError
 from clients.route.queues import MessageQueue
 from clients.route.rotation import BackOff
 from clients.route.settings import RouteSettings
+from dev.support.live import ToldNameServer, run
+from dev.support.loops import eventually
+from dev.support.routes import group, route, row
 from remoting.errors import AnswerError, AnswerTimeoutError, ClientError, ConnectError
 from schemas.codes import ResponseCode
 from schemas.errors import SetupError, UnavailableError
-from tests.support.live import ToldNameServer, run
-from tests.support.loops import eventually
-from tests.support.routes import group, route, row
 
 TBW102 = route([row("a", read=8, write=8, perm=7), row("b", read=2, write=8, perm=7)])
 

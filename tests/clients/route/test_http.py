@@ -23,11 +23,11 @@ from clients.route.http import HttpTransport
 from clients.route.rotation import BackOff
 from clients.route.settings import RouteSettings
 from clients.route.transport import RouteAnswer
-from peers.java import free_port
+from dev.peers.java import free_port
+from dev.support.live import LiveRoutelake, ToldNameServer, delete, register, run
+from dev.support.loops import eventually
 from remoting.errors import AnswerError, AnswerTimeoutError, ConnectError, ConnectionLostError
 from schemas.codes import ResponseCode
-from tests.support.live import LiveRoutelake, ToldNameServer, delete, register, run
-from tests.support.loops import eventually
 
 SOON_S = 10.0
 """By half of a long poll; who only asked again would hear of it after 20 s."""

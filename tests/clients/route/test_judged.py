@@ -17,9 +17,9 @@ from clients.route.changes import topic_route_data_changed
 from clients.route.errors import OrderConfError
 from clients.route.latency import not_available_duration_ms
 from clients.route.queues import static_topic_end_points, topic_publish_info, topic_subscribe_info
+from dev.support.routes import group, mappings_st, route, routes_st, row
 from schemas.route import TopicRouteData
 from tests.clients.route.judge import JavaClient
-from tests.support.routes import group, mappings_st, route, routes_st, row
 
 pytestmark = pytest.mark.jvm
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clients.route.latency import FaultTable
 from clients.route.queues import TopicPublishInfo, topic_publish_info
 from clients.route.selection import SendWhichQueue, choose_message_queue, select_one_message_queue
-from tests.support.routes import route, row
+from dev.support.routes import route, row
 
 INFO = topic_publish_info("t", route([row("a", write=2), row("b", write=2)]))
 

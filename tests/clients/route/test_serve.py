@@ -13,9 +13,9 @@ import pytest
 from clients.route.blocking import BlockingRouteClient
 from clients.route.changes import RouteChange
 from clients.route.errors import NoRouteError
-from peers.java import wait_until
-from peers.routelake import Routelake
-from tests.support.http_api import broker
+from dev.peers.java import wait_until
+from dev.peers.routelake import Routelake
+from dev.support.http_api import broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

@@ -15,10 +15,10 @@ from clients.route.errors import NoRouteError
 from clients.route.queues import MessageQueue
 from clients.route.rotation import BackOff
 from clients.route.settings import RouteSettings
-from peers.java import wait_until
+from dev.peers.java import wait_until
+from dev.support.live import LiveRoutelake
+from dev.support.rocketmq import StockBroker, StockNameServer
 from tests.clients.route.judge import JavaClient
-from tests.support.live import LiveRoutelake
-from tests.support.rocketmq import StockBroker, StockNameServer
 
 pytestmark = pytest.mark.jvm
 

@@ -21,11 +21,11 @@ from clients.route.errors import BadRouteError, OrderConfError
 from clients.route.queues import MessageQueue, clamped, topic_publish_info, topic_subscribe_info
 from clients.route.table import RouteTable
 from clients.route.transport import RouteAnswer, decode_route
+from dev.support.routes import group, route, row
 from schemas.broker import TopicQueueMappingInfo
 from schemas.errors import SetupError
 from schemas.rocketmq_json import encode_topic_route
 from schemas.route import TopicRouteData
-from tests.support.routes import group, route, row
 
 T = "orders"
 

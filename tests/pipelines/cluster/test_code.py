@@ -12,8 +12,8 @@ from pipelines.cluster.code import write_archive
 WORK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import pipelines.processor, pipelines.log.source, pipelines.cluster.executors, pipelines.log.kafka_tail, pipelines.log.sqlite_tail
-import pipelines.log.kafka_access.tls
+import pipelines.processor, pipelines.source, pipelines.cluster.executors, eventlog.kafka.tail, eventlog.sqlite.tail
+import eventlog.kafka.access.tls
 elsewhere = [name for name, module in sys.modules.items() if name.split(".")[0] in ("lake", "pipelines", "runtime", "schemas")
              and not module.__file__.startswith(sys.argv[1])]
 assert not elsewhere, elsewhere

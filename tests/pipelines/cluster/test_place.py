@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from peers.java import free_port
-from pipelines.cluster.place import Address, Cluster, master_addresses, read_cluster, shards_for, spark_options
-from pipelines.cluster.reach import own_address
-from pipelines.shards.partition import SHARD_KEYS
+from dev.peers.java import free_port
+from lake.write.partition import SHARD_KEYS
+from pipelines.cluster.driver_address import own_address
+from pipelines.cluster.master import Address, Cluster, master_addresses, read_cluster, shards_for, spark_options
 from schemas.errors import SetupError, UnavailableError
 
 K8S = "k8s://https://10.0.0.1:6443"

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from benchmarks.harness.shard import OneShard
-from pipelines.shards.fold import Record
-from tests.support import events as make
-from tests.support.generated_logs import START_MS, written
+from dev.benchmarks.harness.shard import OneShard
+from dev.support import events as make
+from dev.support.generated_logs import START_MS, written
+from pipelines.shard_fold import Record
 
 
 def test_a_clock_is_the_watermark_where_spark_has_none() -> None:

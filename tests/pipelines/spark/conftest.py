@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.spark import session
+from pipelines.session import session
 from tests.pipelines.spark.harness import Stage
 
 

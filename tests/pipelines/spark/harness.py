@@ -11,13 +11,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from dev.support.generated_logs import START_MS
+from dev.support.stamps import stamps_of
+from eventlog.base import LogRecord
+from eventlog.sqlite.log import SqliteLog
+from lake.write.writer import Epoch
 from pipelines.job import FoldQuery, FoldSettings
-from pipelines.log.base import LogRecord
-from pipelines.log.sqlite import SqliteLog
-from pipelines.tables.writer import Epoch
 from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
-from tests.support.generated_logs import START_MS
-from tests.support.stamps import stamps_of
 
 WAIT_S = 90.0
 """Longer than a batch ever takes, even on a machine that is busy with other things."""

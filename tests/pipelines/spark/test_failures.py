@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.main import cause
-from pipelines.spark import _NOISE
+from pipelines.session import _NOISE
 
 CONNECT = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST
 org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1, runId = 2] terminated

@@ -19,24 +19,24 @@ import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
+from dev.support import events as make
+from dev.support import lakes
+from dev.support.expected import Expected
+from dev.support.generated_logs import ASSORTMENT, STEPS_MS, written
+from dev.support.intervals import assert_kept, assert_now
+from dev.support.loops import until
+from dev.support.microbatches import ordered
+from eventlog.base import LogRecord
+from lake.history.intervals import IntervalKeeper
+from lake.write.history_file import ROWS_WORTH_A_FILE
+from lake.write.maintenance import Maintenance
 from pipelines import job, main
-from pipelines.intervals.keeper import IntervalKeeper
-from pipelines.log.base import LogRecord
-from pipelines.shards.history_file import ROWS_WORTH_A_FILE
-from pipelines.tables.maintenance import Maintenance
 from runtime.process import EXIT_FAILED, StopSignal
 from runtime.procfs import threads_below
 from schemas.errors import SetupError
 from schemas.events import AnyEvent, encode, routing_key
 from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.pipelines.spark.harness import WAIT_S, Stage
-from tests.support import events as make
-from tests.support import lakes
-from tests.support.expected import Expected
-from tests.support.generated_logs import ASSORTMENT, STEPS_MS, written
-from tests.support.intervals import assert_kept, assert_now
-from tests.support.loops import until
-from tests.support.microbatches import ordered
 
 pytestmark = pytest.mark.jvm
 
@@ -125,7 +125,7 @@ def large_files(table: Path, rows: int) -> list[pq.FileMetaData]:
 
 def test_intervals_follow(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are kept in the fold's process, and go on where they were when it is started again."""
-    monkeypatch.setattr("pipelines.intervals.keeper.STEP_INTERVAL_S", 0.0)
+    monkeypatch.setattr("lake.history.intervals.STEP_INTERVAL_S", 0.0)
     for records in (random_log(3, 60)[:30], random_log(3, 60)[30:]):
         stage.start()
         for record in records:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.intervals.keeper import rebuild
-from pipelines.reports.duck import DuckLake
-from pipelines.reports.views import register
-from tests.support.drive import drive
-from tests.support.generated_logs import batches
-from tests.support.history_page import PROOF, QUERIES
-from tests.support.two_hours import two_hours
+from dev.support.drive import drive
+from dev.support.generated_logs import batches
+from dev.support.history_page import PROOF, QUERIES
+from dev.support.two_hours import two_hours
+from lake.history.intervals import rebuild
+from lake.history.report_duckdb import DuckLake
+from pipelines.report_views import register
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

@@ -12,13 +12,13 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from dev.support import any_lake, lakes
+from dev.support.drive import drive
+from dev.support.expected import Expected
+from dev.support.generated_logs import batches
+from dev.support.microbatches import Tables
 from schemas.tables import ALL_TABLES, ROUTE_CHANGE_TABLE, STATE_TABLES, Table
 from tests.pipelines.spark.test_query import random_log
-from tests.support import any_lake, lakes
-from tests.support.drive import drive
-from tests.support.expected import Expected
-from tests.support.generated_logs import batches
-from tests.support.microbatches import Tables
 
 pytestmark = pytest.mark.jvm
 
@@ -34,7 +34,7 @@ def lake_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("how", ["written", "compacted"])
 def test_every_column_can_be_filtered(spark: SparkSession, tmp_path: Path, how: str) -> None:
-    """Whether appends, merges, deletes or a compaction wrote the files; tests/lake/test_arrow_types.py has others' turn."""
+    """Whether appends, merges, deletes or a compaction wrote the files; tests/lake/delta/test_arrow_types.py has others' turn."""
     lake = any_lake.write(tmp_path)
     if how == "compacted":
         any_lake.compact(lake)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from peers.routelake import ROOT
-from tests.support import events as make
-from tests.support.drive import drive
-from tests.support.generated_logs import written
+from dev.peers.routelake import ROOT
+from dev.support import events as make
+from dev.support.drive import drive
+from dev.support.generated_logs import written
 
 README = ROOT / "README.md"
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.intervals.keeper import rebuild
-from pipelines.reports.duck import DuckLake, rows_by_duckdb
-from pipelines.reports.jobs import report
-from pipelines.reports.reports import BY_NAME, REPORTS, query_of
-from pipelines.reports.sql_views import VIEWS
-from pipelines.reports.views import register
+from dev.support.drive import drive
+from dev.support.generated_logs import batches, generated
+from lake.history.intervals import rebuild
+from lake.history.report_duckdb import DuckLake, rows_by_duckdb
+from lake.history.reports import BY_NAME, REPORTS, query_of
+from lake.history.sql_views import VIEWS
+from pipelines.report_jobs import report
+from pipelines.report_views import register
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
-from tests.support.drive import drive
-from tests.support.generated_logs import batches, generated
 
 pytestmark = pytest.mark.jvm
 

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from lake.write.partition import SHARD_KEYS, shard_keys, shard_of
 from pipelines.job import by_shard
-from pipelines.shards.partition import SHARD_KEYS, shard_keys, shard_of
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
 
 pytestmark = pytest.mark.jvm

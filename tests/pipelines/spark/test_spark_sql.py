@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from peers.routelake import ROOT
+from dev.peers.routelake import ROOT
+from dev.support import any_lake
+from dev.support.terminals import terminal
 from pipelines.spark_sql import statements
-from tests.support import any_lake
-from tests.support.terminals import terminal
 
 COMMAND = [sys.executable, "-m", "cli.main", "spark-sql"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}

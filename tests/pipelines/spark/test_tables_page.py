@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from dev.support.tables_page import EXPECTED, QUERIES, write
 from schemas.tables import ALL_TABLES
-from tests.support.tables_page import EXPECTED, QUERIES, write
 
 pytestmark = pytest.mark.jvm
 

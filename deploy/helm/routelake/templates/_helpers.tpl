@@ -53,7 +53,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{- define "routelake.log" -}}
-{{- required "log: name the event log, kafka://HOST:PORT/TOPIC: pods share no SQLite file" .Values.log }}
+{{- required "eventLog: name the event log, kafka://HOST:PORT/TOPIC: pods share no SQLite file" .Values.eventLog }}
 {{- end }}
 
 {{- define "routelake.isCluster" -}}

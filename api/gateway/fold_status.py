@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fold says of itself in two files beside the tables, and a reader that follows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from api.gateway.arrival import Arrival
+from lake.delta.log import is_local
+from lake.store import store_of
+from schemas.tables import FOLD_FAILURE_FILE, FOLD_STATUS_FILE
+
+_POLL_S: Final = 0.5
+_REMOTE_POLL_S: Final = 10.0
+_FAILURE_EVERY: Final = 6
+"""Polls of a store. Who asks why looks when the status is old."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldStatus:
+    """How far the fold got (its status file); ``time_ms`` is by the fold's clock, ``look`` in which it was found."""
+
+    epoch: int
+    log_offset: int
+    time_ms: int
+    look: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFailure:
+    """Why the fold last failed, in one line (its failure file); times as in `FoldStatus`."""
+
+    time_ms: int
+    error: str
+    look: int = 0
+
+
+class FoldReports:
+    """The two files as they were last read. Lives on one event loop."""
+
+    def __init__(self, lake: str) -> None:
+        """Nothing is read yet.
+
+        Args:
+            lake: Directory or URL of the lake.
+        """
+        self._is_local = is_local(lake)
+        report = _ReportFile if self._is_local else _ReportObject
+        self._status_file, self._failure_file = report(lake, FOLD_STATUS_FILE), report(lake, FOLD_FAILURE_FILE)
+        self._status: FoldStatus | None = None
+        self._failure: FoldFailure | None = None
+        self._status_came, self._failure_came = Arrival(), Arrival()
+
+    @property
+    def status(self) -> FoldStatus | None:
+        """What the fold last said of itself; None before it ever ran on this lake."""
+        return self._status
+
+    @property
+    def failure(self) -> FoldFailure | None:
+        """Why the fold last failed; None if it has gone on since, or never did."""
+        failure, status = self._failure, self._status
+        is_over = (
+            failure is not None
+            and status is not None
+            and (status.look, status.time_ms)
+            > (
+                failure.look,
+                failure.time_ms,
+            )
+        )
+        return None if is_over else failure
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the fold was heard of, whatever its clock says; None if it never was."""
+        return self._status_came.age_s
+
+    @property
+    def failure_age_s(self) -> float | None:
+        """Seconds since its failure came to be known; None if there was none."""
+        return self._failure_came.age_s
+
+    async def follow(self, moved: Callable[[], None]) -> None:
+        """Read them again and again; call back when there is a new status."""
+        for number in count():
+            if (found := await self._news(self._status_file)) is not None:
+                with suppress(KeyError, TypeError):
+                    self._status = FoldStatus(found["epoch"], found["logOffset"], found["timeMillis"], number)
+                    self._status_came.came(self._status.time_ms / 1000)
+                    moved()
+            if (self._is_local or number % _FAILURE_EVERY == 0) and (
+                found := await self._news(self._failure_file)
+            ) is not None:
+                with suppress(KeyError, TypeError):
+                    self._failure = FoldFailure(found["timeMillis"], found["error"], number)
+                    self._failure_came.came(self._failure.time_ms / 1000)
+            await asyncio.sleep(_POLL_S if self._is_local else _REMOTE_POLL_S)
+
+    async def _news(self, report: _ReportFile | _ReportObject) -> Any:  # noqa: ANN401 (JSON)
+        return report.news() if isinstance(report, _ReportFile) else await asyncio.to_thread(report.news)
+
+
+class _ReportFile:
+    def __init__(self, lake_dir: str, name: str) -> None:
+        self._path = Path(lake_dir, name)
+        self._mtime_ns = -1
+
+    def news(self) -> Any:  # noqa: ANN401 (JSON)
+        """What the file says; None if it has not changed since, or is not there."""
+        with suppress(OSError, ValueError):
+            mtime_ns = self._path.stat().st_mtime_ns
+            if mtime_ns != self._mtime_ns:
+                found = json.loads(self._path.read_bytes())
+                self._mtime_ns = mtime_ns
+                return found
+        return None
+
+
+class _ReportObject:
+    def __init__(self, url: str, name: str) -> None:
+        self._url, self._name = url, name
+        self._known = b""
+
+    def news(self) -> Any:  # noqa: ANN401 (JSON)
+        """What the object says; None if it has not changed since, or cannot be read."""
+        with suppress(OSError, ValueError):
+            text = store_of(self._url).get(self._name)
+            if text != self._known:
+                found = json.loads(text)
+                self._known = text
+                return found
+        return None

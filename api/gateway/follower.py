@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follower: a thread that keeps a `RouteView` at the newest epoch.
+
+Theory of operation. routeCommitTable is written last in every epoch, so its rows are the only thing that moves a view.
+
+1. Tail: is the next version of routeCommitTable there? (`CommitTail`; a few microseconds, every ``poll_s``.) Read its
+   rows; maintenance commits have none.
+2. Step: for the new epochs together, read the change data feed of the tables whose version moved, apply it to the view
+   aside, swap, call back with the outcomes of every epoch in between.
+3. Reload: when a step is impossible (feed vacuumed, log cleaned up, an epoch missing, hundreds of epochs behind), load
+   the whole view at the newest epoch instead.
+4. Look up: at the start, and now and then when something was added to the log that is not the next version (or the log
+   is gone), open the table as a whole and see where it stands. This also notices a lake that was replaced.
+
+Whatever fails, the last good view stays, the failure is counted and shown by `status`, and the next attempt follows.
+A lake that is not there yet, or has no epoch yet, is no failure: the view is empty until there is one.
+
+The serving thread shares the interpreter lock. Arrow and deltalake work without it; building Python rows is cut into
+slices of a millisecond by `Yielder`.
+
+Source: hashicorp/consul agent/consul/fsm Restore (build aside, swap one reference).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from api.gateway.offers import Offers
+from api.gateway.pace import POLL_S, StorePace
+from lake.commits import CommitTail, commits_between, last_exact_commit
+from lake.delta.log import is_local, table_uri
+from lake.history.loader import changes_between, load_view, state_logs
+from lake.offer import Offer
+from nameserver.view.model import Changes
+from nameserver.view.snapshot import RouteView, no_pause
+from nameserver.view.yielder import Yielder
+from runtime.supervised_tasks import critical_thread
+from schemas.errors import one_line
+from schemas.route_commit import CommandOutcome, RouteCommit
+from schemas.tables import ROUTE_COMMIT_TABLE
+
+_LOOK_UP_S: Final = 5.0
+"""How often, at most, a log that changed without a next version is looked at as a whole."""
+
+_NO_LAKE_POLL_S: Final = 0.2
+_NO_REMOTE_LAKE_POLL_S: Final = 1.0
+_REMOTE_LOOK_UP_S: Final = 60.0
+
+_MAX_EPOCHS_PER_STEP: Final = 500
+"""Further behind than this, loading the view is cheaper than reading the feed."""
+
+_FIRST_OUTCOMES: Final = 50
+"""Epochs whose outcomes are delivered with the first view: their events may have been appended during the load."""
+
+_MAX_BACK_OFF_S: Final = 2.0
+
+OnView = Callable[[RouteView, list[CommandOutcome]], None]
+
+
+class FollowerStatus(msgspec.Struct, frozen=True):
+    """How the follower is doing.
+
+    ``commit_age_s`` is the time since the shown epoch was written, None before the first. ``failing`` is true from a
+    failure to the next success; ``errors`` counts all failures, ``last_error`` keeps the text of the latest.
+    """
+
+    epoch: int
+    log_offset: int
+    commit_age_s: float | None
+    failing: bool
+    errors: int
+    last_error: str | None
+    steps: int
+    reloads: int
+    last_step_s: float
+
+
+class Follower:
+    """Follows one lake on a daemon thread of its own.
+
+    Args:
+        lake_dir: Directory or URI of the lake.
+        on_view: Called on the follower's thread after each swap, with the new view and the outcomes of its epochs.
+        poll_s: How often a local log is asked for its next version.
+        begin_exact: Load the newest epoch first whose deadlines are exact, and step to the others from there.
+        on_changes: Told on the follower's thread, before each new view, what leads to it; None when it is loaded as a
+            whole.
+        clock: Seconds since the epoch, for `status`.
+    """
+
+    def __init__(
+        self,
+        lake_dir: str,
+        on_view: OnView,
+        poll_s: float = 0.1,
+        *,
+        begin_exact: bool = False,
+        on_changes: Callable[[Changes | None], None] = lambda changes: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Nothing is opened before `start`."""
+        self._lake_dir = str(lake_dir)
+        self._on_view = on_view
+        self._begin_exact = begin_exact
+        self._on_changes = on_changes
+        self._is_local = is_local(self._lake_dir)
+        self._poll_s = poll_s if self._is_local else max(poll_s, POLL_S)
+        self._pace = None if self._is_local else StorePace()
+        self._look_up_s = _LOOK_UP_S if self._is_local else _REMOTE_LOOK_UP_S
+        self._no_lake_poll_s = _NO_LAKE_POLL_S if self._is_local else _NO_REMOTE_LAKE_POLL_S
+        self._clock = clock
+        self._view = RouteView.empty()
+        self._tail = CommitTail(self._lake_dir)
+        self._logs = state_logs(self._lake_dir)
+        self._offers = Offers(self._lake_dir)
+        self._connected = False  # whether the next epoch continues the view: same lake, none missed
+        self._has_lake = False
+        self._next_look_up = 0.0
+        self.newest_offset = -1
+        """Up to here the tables held the log when they were last looked at as a whole."""
+        self._is_stopped = False
+        self._woken = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failing = False
+        self._errors = self._steps = self._reloads = 0
+        self._last_error: str | None = None
+        self._last_step_s = 0.0
+
+    @property
+    def view(self) -> RouteView:
+        """The newest view."""
+        return self._view
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread = critical_thread(self._run, "view-follower")
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop following; the view stays."""
+        self._is_stopped = True
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    # What a store is asked, `api.gateway.pace` says; of a local lake none of it is needed. Callable from any thread.
+
+    def expect(self, offset: int) -> None:
+        """An epoch is to come that shows the log up to an offset."""
+        if self._pace is not None:
+            self._pace.expect(offset, self._view.log_offset, time.monotonic())
+
+    def hears(self, is_so: bool, /) -> None:
+        """Whether epochs are announced to it from now on (`lake.announce`)."""
+        if self._pace is not None:
+            self._pace.hears(is_so)
+            self._woken.set()
+
+    def announced(self, offer: Offer | None = None, /) -> None:
+        """There is an epoch: take what is offered of it, or look at once."""
+        if self._pace is not None:
+            if offer is None or not offer.objects:
+                self._pace.announced()
+            else:
+                self._offers.add(offer)
+            self._woken.set()
+
+    def status(self) -> FollowerStatus:
+        """How it is doing. Callable from any thread."""
+        view = self._view
+        return FollowerStatus(
+            epoch=view.epoch,
+            log_offset=view.log_offset,
+            commit_age_s=max(0.0, self._clock() - view.commit.commit_time.timestamp()) if view.epoch else None,
+            failing=self._failing,
+            errors=self._errors,
+            last_error=self._last_error,
+            steps=self._steps,
+            reloads=self._reloads,
+            last_step_s=self._last_step_s,
+        )
+
+    def poll(self, last: int | None = None) -> bool:
+        """One round: what the thread does every ``poll_s``.
+
+        Args:
+            last: The version of routeCommitTable behind which nothing is looked for.
+
+        Returns:
+            Whether the view moved.
+
+        Raises:
+            Exception: Anything; the view is as it was.
+        """
+        try:
+            found = self._new_commits(last)
+            if not found:
+                return False
+            began = time.perf_counter()
+            self._advance(found)
+        except BaseException:
+            self._tail.close()  # what was found is lost: look at the table as a whole next time
+            raise
+        self._last_step_s = time.perf_counter() - began
+        return True
+
+    def _run(self) -> None:
+        wait_s, pace = 0.0, self._pace
+        while True:
+            self._woken.wait(wait_s)
+            self._woken.clear()
+            if self._is_stopped:
+                return
+            last = self._offered()
+            if pace is not None and last is None:
+                if not pace.is_due(self._view.log_offset, time.monotonic()):
+                    wait_s = self._poll_s
+                    continue
+                pace.look(time.monotonic())
+            try:
+                moved = self.poll(last)
+            except BaseException as error:  # deltalake's panics are no Exception; nothing may end this thread
+                self._failed(error)
+                wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
+                last, moved = None, True
+            else:
+                self._failing = False
+                wait_s = 0.0 if moved else self._poll_s if self._has_lake else self._no_lake_poll_s
+            if pace is not None and last is None and (moved or not self._has_lake):
+                pace.again()
+
+    def _offered(self) -> int | None:
+        """Up to which version of routeCommitTable everything is at hand; None where the store has to be asked."""
+        if self._pace is None or not self._offers:
+            return None
+        version = self._offers.take(self._tail)
+        if version is None:
+            self._pace.announced()
+        if self._offers:
+            self._woken.set()
+        return version
+
+    def _failed(self, error: BaseException) -> None:
+        self._last_error = f"{type(error).__name__}: {one_line(error)}"
+        self._failing = True
+        self._errors += 1  # last: whoever sees the count sees the rest
+
+    # --- where routeCommitTable stands ---
+
+    def _new_commits(self, last: int | None) -> list[RouteCommit]:
+        """The epochs that came after those last found."""
+        found = self._tail.read(_MAX_EPOCHS_PER_STEP, last)
+        if found is None:
+            return self._look_up()
+        if found and not self._connected:
+            return self._look_up()
+        if not found and last is None and time.monotonic() >= self._next_look_up:
+            self._next_look_up = time.monotonic() + self._look_up_s
+            if self._tail.has_moved():
+                return self._look_up()
+        return found
+
+    def _look_up(self) -> list[RouteCommit]:
+        """Open routeCommitTable as a whole: the epochs not shown yet, and its version to go on from."""
+        opened = self._tail.open()
+        self._has_lake = opened is not None
+        if opened is None:
+            if self._view.epoch:
+                uri = table_uri(self._lake_dir, ROUTE_COMMIT_TABLE)
+                raise FileNotFoundError(f"{uri} is gone; still showing epoch {self._view.epoch}")
+            return []
+        files, newest = opened
+        found: list[RouteCommit] = []
+        shown = self._view.commit
+        self.newest_offset = -1 if newest is None else newest.log_offset
+        self._connected = False
+        if newest is not None and newest.epoch >= shown.epoch > 0:
+            found = commits_between(self._lake_dir, files, first=shown.epoch)
+            # The row of the epoch that is shown, to the letter: else this is another lake, or another past.
+            self._connected = found[0] == shown
+            found = found[1:]
+        if newest is not None and not self._connected:
+            exact = last_exact_commit(self._lake_dir, files) if self._begin_exact and not shown.epoch else None
+            if exact is not None:
+                self._tail.close()  # the next look finds what came after it
+                return [exact]
+            found = commits_between(self._lake_dir, files, first=newest.epoch - _FIRST_OUTCOMES)
+        return found
+
+    # --- from view to view ---
+
+    def _advance(self, found: list[RouteCommit]) -> None:
+        """Bring the view to the last of these epochs, swap it in, call back."""
+        newest = found[-1]
+        view: RouteView | None = None
+        if self._connected and found[0].epoch == self._view.epoch + 1 and len(found) <= _MAX_EPOCHS_PER_STEP:
+            try:
+                view = self._step(self._view, newest)
+                self._steps += 1
+            except BaseException as error:  # the feed is gone or cannot be read: do without it
+                self._failed(error)
+        if view is None:
+            self._on_changes(None)
+            view = load_view(self._lake_dir, newest, Yielder() if self._view.epoch else no_pause)
+            self._reloads += 1
+        self._view, self._connected = view, True
+        try:
+            self._on_view(view, [outcome for commit in found for outcome in commit.outcomes])
+        except Exception as error:  # a caller's fault must not make the follower read the epoch again
+            self._failed(error)
+
+    def _step(self, view: RouteView, newest: RouteCommit) -> RouteView:
+        pause = Yielder()
+        changes = changes_between(self._logs, view.commit, newest, pause)
+        self._on_changes(changes)
+        return view.apply(changes, pause)

@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gateway, which both listeners (remoting, HTTP) share.
+
+Writes: an event is appended to the log, and answered with what the rules made of it at the head of the log. Reads: from
+the view at the head, or from the latest epoch's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
+
+from api.gateway.fold_status import FoldReports
+from api.gateway.follower import Follower
+from api.gateway.self_preservation import SelfPreservation
+from api.gateway.watched_view import WatchedView
+from api.live_view.checks import evidence_file
+from api.live_view.replica import LiveReplica
+from api.settings.gateway import GatewaySettings, Reads, with_stored
+from eventlog.base import Appended, LogReader, check_end
+from eventlog.group_commit import GroupCommit, LogClient
+from lake.delta.damage import DamagedTableError, check_names
+from lake.write.synced import unsynced_damage
+from nameserver.view.snapshot import RouteView
+from runtime.supervised_tasks import critical_task
+from schemas.errors import InDoubtError, SetupError, UnavailableError, one_line
+from schemas.events import AnyEvent, BrokerHeartbeat, EventEncoder, routing_key
+from schemas.limits import MAX_KV_BYTES
+from schemas.outcomes import ACCEPTED, QUARANTINED, UNCHANGED
+from schemas.route_commit import CommandOutcome
+from schemas.tables import ROUTE_COMMIT_TABLE
+from security.admission.quotas import GatewayQuotas
+from security.admission.reservations import Reservation
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+KV_FULL: Final = f"the KV configuration would take more than {MAX_KV_BYTES} bytes: delete entries first"
+"""For whoever put an entry."""
+
+_OUTCOMES_KEPT: Final = 20_000
+"""Whoever wrote an event asks for its outcome a moment after it was folded."""
+
+_ASIDE_WAIT_S: Final = 2.0
+"""While the head follows the tables alone: an epoch tells of commands, and need not come for what changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a write.
+
+    ``offset`` is its log offset, the token a read can wait for. ``outcome`` is the rule's; None where the head could
+    not tell in time: then it is durable, and will be folded.
+    """
+
+    offset: int
+    event_time_ms: int
+    outcome: CommandOutcome | None
+
+    @property
+    def visible(self) -> bool:
+        """Whether the head of this gateway shows it."""
+        return self.outcome is not None
+
+    @property
+    def verdict(self) -> str:
+        """Applied, unchanged, rejected; accepted where nobody knows yet."""
+        return ACCEPTED if self.outcome is None else self.outcome.outcome
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was rejected."""
+        return None if self.outcome is None else self.outcome.reason
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether a rule failed on it: quarantineTable has it, and nothing was changed."""
+        return self.reason == QUARANTINED
+
+
+class Gateway:
+    """Writes to the log, reads from a view. Lives on one event loop; `start` and `stop` run there.
+
+    Attributes:
+        live_view: The view at the head of the log: the latest epoch, and what the log holds beyond it. The latest
+        epoch's
+            alone while the head is aside (`api.live_view.replica`).
+        committed: The latest epoch's.
+        shown: The one of them that answers where a request does not say.
+        fold: What the fold says of itself.
+        preservation: Who judges whether expiry should pause.
+        quotas: How much whoever may write.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        log_client: LogClient,
+        open_reader: Callable[[], LogReader],
+        quotas: GatewayQuotas | None = None,
+    ) -> None:
+        """Nothing is opened before `start`.
+
+        Args:
+            settings: Its own.
+            log_client: Writes its events.
+            open_reader: Opens the log for reading.
+            quotas: Judges what is to be written; None: by the defaults.
+        """
+        self.settings = settings
+        self.quotas = quotas or GatewayQuotas()
+        self._started_with = settings
+        self._followers: list[Callable[[GatewaySettings], None]] = []
+        self._endings: list[Callable[[], None]] = []
+        self._gate_opens_s = 0.0
+        self.live_view, self.committed = WatchedView(), WatchedView()
+        self.shown = self.reads(settings.reads)
+        self._log_client = log_client
+        evidence = evidence_file(settings.lake_dir, settings.gateway_id)
+        self._replica = LiveReplica(
+            open_reader,
+            self._on_head_thread,
+            self._on_outcomes_thread,
+            evidence=evidence,
+            gateway_id=settings.gateway_id,
+        )
+        self._writer = GroupCommit(
+            log_client, settings.gateway_id, clock_interval_s=settings.clock_interval_s, on_written=self._replica.feed
+        )
+        self._follower = Follower(
+            settings.lake,
+            self._on_epoch_thread,
+            settings.poll_s,
+            begin_exact=True,
+            on_changes=self._replica.tables_change,
+        )
+        self._outcomes: OrderedDict[int, CommandOutcome] = OrderedDict()
+        """By log offset, of the newest events."""
+        self.fold = FoldReports(settings.lake)
+        self.preservation = SelfPreservation(
+            lambda: self.settings, lambda: None if self._replica.fallback_reason else self.live_view.view, self.command
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fold_task: asyncio.Task[None] | None = None
+        self._offload = ThreadPoolExecutor(1, thread_name_prefix="offload")
+        self._encoder = EventEncoder()
+        """For the event loop's thread."""
+        self.lineage = ""
+        """Eight digits of what the log's offsets are of (`EventLog.lineage`): tokens of another log have others."""
+        self.started_offset = -1
+        self.started_s = time.monotonic()
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Load the latest epoch, fold the log beyond it, then open the log for writing.
+
+        Raises:
+            UnavailableError: the log cannot be used, or the tables cannot be read.
+            SetupError: neither is ours, or they do not belong together.
+        """
+        self._loop = asyncio.get_running_loop()
+        opened, base = await asyncio.gather(
+            self._log_client.open(), asyncio.to_thread(self._first_view), return_exceptions=True
+        )
+        try:
+            if isinstance(opened, BaseException):
+                raise opened
+            if opened:
+                self.lineage = hashlib.sha256(opened.encode()).hexdigest()[:8]
+            if isinstance(base, BaseException):
+                raise base
+            # In this order: another gateway may append, and the fold commit it, at any moment.
+            folded_offset = self._follower.newest_offset
+            check_end(await self._log_client.end(), folded_offset)
+            self._on_head(await asyncio.to_thread(self._replica.begin, base), [])
+            self._replica.start()
+            self._take_settings()
+            if self.settings.need_wait_for_service and not self.view.groups:
+                self._gate_opens_s = time.monotonic() + self.settings.wait_seconds_for_service
+            self.started_offset = await self._writer.start()
+        except BaseException:
+            await asyncio.to_thread(self._follower.stop)
+            await asyncio.to_thread(self._replica.stop)
+            raise
+        self._fold_task = critical_task(
+            asyncio.create_task(self.fold.follow(self._fold_moved)), "who reads the fold's reports"
+        )
+        self.preservation.start()
+
+    async def stop(self) -> None:
+        """Write what is queued and stop following."""
+        if self._fold_task is not None:
+            self._fold_task.cancel()
+        self.preservation.stop()
+        await self._writer.stop()
+        await asyncio.to_thread(self._replica.stop)
+        await asyncio.to_thread(self._follower.stop)
+        self._offload.shutdown(wait=False, cancel_futures=True)
+        for end in self._endings:
+            await asyncio.to_thread(end)
+
+    def on_stop(self, end: Callable[[], None]) -> None:
+        """Call back at the end of `stop`, in some thread."""
+        self._endings.append(end)
+
+    @property
+    def view(self) -> RouteView:
+        """The view that answers where a request does not say."""
+        return self.shown.view
+
+    def reads(self, chosen: Reads) -> WatchedView:
+        """The view that a request asks for."""
+        return self.live_view if chosen is Reads.LIVE else self.committed
+
+    @property
+    def follower(self) -> Follower:
+        """For its status."""
+        return self._follower
+
+    @property
+    def log_failing(self) -> bool:
+        """Whether the event log refuses appends at the moment."""
+        return self._writer.failing
+
+    @property
+    def clock_problem(self) -> str | None:
+        """Why event times are refused; None while this machine's clock is believed."""
+        return self._writer.clock_problem
+
+    @property
+    def replica(self) -> LiveReplica:
+        """For its status."""
+        return self._replica
+
+    # --- settings ---
+
+    @property
+    def is_ready_for_service(self) -> bool:
+        """Whether routes are answered (NamesrvConfig.needWaitForService, waitSecondsForService).
+
+        A NameServer that starts knows nothing and may be told to wait for the brokers' registrations. A gateway waits
+        only if the lake holds no broker when it starts; otherwise the routes are there.
+        """
+        return not self._gate_opens_s or time.monotonic() >= self._gate_opens_s
+
+    def follow_settings(self, apply: Callable[[GatewaySettings], None]) -> None:
+        """Call back with the settings: now, and whenever UPDATE_NAMESRV_CONFIG changed one."""
+        self._followers.append(apply)
+        apply(self.settings)
+
+    def _take_settings(self) -> None:
+        self.settings = with_stored(self._started_with, self.live_view.view.namesrv_config)
+        for apply in self._followers:
+            apply(self.settings)
+
+    # --- writes ---
+
+    async def offload(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do long work off the event loop. One at a time: more threads would only take the processor from the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._offload, partial(work, *args, **kwargs))
+
+    async def append(self, event: AnyEvent) -> Appended:
+        """Append one event; returns when it is durable.
+
+        Raises:
+            QuotaError: not accepted: too much of something.
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            TooLargeError: too large for the log.
+        """
+        payload = self._encoder.encode(event)
+        charge = self.quotas.command(event, payload, self.live_view.view)
+        return await self.append_charged(routing_key(event), payload, charge)
+
+    async def append_charged(self, key: str, payload: bytes, charge: Reservation | None) -> Appended:
+        """`append_encoded`; what was charged is given back if nothing is written.
+
+        Raises:
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            TooLargeError: too large for the log.
+        """
+        try:
+            appended = await self.append_encoded(key, payload)
+        except InDoubtError:
+            self.quotas.written(charge)
+            raise
+        except Exception:
+            self.quotas.refund(charge, is_written=False)
+            raise
+        except BaseException:  # whoever asked has gone; it goes on
+            self.quotas.written(charge)
+            raise
+        self.quotas.written(charge)
+        return appended
+
+    async def append_encoded(self, key: str, payload: bytes) -> Appended:
+        """`append` for an event that was encoded before.
+
+        Raises:
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            TooLargeError: too large for the log.
+        """
+        return await self._writer.submit(key, payload)
+
+    async def command(self, event: AnyEvent) -> Receipt:
+        """An event whose sender is told what became of it.
+
+        Raises:
+            QuotaError: not accepted: too much of something.
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            TooLargeError: too large for the log.
+        """
+        return await self.receipt(await self.append(event))
+
+    async def heartbeat(self, event: BrokerHeartbeat, encoded: tuple[str, bytes] | None = None) -> Receipt:
+        """Append an event that moves deadlines at most: answered when durable, or if the last one is young.
+
+        See `security.admission.quotas`.
+
+        Args:
+            event: It.
+            encoded: Its routing key and payload, if that was done before.
+
+        Raises:
+            As `append`.
+        """
+        key, payload = encoded or (routing_key(event), self._encoder.encode(event))
+        live = self.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
+        if not self.quotas.admit_heartbeat(event.actor, len(payload), live, self.live_view.event.now_ms):
+            return self.receipt_of_nothing()
+        appended = await self.append_encoded(key, payload)
+        return Receipt(*appended, CommandOutcome(appended.offset, UNCHANGED))
+
+    def receipt_of_nothing(self) -> Receipt:
+        """Of a sign of life that was not written: the head shows all of it."""
+        view = self.live_view.view
+        event_time_ms = int(view.event_time.timestamp() * 1000) if view.log_offset >= 0 else 0
+        return Receipt(view.log_offset, event_time_ms, CommandOutcome(view.log_offset, UNCHANGED))
+
+    async def receipt(self, appended: Appended) -> Receipt:
+        """What became of an event, as soon as it is folded at the head of the log."""
+        wait_s = self.settings.head_wait_s if self._replica.fallback_reason is None else _ASIDE_WAIT_S
+        await self.live_view.wait_for(appended.offset, wait_s)
+        return Receipt(*appended, self._outcomes.get(appended.offset))
+
+    # --- the views move ---
+
+    def _first_view(self) -> RouteView:
+        """Load the last committed routes, before the first connection is accepted; returns where the head can begin.
+
+        Without them every topic would be answered as one that does not exist, so a lake that is there but cannot be
+        read keeps a gateway from starting. One that is not there yet is empty.
+        """
+        try:
+            if not self.settings.lake_url:
+                # Once: the follower takes a commit that is missing for the end.
+                check_names(self.settings.lake_dir / ROUTE_COMMIT_TABLE.name)
+            self._follower.poll()
+            base = self._follower.view
+            while self._follower.poll():  # from the newest epoch with exact deadlines to the newest
+                pass
+        except SetupError:
+            raise
+        except DamagedTableError as error:
+            if not self.settings.lake_url and unsynced_damage(self.settings.lake_dir):
+                raise UnavailableError(f"the tables cannot be read yet: {error}. The fold repairs them.") from error
+            raise SetupError(
+                f"the tables cannot be read: {error}. See what `./routelake doctor` says, or restore the lake from a "
+                "backup."
+            ) from error
+        except BaseException as error:  # deltalake's panics are no Exception
+            message = (
+                f"the tables in {self.settings.lake} cannot be read: {one_line(error)}. If this does not pass, see "
+                "what `./routelake doctor` says."
+            )
+            raise UnavailableError(message) from error
+        self._follower.start()
+        return base
+
+    def _on_epoch_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        assert self._loop is not None
+        self._replica.epoch_moved(view, outcomes)
+        self._loop.call_soon_threadsafe(self._on_epoch, view)
+
+    def _on_head_thread(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        assert self._loop is not None
+        if view.serial != self.live_view.view.serial:
+            self._follower.expect(view.log_offset)  # what has changed at the head is soon in the tables
+        self._loop.call_soon_threadsafe(self._on_head, view, outcomes)
+
+    def _on_outcomes_thread(self, offset: int, outcomes: list[CommandOutcome]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._on_outcomes, offset, outcomes)
+
+    def _on_epoch(self, view: RouteView) -> None:
+        self.committed.move(view, self._committed_offset(view))
+
+    def _fold_moved(self) -> None:
+        self.committed.reach(self._committed_offset(self.committed.view))
+        if self._replica.fallback_reason is not None:
+            self.live_view.reach(self._committed_offset(self.live_view.view))
+
+    def _committed_offset(self, view: RouteView) -> int:
+        """Up to where the tables hold what came of the log: quiet stretches make no epoch."""
+        status = self.fold.status
+        if status is not None and view.epoch >= status.epoch:
+            return max(view.log_offset, status.log_offset)
+        return view.log_offset
+
+    def _keep(self, outcomes: list[CommandOutcome]) -> None:
+        for outcome in outcomes:
+            self._outcomes[outcome.offset] = outcome
+        while len(self._outcomes) > _OUTCOMES_KEPT:
+            self._outcomes.popitem(last=False)
+
+    def _on_outcomes(self, offset: int, outcomes: list[CommandOutcome]) -> None:
+        self._keep(outcomes)
+        self.live_view.reach(max(offset, self.live_view.offset))
+
+    def _on_head(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        self._keep(outcomes)
+        config = self.live_view.view.namesrv_config
+        self.live_view.move(
+            view, view.log_offset if self._replica.fallback_reason is None else self._committed_offset(view)
+        )
+        if view.namesrv_config != config:
+            self._take_settings()
+
+
+__all__ = ["Gateway", "GatewaySettings", "Reads", "Receipt"]

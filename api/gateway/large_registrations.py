@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large registrations are read in a process of their own.
+
+Ten thousand topics are work that holds the interpreter for many milliseconds; when hundreds of brokers bring them at
+once, route requests would wait for it again and again. So the gateway passes the request on and gets back what it
+needs: the event without its topics, and the payload for the log. The process starts with the first such registration,
+and ends with the gateway, however that ends: it reads from a socket of which the gateway holds the other end.
+
+Reading is pure, so a process that is gone, or says nothing for long, is simply replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import threading
+import traceback
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from multiprocessing.connection import Connection
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.registration import inflates_beyond
+from runtime.children import SERVED, give_way, spawn
+from runtime.memory import give_back_large_blocks
+from schemas.errors import BadRequestError, UnavailableError
+from schemas.events import EventEncoder, RegisterBroker
+
+log = structlog.get_logger("routelake.gateway")
+
+LARGE_BODY_BYTES: Final = 128 * 1024
+"""Inflated, where it is compressed."""
+LARGE_COMPRESSED_BYTES: Final = 8 * 1024
+"""From here on nobody looks how large it becomes: mostly 20 times as large."""
+
+_CPU_LIMIT_S: Final = 2.0
+"""Processor time after which a registration is refused. The largest that are accepted take less than one second."""
+_LIMIT_S: Final = 60.0
+"""After so long the process is given up. Its processor may be busy otherwise."""
+
+
+class ReadRegistration(NamedTuple):
+    """What a registration says.
+
+    Attributes:
+        event: It, without its topics.
+        payload: It with its topics, as the log takes it.
+        names: Of its topics.
+    """
+
+    event: RegisterBroker
+    payload: bytes
+    names: tuple[str, ...]
+
+
+def is_large(command: RemotingCommand) -> bool:
+    """Whether a registration is too much work for the event loop, as its size shows at once."""
+    size = len(command.body)
+    return size > LARGE_BODY_BYTES or (size > LARGE_COMPRESSED_BYTES and bool(read_bool(command, "compressed")))
+
+
+def becomes_large(command: RemotingCommand) -> bool:
+    """Whether it is, once it is inflated. To look costs a fraction of a millisecond."""
+    return bool(read_bool(command, "compressed")) and inflates_beyond(command.body, LARGE_BODY_BYTES)
+
+
+class Turns:
+    """Some at a time, and address after address: who has many waits for their own. Lives on one event loop."""
+
+    def __init__(self, places: int) -> None:
+        """Nobody waits.
+
+        Args:
+            places: How many at a time.
+        """
+        self._free = places
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """By address, the next one first."""
+
+    @contextlib.asynccontextmanager
+    async def of(self, address: str) -> AsyncIterator[None]:
+        """Wait for a place, and have it until the block ends."""
+        if self._free:
+            self._free -= 1
+        else:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(address, deque()).append(future)
+            try:
+                await future
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled():
+                    self._give_back()
+                raise
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        while self._waiting:
+            address, queue = self._waiting.popitem(last=False)
+            future = queue.popleft()
+            if queue:
+                self._waiting[address] = queue
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1
+
+
+class LargeRegistrations:
+    """The gateway's end of the process."""
+
+    def __init__(self) -> None:
+        self._busy = threading.Lock()
+        self._closed = False
+        self._child: _Child | None = None
+
+    def read(self, command: RemotingCommand, context: RequestContext) -> ReadRegistration | None:
+        """`to_event` of a REGISTER_BROKER, and its encoding. Blocks; one at a time.
+
+        Raises:
+            RefusedError: The answer is an error.
+            UnavailableError: The process has died, took too long or cannot be started. The next call starts another.
+        """
+        with self._busy:
+            try:
+                answer = self._ask(command, context)
+            except (OSError, EOFError) as error:
+                exit_code = self._drop()
+                log.warning(
+                    "large registration not read",
+                    error=repr(error),
+                    exit_code=exit_code,
+                    broker=(command.ext("brokerName") or "")[:255],
+                )
+                raise UnavailableError(
+                    "the process that reads large registrations has died, took too long or cannot be started "
+                    f"({error!r}). Is there memory left? The next registration starts it anew."
+                ) from error
+            except BaseException:
+                self._drop()  # or the next one would get this one's answer
+                raise
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._closed = True
+        child = self._child
+        if child is not None:
+            child.process.kill()
+        with self._busy:
+            self._drop()
+
+    def _ask(self, command: RemotingCommand, context: RequestContext) -> ReadRegistration | Exception | None:
+        if self._child is not None and self._child.process.poll() is not None:
+            log.warning("the process that reads large registrations had died", exit_code=self._drop())
+        if self._child is None:
+            self._child = _start()
+        if self._closed:
+            raise ConnectionAbortedError("the gateway stops")
+        process, pipe = self._child
+        watchdog = threading.Timer(_LIMIT_S, process.kill)
+        watchdog.start()
+        try:
+            # Beside the rest: pickling would copy it.
+            pipe.send((msgspec.structs.replace(command, body=b""), context))
+            pipe.send_bytes(command.body)
+            answer: ReadRegistration | Exception | None = pipe.recv()
+        finally:
+            watchdog.cancel()
+        return answer
+
+    def _drop(self) -> int | None:
+        """Let go of the process, if there is one; returns its exit code."""
+        if self._child is None:
+            return None
+        process, pipe = self._child
+        process.kill()
+        pipe.close()
+        self._child = None
+        return process.wait()
+
+
+class _Child(NamedTuple):
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+
+
+def _start() -> _Child:
+    process, stream = spawn(__name__)
+    return _Child(process, Connection(stream.detach()))
+
+
+def read_registration(
+    encoder: EventEncoder, command: RemotingCommand, context: RequestContext
+) -> ReadRegistration | None:
+    """`LargeRegistrations.read`, here and now. None where nothing happens.
+
+    Raises:
+        RefusedError: The answer is an error.
+    """
+    event = to_event(command, context)
+    if event is None:
+        return None
+    assert isinstance(event, RegisterBroker)
+    slim = msgspec.structs.replace(event, topic_config_table=None)
+    return ReadRegistration(slim, encoder.encode(event), tuple(event.topic_config_table or ()))
+
+
+def main() -> None:
+    """Read until the gateway is gone."""
+    give_back_large_blocks()
+    give_way()
+    with contextlib.suppress(EOFError, ConnectionError):
+        _serve(Connection(SERVED))
+
+
+def _serve(pipe: Connection) -> None:
+    encoder = EventEncoder()
+    signal.signal(signal.SIGPROF, _give_up)
+    while True:
+        command, context = pipe.recv()
+        command.body = pipe.recv_bytes()
+        signal.setitimer(signal.ITIMER_PROF, _CPU_LIMIT_S)
+        try:
+            answer: ReadRegistration | Exception | None = read_registration(encoder, command, context)
+        except Exception as error:
+            if not isinstance(error, BadRequestError):
+                error.add_note(traceback.format_exc())  # the gateway logs it
+            answer = error
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        pipe.send(answer)
+
+
+def _give_up(_signal: int, _frame: object) -> None:
+    raise RefusedError(f"the registration takes more than {_CPU_LIMIT_S:g} s of processor time to read")

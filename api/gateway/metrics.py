@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Prometheus may ask a gateway. No label ever holds a topic, a broker or anything else that a peer chooses.
+
+Names are those of rocketmq-rust's NameServer where it has one (``rocketmq_namesrv_*``), so that dashboards can be
+shared; what only a lakehouse has is ``routelake_*``. Times are in seconds. Gauges are read when asked.
+
+Counting a request costs the serving thread under a microsecond: `RouteMeter` keeps plain numbers, which only the event
+loop writes and only a scrape reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from api.gateway.gateway import Gateway
+from api.gateway.self_preservation import preserved_ms_of
+from api.gateway.worker_metrics import WorkerMetrics
+from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from schemas.tables import STATE_TABLES
+from security.admission.quotas import GatewayQuotas
+from security.quotas import CHANGE_BYTES, FIELDS, HEARTBEAT_BYTES, Rate
+from security.tls_rotation import Tls
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_FAST_BUCKETS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+_SIZES: Final = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864)
+_WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class RouteMeter(Collector):
+    """Latency of route answers, from request to bytes handed over. One writer: the event loop."""
+
+    def __init__(self) -> None:
+        """Nothing counted yet."""
+        self._counts = [0] * (len(_FAST_BUCKETS) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one answer."""
+        self._counts[bisect_left(_FAST_BUCKETS, seconds)] += 1
+        self._sum += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        """For a scrape."""
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip((*map(str, _FAST_BUCKETS), "+Inf"), self._counts, strict=True):
+            total += count
+            buckets.append((bound, float(total)))
+        name, text = "rocketmq_namesrv_route_request_latency", "Time to answer a route query over HTTP, seconds."
+        yield HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
+
+
+class Metrics:
+    """The metrics of one gateway process, in a registry of their own. Listeners count; `text` is what a scrape gets.
+
+    Attributes:
+        requests: By listener (http, remoting), request and response code. For remoting the request is the RequestCode's
+            name; for HTTP the operation's. Codes are RocketMQ's.
+        route_latency: Of every answered route query over HTTP.
+        route_errors: Route queries answered with an error, by response code.
+        registration_bytes: Size of registration bodies.
+        registrations: Registrations by outcome.
+        kv_latency: Time until a KV command was durable and folded.
+        security: Refusals for reasons of security or protection, by reason.
+        connections: Open connections by listener; the listeners set it.
+        workers: Asks the other worker processes, where there are any.
+    """
+
+    def __init__(self) -> None:
+        """Nothing counted yet; gauges come with `observe`."""
+        self.registry = CollectorRegistry()
+        self.workers: WorkerMetrics | None = None
+        self._bring: list[Callable[[], None]] = []
+        self.route_latency = RouteMeter()
+        self.registry.register(self.route_latency)
+        registry = self.registry
+        self.requests = Counter(
+            "rocketmq_namesrv_requests",
+            "Requests answered.",
+            ("listener", "request", "code"),
+            registry=registry,
+        )
+        self.route_errors = Counter(
+            "rocketmq_namesrv_route_errors", "Route queries answered with an error.", ("code",), registry=registry
+        )
+        self.registration_bytes = Histogram(
+            "rocketmq_namesrv_registration_body_bytes",
+            "Size of registration bodies as sent.",
+            buckets=_SIZES,
+            registry=registry,
+        )
+        self.registrations = Counter(
+            "rocketmq_namesrv_registration_events",
+            "Registrations accepted.",
+            ("listener", "outcome"),
+            registry=registry,
+        )
+        self.kv_latency = Histogram(
+            "rocketmq_namesrv_kv_persist_latency",
+            "Time until a KV command was answered, seconds.",
+            buckets=_WAITS,
+            registry=registry,
+        )
+        self.security = Counter(
+            "rocketmq_namesrv_security_events",
+            "Refused for protection. HTTP: unauthorized, forbidden, cross-site, unknown-host, "
+            "too-large, request-timeout, system-busy, quota-exceeded. "
+            "Remoting: protocol-error, too-many-connections, accept-failed, evicted-unfinished, evicted-unread, "
+            "evicted-idle, quota-connections, quota-tls-handshakes, not-encrypted, tls-handshake, tls-record, "
+            "tls-deadline. "
+            "HTTP: the same, and evicted-memory, evicted-body, evicted-long-poll, evicted-listener, evicted-history, "
+            "bad-request, each with http- before it.",
+            ("reason",),
+            registry=registry,
+        )
+        self.connections = Gauge(
+            "rocketmq_namesrv_active_connections", "Open connections.", ("listener",), registry=registry
+        )
+
+    def observe_access(self, mode: str, is_failing: Callable[[], bool]) -> Counter:
+        """Add what tells of refusals, where anybody is asked who they are. Once.
+
+        Args:
+            mode: The operator's.
+            is_failing: Whether the file of accounts cannot be used as it is.
+
+        Returns:
+            Refusals by mode, reason and missing role; in mode `audit`, those that would be.
+        """
+        counter = Counter(
+            "routelake_auth_refused",
+            "Requests refused for want of a role; with mode audit, those that enforce would refuse.",
+            ("mode", "reason", "role"),
+            registry=None if mode == "off" else self.registry,
+        )
+        if mode != "off":
+            text = "1 while the file of accounts cannot be used as it is; the accounts read before hold."
+            Gauge("routelake_auth_file_failing", text, registry=self.registry).set_function(lambda: float(is_failing()))
+        return counter
+
+    def follow_wal(self, size_bytes: Callable[[], int]) -> None:
+        """Add the gauge that looks at the -wal of an event log in SQLite. Once."""
+        text = "Size of the event log's -wal. It grows while a process keeps a snapshot of the log open."
+        Gauge("routelake_log_wal_bytes", text, registry=self.registry).set_function(size_bytes)
+
+    def before_scrape(self, bring: Callable[[], None]) -> None:
+        """Call back before every scrape: whoever counts in plain numbers brings them then."""
+        self._bring.append(bring)
+
+    def observe(self, gateway: Gateway) -> None:
+        """Add the gauges that look at a gateway. Once."""
+
+        def gauge(name: str, text: str, look: Callable[[], float]) -> None:
+            Gauge(name, text, registry=self.registry).set_function(look)
+
+        def live() -> float:
+            return sum(1 for _ in gateway.view.all_live_rows())
+
+        def freshness() -> float:
+            age_s = gateway.shown.event.age_s
+            return age_s if age_s is not None and gateway.view.epoch else float("nan")
+
+        def commit_age() -> float:
+            age = gateway.follower.status().commit_age_s
+            return float("nan") if age is None else age
+
+        def fold_age() -> float:
+            age_s = gateway.fold.age_s
+            return float("nan") if age_s is None else age_s
+
+        def ahead() -> float:
+            ahead_s = gateway.live_view.event.ahead_s
+            return float("nan") if ahead_s is None else ahead_s
+
+        gauge("rocketmq_nameserver_up", "1 while this gateway serves.", lambda: 1.0)
+        gauge("rocketmq_namesrv_active_brokers", "Live broker addresses.", live)
+        gauge("rocketmq_namesrv_topics", "Topics with a route.", lambda: float(len(gateway.view.topics)))
+        gauge("rocketmq_namesrv_route_freshness", "Age of the newest event that the routes show, seconds.", freshness)
+        gauge("routelake_epoch", "Epoch that the routes show.", lambda: float(gateway.view.epoch))
+        gauge("routelake_folded_offset", "Log offset up to which it shows.", lambda: float(gateway.shown.offset))
+        gauge("routelake_commit_age_seconds", "Age of the commit that the routes show.", commit_age)
+        gauge("routelake_fold_status_age_seconds", "Time since the fold was heard of.", fold_age)
+        gauge(
+            "routelake_event_time_ahead_seconds",
+            "By how much the time of the event log is ahead of this machine's clock.",
+            ahead,
+        )
+        gauge(
+            "routelake_log_failing",
+            "1 while the event log refuses appends, or one has been under way for long.",
+            lambda: float(gateway.log_failing),
+        )
+        gauge(
+            "routelake_view_errors",
+            "Failures to read the tables since the start.",
+            lambda: float(gateway.follower.status().errors),
+        )
+        gauge(
+            "routelake_view_step_seconds",
+            "How long the last step to a newer view took.",
+            lambda: gateway.follower.status().last_step_s,
+        )
+        for collect in (_versions, _head_checks, _self_preservation):
+            self.registry.register(_Collected(partial(collect, gateway)))
+
+    def follow_tls(self, tls: Tls) -> None:
+        """Add what there is to say of a certificate. Once."""
+        self.registry.register(_Collected(partial(_certificate, tls)))
+
+    def follow_quotas(self, quotas: GatewayQuotas) -> None:
+        """Add the limits, and what was refused for them. Once."""
+        self.registry.register(_Collected(partial(_quotas, quotas)))
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        for bring in self._bring:
+            bring()
+        return generate_latest(self.registry)
+
+
+class _Collected(NamedTuple):
+    """What a function says at each scrape, as a `Collector`."""
+
+    collect: Callable[[], Iterable[Metric]]
+
+
+def _certificate(tls: Tls) -> Iterable[Metric]:
+    """The certificate that new connections get."""
+    yield CounterMetricFamily("routelake_tls_reloads", "Changed certificates that were taken.", tls.reloads)
+    yield CounterMetricFamily(
+        "routelake_tls_reload_failures", "Changed certificates that were not taken.", tls.reload_failures
+    )
+    yield GaugeMetricFamily(
+        "routelake_tls_certificate_not_after_seconds",
+        "When the certificate in use expires, seconds since the epoch.",
+        tls.not_after_s,
+    )
+
+
+def _quotas(quotas: GatewayQuotas) -> Iterable[Metric]:
+    """What one peer may do, and how often that was not enough. The quotas are a fixed set; peers are never named."""
+    refused = CounterMetricFamily("routelake_quota_refused", "Refused for a quota.", labels=("quota",))
+    limits = GaugeMetricFamily(
+        "routelake_quota_limit", "The limit; of a rate, for its period. Absent: none.", labels=("quota",)
+    )
+    used = GaugeMetricFamily(
+        "routelake_quota_used_ratio",
+        "Of what may be done at once, how much the peer has done that has done most; 1: all.",
+        labels=("quota",),
+    )
+    for name, field in FIELDS.items():
+        refused.add_metric((name,), quotas.refused[name])
+        limit: int | Rate | None = getattr(quotas.limits, field)
+        if limit is not None:
+            limits.add_metric((name,), limit.per_period if isinstance(limit, Rate) else limit)
+    for name, ratio in quotas.used().items():
+        used.add_metric((name,), ratio)
+    charged = CounterMetricFamily(
+        "routelake_quota_charged_bytes", "What writes were charged, about what they take.", labels=("quota",)
+    )
+    for name in (HEARTBEAT_BYTES, *CHANGE_BYTES.values()):
+        charged.add_metric((name,), quotas.charged_bytes[name])
+    yield from (refused, limits, used, charged)
+    yield CounterMetricFamily(
+        "routelake_quota_unwritten",
+        "Heartbeats over their quota that were answered and not written, since the last one was young.",
+        quotas.unwritten,
+    )
+
+
+def _head_checks(gateway: Gateway) -> Iterable[Metric]:
+    """What came of comparing head and tables, and by whose rules they are folded."""
+    checks = gateway.replica.checks
+    epochs = CounterMetricFamily(
+        "routelake_live_view_epochs", "Epochs that were compared with what the head had folded.", labels=("result",)
+    )
+    epochs.add_metric(("compared",), checks.compared)
+    epochs.add_metric(("unchecked",), checks.unchecked)
+    yield epochs
+    differences = CounterMetricFamily(
+        "routelake_live_view_differences", "Rows in which head and tables differed.", labels=("table",)
+    )
+    for table in STATE_TABLES:
+        differences.add_metric((table.name,), checks.differences[table.name])
+    yield differences
+    yield GaugeMetricFamily(
+        "routelake_live_view_fallback",
+        "1 while answers follow the tables alone.",
+        float(gateway.replica.fallback_reason is not None),
+    )
+    yield GaugeMetricFamily(
+        "routelake_live_view_waiting_bytes",
+        "Records of this gateway that are on the log and not in the live view yet. Beyond 64 MiB they are read again.",
+        gateway.replica.waiting_bytes,
+    )
+    rules = GaugeMetricFamily("routelake_rules_version", "Version of the rules; 0: unknown.", labels=("of",))
+    rules.add_metric(("gateway",), STATE_MACHINE_VERSION)
+    rules.add_metric(("tables",), gateway.follower.view.commit.rules_version or 0)
+    yield rules
+
+
+def _self_preservation(gateway: Gateway) -> Iterable[Metric]:
+    """Whether expiry pauses, and how near it is to that. Nothing while it is off and there is no pause."""
+    percent = gateway.settings.self_preservation_percent
+    since_ms = preserved_ms_of(gateway.live_view.view)
+    if not (percent or since_ms):
+        return
+    yield GaugeMetricFamily(
+        "routelake_self_preservation", "1 while a pause keeps silent brokers routed.", float(since_ms > 0)
+    )
+    yield GaugeMetricFamily(
+        "routelake_self_preservation_percent", "Share of live brokers above which expiry pauses; 0: off.", percent
+    )
+    yield GaugeMetricFamily(
+        "routelake_self_preservation_seconds",
+        "For how long expiry has paused.",
+        max(0.0, (gateway.live_view.event.now_ms - since_ms) / 1000) if since_ms else 0.0,
+    )
+    counted = gateway.preservation.counted
+    if counted is not None:
+        yield GaugeMetricFamily(
+            "routelake_silent_brokers",
+            "Live broker addresses that more than half of their timeout has passed for.",
+            float(counted.silent),
+        )
+
+
+def _versions(gateway: Gateway) -> Iterable[Metric]:
+    """routelake_delta_version, by table: the tables are a fixed set."""
+    found = Metric("routelake_delta_version", "Delta version of each table that the routes show.", "gauge")
+    for table, version in gateway.view.commit.versions.items():
+        found.add_sample("routelake_delta_version", {"table": table}, version)
+    yield found

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REGISTER_BROKER, for both APIs: what a registration costs, and what it is answered with.
+
+A broker sends its whole registration every 30 s, mostly the same bytes. In order of cost:
+
+1. The bytes of before, over whichever connection, and the view shows them: neither decoded nor encoded again.
+2. Decoded, but the view shows it, and this broker's last registration here brought the same topics: written without
+   its topics.
+3. Anything else: written in full.
+
+The view alone cannot tell whether topics may be left out: the parts of a split registration take turns. Where the rules
+need them all the same, they say so, and it is written again with them. With deleteTopicWithBrokerRegistration each one
+is of the third kind: the fold deletes what it leaves out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+
+from api.gateway.gateway import Gateway, Receipt
+from api.gateway.large_registrations import LargeRegistrations, ReadRegistration, Turns, becomes_large, is_large
+from api.gateway.metrics import Metrics
+from api.gateway.registration_cache import RegistrationCache, shows
+from nameserver.view.snapshot import RegistrationResult, RouteView
+from remoting.codec.bounds import address_of
+from remoting.codec.commands import RefusedError, RequestContext, read_bool, to_event
+from remoting.codec.frame import RemotingCommand
+from remoting.codec.registration import inflated_bytes
+from schemas.codes import V5_0_0
+from schemas.errors import QuotaError
+from schemas.events import Actor, Channel, EventEncoder, RegisterBroker, encode, routing_key
+from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.limits import MAX_GROUP_ADDRESSES
+from schemas.outcomes import TOPICS_REQUIRED, UNCHANGED
+from security.admission.quotas import GatewayQuotas
+from security.admission.reservations import Reservation
+
+_LARGE_AT_A_TIME: Final = 3
+"""Large registrations between being read and being durable: each holds its whole event."""
+_OFF_LOOP_TOPICS: Final = 500
+"""From here on, encoding takes long enough to be done off the event loop."""
+
+_ONE_WAY_S: Final = 120.0
+"""A broker registers every 10 to 60 s (BrokerConfig.registerNameServerPeriod)."""
+
+
+class Registered(NamedTuple):
+    """A registration that is on the log, and what its broker is told.
+
+    Attributes:
+        event: It may lack its topics.
+        receipt: What became of it.
+        master: Where a slave finds its master.
+        order_topic_config: The namespace of that name; None if brokers are not to have it, or it was never put into.
+            A deleted key has the value None. The same object while nothing in it changes.
+    """
+
+    event: RegisterBroker
+    receipt: Receipt
+    master: RegistrationResult
+    order_topic_config: Mapping[str, str | None] | None
+
+
+class Registrations:
+    """The registrations of one gateway's brokers. Lives on its event loop, ends with it."""
+
+    def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
+        self._gateway = gateway
+        self._metrics = metrics
+        self._encoder = EventEncoder()
+        self._last = RegistrationCache()
+        self._large = LargeRegistrations()
+        self._large_at_a_time = Turns(_LARGE_AT_A_TIME)
+        self._joining: dict[str, Counter[tuple[str, str]]] = {}
+        """By brokerName: (clusterName, brokerAddr) of registrations under way."""
+        self._reading = Turns(1)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="registration-reader")
+        self._begun = 0
+        """How many requests there were so far, but for large ones, which take seconds."""
+        self._under_way: OrderedDict[int, None] = OrderedDict()
+        """Of these, in the order in which they have come."""
+        self._settling: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Who waits for the requests up to a number, in that order."""
+        self._arriving: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        """Who waits for what a registration may show."""
+        self._one_way_until_s = 0.0
+        """Until when, on the loop's clock, a registration may come one-way."""
+        self._counting: asyncio.Task[None] | None = None
+        gateway.on_stop(self._stop)
+        gateway.shown.follow(self._view_moved)
+
+    def _stop(self) -> None:
+        self._large.close()
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _view_moved(self, _before: RouteView, _after: RouteView) -> None:
+        for future, is_shown in self._arriving.items():
+            if is_shown():
+                _wake(future)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until the requests that have come so far are shown at the head, or have failed; large ones excepted.
+
+        Args:
+            timeout_s: Wait no longer.
+        """
+        await asyncio.sleep(0)  # those of this turn of the loop have begun then
+        if not self._under_way:
+            return
+        while self._settling and self._settling[0][1].done():
+            self._settling.popleft()  # has given up
+        future = asyncio.get_running_loop().create_future()
+        self._settling.append((self._begun, future))
+        await _wait(future, timeout_s)
+
+    async def arrived(self, is_shown: Callable[[], bool], timeout_s: float) -> None:
+        """Wait for what a registration shows that may come over a connection of a broker that sends it one-way.
+
+        Brokers before 5.0.0 do (TopicConfigManager.createTopicInSendMessageMethod). Returns at once if none has
+        registered here lately.
+
+        Args:
+            is_shown: Whether it has come; asked whenever the view moves.
+            timeout_s: Wait no longer.
+        """
+        loop = asyncio.get_running_loop()
+        if is_shown() or loop.time() >= self._one_way_until_s:
+            return
+        future = loop.create_future()
+        self._arriving[future] = is_shown
+        try:
+            await _wait(future, timeout_s)
+        finally:
+            del self._arriving[future]
+
+    async def register(self, event: RegisterBroker, body_bytes: int) -> Registered:
+        """Register a broker.
+
+        Args:
+            event: With its topics.
+            body_bytes: Size of the request's body, to be counted.
+
+        Raises:
+            QuotaError: not accepted: too much of something.
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            BadRequestError: too large for the log.
+        """
+        self._metrics.registration_bytes.observe(body_bytes)
+        return self._answer(event, await self._register(event))
+
+    async def register_request(
+        self,
+        command: RemotingCommand,
+        actor: Actor,
+        channel: Channel,
+        let_go: Callable[[], None],
+        may: Callable[[RegisterBroker], None] = lambda _: None,
+    ) -> Registered | None:
+        """Register the broker that a REGISTER_BROKER request names.
+
+        Args:
+            command: The request.
+            actor: Who sent it.
+            channel: The connection it came over.
+            let_go: Called, if the request is a large one, as soon as its body is needed no more.
+            may: Raises if its sender may not write what its body says.
+
+        Returns:
+            None where nothing happens, and the answer is the ordinary OK.
+
+        Raises:
+            RefusedError: the answer is an error.
+            UnavailableError: not accepted.
+            InDoubtError: accepted or not, nobody knows.
+            BadRequestError: too large for the log.
+        """
+        loop = asyncio.get_running_loop()
+        if command.version < V5_0_0:
+            self._one_way_until_s = loop.time() + _ONE_WAY_S
+        if is_large(command):
+            return await self._register_request(command, actor, channel, let_go, may)
+        self._begun += 1
+        number = self._begun
+        self._under_way[number] = None
+        try:
+            return await self._register_request(command, actor, channel, let_go, may, number)
+        finally:
+            self._one_has_ended(number)
+
+    def _one_has_ended(self, number: int) -> None:
+        """Wake who has waited for that: each waiter once, however many registrations are under way."""
+        if self._under_way.pop(number, number) is not None:
+            return
+        oldest = next(iter(self._under_way), self._begun + 1)
+        while self._settling and self._settling[0][0] < oldest:
+            _wake(self._settling.popleft()[1])
+
+    async def _register_request(
+        self,
+        command: RemotingCommand,
+        actor: Actor,
+        channel: Channel,
+        let_go: Callable[[], None],
+        may: Callable[[RegisterBroker], None],
+        number: int = 0,
+    ) -> Registered | None:
+        body = command.body
+        self._metrics.registration_bytes.observe(len(body))
+        large = is_large(command)
+        digest = (await self._gateway.offload(hashlib.sha256, body) if large else hashlib.sha256(body)).digest()
+        request = command.version, command.ext_fields, digest
+        del body
+        delete_absent = self._gateway.settings.delete_topic_with_broker_registration
+        repeat = None if delete_absent else self._last.find(request, actor, channel)
+        if repeat is not None and shows(self._gateway.live_view.view, repeat.event):
+            may(repeat.event)
+            receipt = await self._sign_of_life(repeat.event, repeat.key, repeat.payload)
+            if receipt.reason != TOPICS_REQUIRED:
+                return self._answer(repeat.event, receipt)
+        now_ms = time.time_ns() // 1_000_000
+        context = RequestContext(actor, channel, now_ms, delete_absent)
+        if not large and becomes_large(command):
+            large = True
+            self._one_has_ended(number)
+        if large:
+            found = await self._register_large(command, context, let_go, may)
+            if found is None:
+                return None
+            event, receipt = found
+        else:
+            decoded = to_event(command, context)
+            if decoded is None:
+                return None
+            assert isinstance(decoded, RegisterBroker)
+            may(decoded)
+            event, receipt = decoded, await self._register(decoded)
+        # A DataVersion without timestamp takes the time of receipt: the same bytes mean another event each time.
+        if event.data_version.timestamp != now_ms:
+            self._last.keep(request, event)
+        return self._answer(event, receipt)
+
+    # --- write ---
+
+    async def _register(self, event: RegisterBroker) -> Receipt:
+        """Write a registration, without its topics where these are known."""
+        with self._joins_group(event):
+            return await self._register_joined(event)
+
+    @contextmanager
+    def _joins_group(self, event: RegisterBroker) -> Iterator[None]:
+        """Refuse one address more than a group may have, those included that are on their way."""
+        name, own = event.broker_name, (event.cluster_name, event.broker_addr)
+        live = self._gateway.live_view.view.live_rows(name)
+        joining = self._joining.setdefault(name, Counter())
+        count = len(live.keys() | joining.keys())
+        joining[own] += 1
+        try:
+            if count >= MAX_GROUP_ADDRESSES and own not in live and joining[own] == 1:
+                raise RefusedError(
+                    f"brokerName {name!r} has {count} addresses: at most {MAX_GROUP_ADDRESSES} are accepted. "
+                    "Give brokers of another group another brokerName, or unregister those that are gone."
+                )
+            yield
+        finally:
+            joining[own] -= 1
+            if not joining[own]:
+                del joining[own]
+            if not joining:
+                self._joining.pop(name, None)
+
+    async def _register_joined(self, event: RegisterBroker) -> Receipt:
+        slim = self._without_topics(event)
+        if slim is not None:
+            receipt = await self._slim(slim)
+            if receipt.reason != TOPICS_REQUIRED:
+                return receipt
+        topics = event.topic_config_table or {}
+        if len(topics) > _OFF_LOOP_TOPICS:
+            payload = await self._gateway.offload(encode, event)
+        else:
+            payload = self._encoder.encode(event)
+        charge = self._charge(event, topics, payload)
+        if charge is None:
+            return await self._slim(msgspec.structs.replace(event, topic_config_table=None))
+        return self._settled(charge, await self._receipt(routing_key(event), payload, charge))
+
+    async def _register_large(
+        self,
+        command: RemotingCommand,
+        context: RequestContext,
+        let_go: Callable[[], None],
+        may: Callable[[RegisterBroker], None],
+    ) -> tuple[RegisterBroker, Receipt] | None:
+        """`_register` of a request that is read beside the gateway: once durable, its bytes are not held any longer.
+
+        Returns:
+            The event without its topics, and what became of it. Topics that were left out, and turn out to be needed,
+            come with its next registration.
+        """
+        charge: Reservation | None = None
+        address, joined = _address(context.actor), ExitStack()
+        try:
+            async with self._large_at_a_time.of(address):
+                read = await self._read_large(command, context, address)
+                if read is None:
+                    return None
+                event, payload, names = read
+                del read
+                may(event)
+                joined.enter_context(self._joins_group(event))
+                if self._without_topics(event) is None:
+                    charge = self._charge(event, names, payload)
+                appended = None
+                if charge is not None:
+                    appended = await self._gateway.append_charged(routing_key(event), payload, charge)
+                del payload, names
+            let_go()
+            if charge is None or appended is None:
+                return event, await self._slim(event)
+            return event, self._settled(charge, await self._gateway.receipt(appended))
+        finally:
+            joined.close()
+            let_go()
+
+    async def _read_large(
+        self, command: RemotingCommand, context: RequestContext, address: str
+    ) -> ReadRegistration | None:
+        """Have one read, in its address's turn. What cannot be read is charged by what it may inflate to."""
+        quotas, actor, size = self._gateway.quotas, context.actor, len(command.body)
+        quotas.reading(actor, size)
+        cost, loop = 0, asyncio.get_running_loop()
+        try:
+            async with self._reading.of(address):
+                try:
+                    return await loop.run_in_executor(self._reader, self._large.read, command, context)
+                except RefusedError:
+                    if read_bool(command, "compressed"):
+                        limit = context.inflated_limit_bytes
+                        cost = await loop.run_in_executor(self._reader, inflated_bytes, command.body, limit)
+                    raise
+        finally:
+            quotas.reading_has_ended(actor, cost - size)
+
+    def _charge(self, event: RegisterBroker, names: Collection[str], payload: bytes) -> Reservation | None:
+        """Charge a registration with its topics; None where it is a sign of life, too, and shall be written as one.
+
+        Raises:
+            QuotaError: It is too much of something.
+        """
+        quotas, view = self._gateway.quotas, self._gateway.live_view.view
+        try:
+            return quotas.registration(event, names, payload, view)
+        except QuotaError:
+            self._count_groups()
+            if not shows(view, event):
+                raise
+            return None  # nobody expires for what others at that address have done
+
+    def _settled(self, charge: Reservation, receipt: Receipt) -> Receipt:
+        if receipt.verdict == UNCHANGED:
+            self._gateway.quotas.refund(charge, is_written=True)
+        return receipt
+
+    def _count_groups(self) -> None:
+        """Count what groups really have, if somebody was refused for it."""
+        if self._counting is None and self._gateway.quotas.is_count_due():
+            self._counting = asyncio.create_task(self._count(self._gateway.quotas))
+
+    async def _count(self, quotas: GatewayQuotas) -> None:
+        try:
+            quotas.counted(await asyncio.to_thread(quotas.counting(), self._gateway.live_view.view))
+        finally:
+            self._counting = None
+
+    async def _slim(self, event: RegisterBroker) -> Receipt:
+        return await self._sign_of_life(event, routing_key(event), self._encoder.encode(event))
+
+    async def _sign_of_life(self, event: RegisterBroker, key: str, payload: bytes) -> Receipt:
+        """Write a registration without its topics, unless that is too much and the broker's last one is young."""
+        live = self._gateway.live_view.view.live_row(event.broker_name, event.cluster_name, event.broker_addr)
+        if not self._gateway.quotas.admit_heartbeat(
+            event.actor, len(payload), live, self._gateway.live_view.event.now_ms
+        ):
+            return self._gateway.receipt_of_nothing()
+        return await self._receipt(key, payload)
+
+    def _without_topics(self, event: RegisterBroker) -> RegisterBroker | None:
+        """The event as it may be written if its topics are known; None if they are not."""
+        if not self._last.brought_these_topics(event) or not shows(self._gateway.live_view.view, event):
+            return None
+        return msgspec.structs.replace(event, topic_config_table=None)
+
+    async def _receipt(self, key: str, payload: bytes, charge: Reservation | None = None) -> Receipt:
+        return await self._gateway.receipt(await self._gateway.append_charged(key, payload, charge))
+
+    def _answer(self, event: RegisterBroker, receipt: Receipt) -> Registered:
+        self._metrics.registrations.labels(event.actor.via, receipt.verdict).inc()
+        view = self._gateway.live_view.view
+        master = view.registration_result(event.cluster_name, event.broker_name, event.broker_id)
+        wants_order = self._gateway.settings.return_order_topic_config_to_broker
+        return Registered(event, receipt, master, view.kv_table(ORDER_TOPIC_CONFIG) if wants_order else None)
+
+
+def _address(actor: Actor) -> str:
+    """What counts as one address of a peer."""
+    return address_of((actor.peer or "").rpartition(":")[0].strip("[]"))
+
+
+async def _wait(future: asyncio.Future[None], timeout_s: float) -> None:
+    """Until it is done, or no longer: by a timer, which costs the same however many wait."""
+    timer = asyncio.get_running_loop().call_later(timeout_s, _wake, future)
+    try:
+        await future
+    finally:
+        timer.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Self-preservation: once a second a gateway looks at who is silent, and begins or ends a pause of expiry (ADR 14).
+
+The judgement is `nameserver.state_machine.preservation`, the decision an event on the log, and what it does is in the
+rules. While the switch is off and there is no pause, nothing is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from api.settings.gateway import GatewaySettings
+from api.settings.keys import SELF_PRESERVATION
+from lake.commits import to_ms
+from nameserver.state_machine.preservation import Census, Heard, Switch, census, superseded, to_begin, to_end
+from nameserver.view.snapshot import RouteView
+from runtime.supervised_tasks import critical_task
+from schemas.broker import MASTER_ID
+from schemas.errors import RoutelakeError, one_line
+from schemas.events import Actor, Preserve, PreserveEnd, UnregisterBroker
+
+log = structlog.get_logger("routelake.gateway")
+
+
+class SelfPreservation:
+    """The one who judges, of one gateway. Lives on its event loop.
+
+    Args:
+        settings: The gateway's, as they are now.
+        view: Its view at the head; None while it follows the tables alone: then it does not judge.
+        command: Writes an event, and returns when the view shows it.
+
+    Attributes:
+        counted: What it last saw; None while it does not look.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], GatewaySettings],
+        view: Callable[[], RouteView | None],
+        command: Callable[[Preserve | PreserveEnd | UnregisterBroker], Awaitable[object]],
+    ) -> None:
+        self._settings, self._view, self._command = settings, view, command
+        self._task: asyncio.Task[None] | None = None
+        self.counted: Census | None = None
+        self._seen_ms = 0
+        self._seen_s = 0.0
+        self._was_on = False
+        self._waits = False
+        """Somebody ended a pause while brokers were silent: no other one before they are back, or gone."""
+
+    def start(self) -> None:
+        """Begin to judge."""
+        self._task = critical_task(asyncio.create_task(self._run()), "who judges whether expiry should pause")
+
+    def stop(self) -> None:
+        """End; a pause that is on stays on."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.judge()
+            except RoutelakeError as error:
+                log.warning("self-preservation could not be written to the log", error=one_line(error))
+            except Exception:
+                log.exception("self-preservation met a defect")
+            await asyncio.sleep(self._settings().preservation_interval_s)
+
+    async def judge(self) -> None:
+        """Look once, and write what has to be written."""
+        view, settings = self._view(), self._settings()
+        self.counted = None
+        if view is None:
+            return
+        switch, preserved_ms = switch_of(settings, view), preserved_ms_of(view)
+        now_ms = self._log_time_ms(view, settings.gap_s)
+        if now_ms is None or not (switch.percent or preserved_ms):
+            return
+        rows = _heard_in(view)
+        gone = superseded(rows, now_ms)
+        counted = self.counted = _census(rows, gone, now_ms)
+        actor = Actor(gateway=settings.gateway_id, via="routelake")
+        event = self._event(switch, counted, preserved_ms, now_ms, actor)
+        if event is not None:
+            _say(event, counted)
+            await self._command(event)
+        elif preserved_ms:
+            await self._expire([row for row in gone if row.expire_ms < now_ms], actor)
+
+    async def _expire(self, gone: list[Heard], actor: Actor) -> None:
+        """Nobody expires but these: other brokers have their addresses."""
+        for row in gone:
+            log.warning("a broker expires: another one has its address", broker=row.broker_name, addr=row.broker_addr)
+            await self._command(
+                UnregisterBroker(
+                    actor=actor,
+                    cluster_name=row.cluster_name,
+                    broker_name=row.broker_name,
+                    broker_addr=row.broker_addr,
+                    broker_id=MASTER_ID,  # says nothing here
+                    if_overdue=True,
+                )
+            )
+
+    def _event(
+        self, switch: Switch, counted: Census, preserved_ms: int, now_ms: int, actor: Actor
+    ) -> Preserve | PreserveEnd | None:
+        if preserved_ms:
+            self._was_on = True
+            return to_end(switch, counted, preserved_ms, now_ms, actor)
+        self._waits = (self._waits or self._was_on) and counted.exceeds(switch.percent)
+        self._was_on = False
+        return None if self._waits else to_begin(switch, counted, actor)
+
+    def _log_time_ms(self, view: RouteView, gap_s: float) -> int | None:
+        """The time of the log's newest event and what has passed since it was seen here.
+
+        None when nothing came for as long as RESUME stands for: then this gateway is deaf, not the brokers silent.
+        """
+        now_s, event_ms = asyncio.get_running_loop().time(), to_ms(view.event_time)
+        if event_ms != self._seen_ms:
+            self._seen_ms, self._seen_s = event_ms, now_s
+        passed_s = now_s - self._seen_s
+        return None if passed_s > gap_s else event_ms + int(passed_s * 1000)
+
+
+def switch_of(settings: GatewaySettings, view: RouteView) -> Switch:
+    """What is wanted: by the gateway's option, or by the live switch over it."""
+    return Switch(
+        settings.self_preservation_percent,
+        round(settings.self_preservation_limit_s * 1000),
+        is_ordered=view.namesrv_config.get(SELF_PRESERVATION) is not None,
+    )
+
+
+def preserved_ms_of(view: RouteView) -> int:
+    """Since when nobody expires, ms since 1970; 0 while brokers do."""
+    since = view.commit.preserve_time
+    return 0 if since is None else to_ms(since)
+
+
+def census_of(view: RouteView, now_ms: int) -> Census:
+    """Who is silent in a view, but for those whose addresses other brokers have."""
+    rows = _heard_in(view)
+    return _census(rows, superseded(rows, now_ms), now_ms)
+
+
+def _census(rows: list[Heard], gone: list[Heard], now_ms: int) -> Census:
+    counts = set(rows).difference(gone) if gone else rows
+    return census(((row.expire_ms, row.timeout_ms) for row in counts), now_ms)
+
+
+def _heard_in(view: RouteView) -> list[Heard]:
+    return [
+        Heard(row.broker_name, row.cluster_name, row.broker_addr, row.expire_timestamp, row.heartbeat_timeout_millis)
+        for row in view.all_live_rows()
+    ]
+
+
+def _say(event: Preserve | PreserveEnd, counted: Census) -> None:
+    if isinstance(event, Preserve):
+        log.error("self-preservation begins: nobody expires", **counted._asdict(), percent=event.percent)
+    else:
+        log.warning("self-preservation ends", reason=event.reason, **counted._asdict())

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WatchedView: one of a gateway's views, how far it has come, and who waits for it to come further."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from api.gateway.arrival import Arrival
+from nameserver.view.snapshot import RouteView
+
+_PRUNE_WAITERS: Final = 1_000
+"""From here on, waiters that have given up are dropped before another is added, whenever most of them may have."""
+
+OnMove = Callable[[RouteView, RouteView], None]
+
+
+class WatchedView:
+    """A view that is replaced by a newer one again and again. Lives on one event loop.
+
+    Attributes:
+        view: The newest.
+        offset: What came of the log up to this offset, the view shows.
+        event: The newest event that it shows: how old that is, and the log's time now.
+    """
+
+    def __init__(self) -> None:
+        """Empty; nobody waits."""
+        self.view = RouteView.empty()
+        self.event = Arrival()
+        self.offset = -1
+        self._followers: list[OnMove] = []
+        self._epoch_followers: list[Callable[[], None]] = []
+        self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._prune_at = 0
+        self._reads: set[asyncio.Future[bool]] = set()
+        self._reads_end = False
+        self._serial = count()
+
+    def follow(self, moved: OnMove) -> None:
+        """Call back with the view before and after, whenever more than times of heartbeats may have changed."""
+        self._followers.append(moved)
+
+    def follow_epochs(self, moved: Callable[[], None]) -> None:
+        """Call back whenever the view is of a newer epoch, be it of times of heartbeats alone."""
+        self._epoch_followers.append(moved)
+
+    def move(self, view: RouteView, offset: int) -> None:
+        """There is a newer view, and it shows what came of the log up to an offset."""
+        previous, self.view, self.offset = self.view, view, offset
+        if view.log_offset >= 0:
+            self.event.came(view.event_time.timestamp())
+        if view.serial != previous.serial:
+            for moved in self._followers:
+                moved(previous, view)
+        if view.epoch != previous.epoch:
+            for epoch_moved in self._epoch_followers:
+                epoch_moved()
+        self.reach(offset)
+
+    def reach(self, offset: int) -> None:
+        """Up to an offset the log has changed nothing that the view does not show."""
+        self.offset = offset
+        while self._waiters and (self._waiters[0][0] <= offset or self._waiters[0][2].done()):
+            future = heapq.heappop(self._waiters)[2]
+            if not future.done():
+                future.set_result(True)
+
+    def end_reads(self) -> None:
+        """No read waits, now and from now on: the server stops. Whoever has written is still told what came of it."""
+        self._reads_end = True
+        for future in self._reads:
+            _give_up(future)
+
+    async def wait_for(self, offset: int, timeout_s: float, *, is_read: bool = False) -> bool:
+        """Wait until the view shows what came of the log up to an offset. False when it does not in time.
+
+        Args:
+            offset: Of the log.
+            timeout_s: Wait no longer.
+            is_read: It may come later or elsewhere just as well: `end_reads` ends it.
+        """
+        if self.offset >= offset:
+            return True
+        if is_read and self._reads_end:
+            return False
+        if len(self._waiters) >= max(_PRUNE_WAITERS, self._prune_at):
+            self._waiters = [waiter for waiter in self._waiters if not waiter[2].done()]
+            heapq.heapify(self._waiters)
+            self._prune_at = 2 * len(self._waiters)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        heapq.heappush(self._waiters, (offset, next(self._serial), future))
+        timer = loop.call_later(timeout_s, _give_up, future)  # for half of what asyncio.wait_for costs
+        if is_read:
+            self._reads.add(future)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._reads.discard(future)
+
+
+def _give_up(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(False)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `RouteView` as a state of the fold: where the head begins.
+
+A view is topic by topic, since that is how it is asked; the fold is broker by broker. Topics are by far the largest
+part and few events need them, so a group's are looked up in the view when a rule first asks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+
+from lake.commits import to_ms
+from nameserver.state_machine.state import (
+    BrokerGroup,
+    HeardChannel,
+    LiveInfo,
+    RegisteredMapping,
+    RouteState,
+    TopicRows,
+    TopicTable,
+)
+from nameserver.view.model import LiveRow
+from nameserver.view.snapshot import RouteView
+from schemas.broker import QueueRow
+
+_channels = msgspec.json.Decoder(dict[str, HeardChannel])
+
+
+def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState:
+    """The state that the fold had at a view whose liveness is whole (livenessOffset is its logOffset).
+
+    Args:
+        view: Where to begin.
+        topics: Gives the topics of a group, by its name.
+    """
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for cluster, names in view.clusters.items():
+        for name in names:
+            clusters[name].add(cluster)
+    filters: dict[str, dict[tuple[str, str], tuple[str, ...]]] = defaultdict(dict)
+    for place, by_name in view.filter_tables.items():
+        for name, servers in by_name.items():
+            filters[name][place] = servers
+    mappings: dict[str, dict[tuple[str, str], RegisteredMapping]] = defaultdict(dict)
+    for topic, found in view.mapping_tables.items():
+        for (bname, name), entry in found.rows.items():
+            mappings[name][topic, bname] = RegisteredMapping(entry.mapping, entry.registered_offset)
+    with_topics = {name for rows in {id(rows): rows for rows in view.topics.values()}.values() for name in rows.brokers}
+    live = view.live_names()
+    groups: dict[str, BrokerGroup] = {}
+    for name in {*view.groups, *clusters, *filters, *mappings, *with_topics, *live}:
+        known = view.groups.get(name)
+        row = None if known is None else known.row
+        groups[name] = BrokerGroup(
+            name,
+            known=row is not None,
+            cluster=None if row is None else row.cluster,
+            clusters=frozenset(clusters.get(name, ())),
+            broker_addrs={} if row is None else dict(row.broker_addrs),
+            zone_name=None if row is None else row.zone_name,
+            enable_acting_master=row is not None and row.enable_acting_master,
+            live={key: live_info(one) for key, one in view.live_rows(name).items()},
+            filter_servers=filters.get(name, {}),
+            mappings=mappings.get(name, {}),
+            topics=topics(name),
+        )
+    preserved = view.commit.preserve_time
+    return RouteState(
+        groups,
+        view.kv,
+        to_ms(view.event_time),
+        preserved_ms=0 if preserved is None else to_ms(preserved),
+    )
+
+
+def topics_of(view: RouteView, broker_name: str) -> TopicRows:
+    """topic -> row of one broker group: a walk through all topics, which looks into equal ones once."""
+    rows: dict[int, QueueRow | None] = {}
+    found: dict[str, QueueRow] = {}
+    for topic, all_rows in view.topics.items():
+        key = id(all_rows)
+        if key in rows:
+            row = rows[key]
+        else:
+            one = all_rows.find(broker_name)
+            row = rows[key] = None if one is None else QueueRow._make(one)
+        if row is not None:
+            found[topic] = row
+    return found
+
+
+def live_info(row: LiveRow) -> LiveInfo:
+    """A row of brokerLiveTable as the fold has it."""
+    return LiveInfo(
+        last_update_ms=row.last_update_timestamp,
+        last_update_offset=row.last_update_offset,
+        heartbeat_timeout_ms=row.heartbeat_timeout_millis,
+        expire_ms=row.expire_timestamp,
+        data_version=row.data_version,
+        ha_server_addr=row.ha_server_addr,
+        topic_config_digest=row.topic_config_digest,
+        channels=_channels.decode(row.channels) if row.channels else {},
+    )

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of comparing head and tables: counters for metrics and `/readyz`, and the evidence of differences."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from api.live_view.check import Comparison
+from lake.delta.ddl import write_whole
+from nameserver.view.snapshot import RouteView
+
+log = structlog.get_logger("routelake.gateway")
+
+_MOST_REPORTS: Final = 10
+_MOST_CHARS: Final = 2_000
+"""Of a value; a KV value may have 256 KiB."""
+
+_json = msgspec.json.Encoder()
+
+
+class Checks:
+    """Written by the head's thread, read by any.
+
+    Args:
+        evidence: A file for the last differences; None keeps none.
+
+    Attributes:
+        compared: Epochs that were compared.
+        unchecked: Epochs of which something could not be: too much had changed, or the tables were ahead of the head.
+        differences: Rows that differed, by table.
+        last: The last epoch that differed, in words that name no row; None if there was none.
+        reports: Of the last such epochs.
+    """
+
+    def __init__(self, evidence: Path | None = None) -> None:
+        """Nothing compared yet."""
+        self._evidence = evidence
+        self.compared = self.unchecked = 0
+        self.differences: Counter[str] = Counter()
+        self.last: str | None = None
+        self.reports: list[dict[str, Any]] = []
+
+    def count(self, found: Comparison, tables: RouteView, head_offset: int) -> None:
+        """An epoch was compared.
+
+        Args:
+            found: What came of it.
+            tables: The epoch's view.
+            head_offset: How far the head has got since.
+        """
+        self.compared += found.is_whole
+        self.unchecked += not found.is_whole
+        if not found.counts:
+            return
+        self.differences += found.counts
+        where = f"; see {self._evidence}" if self._evidence is not None else ""
+        tables_named = ", ".join(f"{count} of {table}" for table, count in found.counts.items())
+        self.last = f"rows at epoch {tables.epoch} (offset {tables.log_offset}): {tables_named}{where}"
+        report = _report(found, tables, head_offset)
+        log.error("head and tables differ: the head begins anew", **{**report, "rows": report["rows"][0]})
+        self._keep(report)
+
+    def _keep(self, report: dict[str, Any]) -> None:
+        self.reports = [*self.reports, report][-_MOST_REPORTS:]
+        if self._evidence is not None:
+            try:
+                write_whole(self._evidence, json.dumps({"differences": self.reports}, indent=1) + "\n")
+            except OSError as error:
+                log.warning("the evidence cannot be written", path=str(self._evidence), error=error.strerror)
+
+
+def evidence_file(lake_dir: Path, gateway_id: str) -> Path:
+    """Where a gateway keeps what differed: beside the tables, a file for each gateway."""
+    return lake_dir / f"head-differences-{quote(gateway_id, safe='')}.json"
+
+
+def _report(found: Comparison, tables: RouteView, head_offset: int) -> dict[str, Any]:
+    commit = tables.commit
+    return {
+        "timeMillis": round(time.time() * 1000),
+        "epoch": commit.epoch,
+        "logOffset": commit.log_offset,
+        "livenessOffset": commit.liveness_offset,
+        "headOffset": head_offset,
+        "rulesVersion": commit.rules_version,
+        "counts": dict(found.counts),
+        "rows": [
+            {"table": one.table, "key": one.key, "head": _text(one.head), "tables": _text(one.tables)}
+            for one in found.examples
+        ],
+    }
+
+
+def _text(value: object) -> str:
+    return _json.encode(value).decode(errors="replace")[:_MOST_CHARS]

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LiveState: a view that goes on with the log. No I/O, no clock, no thread.
+
+It begins at an epoch whose liveness is whole, takes records in their order, and gives the view after the last of them.
+Each record is folded once, by the fold's own `step`; what came of it is read off the groups that were touched, so that
+a heartbeat costs a deadline, however large its group is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from api.live_view.base import state_of, topics_of
+from api.live_view.changes import changes_to
+from api.live_view.check import Check, Comparison, Moved, noting
+from nameserver.state_machine.changes import kv_changes
+from nameserver.state_machine.replay import Record, read_event
+from nameserver.state_machine.state import At, BrokerGroup, TopicRows, TopicTable, replace
+from nameserver.state_machine.step import GroupChange, KvChange, Step, apply, step
+from nameserver.view.snapshot import RouteView, no_pause
+from schemas.errors import EventDecodeError
+from schemas.events import AccessRefused, AnyEvent, BrokerHeartbeat, Clock, Resume
+from schemas.outcomes import QUARANTINED, REJECTED, UNCHANGED
+from schemas.route_commit import CommandOutcome, RouteCommit
+
+_LOADED_ROWS: Final = 500_000
+"""Topics that are held broker by broker, beside the view: about 50 MB."""
+
+
+class LiveState:
+    """The fold at the head of the log, and a view of it.
+
+    Attributes:
+        view: After the last `publish`.
+        offset: Of the last record that was taken.
+        gateway_id: Who has written the last one that could be read.
+        is_urgent: Whether something was taken since the last `publish` that may show in an answer.
+    """
+
+    def __init__(self, view: RouteView, *, everything: bool = False) -> None:
+        """Begin at a view.
+
+        Args:
+            view: Of an epoch whose livenessOffset is its logOffset.
+            everything: All that the next epoch says is compared, not only what has changed.
+        """
+        self.view = view.apart()
+        self.offset = view.log_offset
+        self.gateway_id = ""
+        self.is_urgent = False
+        self._state = state_of(view, self._topics)
+        self._event_time_ms = self._state.now_ms
+        self._check = Check(everything=everything)
+        self._loaded: dict[str, int] = {}
+        """Groups whose topics were looked up and are still held, and how many."""
+        self._shown: dict[str, BrokerGroup] = {}
+        """Of groups that were touched since the last `publish`: what the view shows of them."""
+        self._entries: dict[tuple[str, str], tuple[str | None] | None] = {}
+        """Of KV entries that were touched since: the row now, None for no row."""
+
+    def take(self, record: Record) -> CommandOutcome | None:
+        """Fold one record; the view does not show it until `publish`.
+
+        Returns:
+            What the rules made of it; None of what is nobody's command: a heartbeat, a refusal, CLOCK, no event at all.
+        """
+        self.offset = record.offset
+        self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
+        at = At(record.offset, record.event_time_ms)
+        try:
+            event = read_event(record)
+        except EventDecodeError:
+            self._state.now_ms = self._event_time_ms
+            return None  # in quarantine, as in the tables: its sender was refused, or it is nobody's
+        self.gateway_id = event.actor.gateway
+        try:
+            done = step(self._state, event, at)
+        except Exception:  # a defect in a rule: the fold puts the record into quarantine, too
+            self._state.now_ms = self._event_time_ms
+            self.is_urgent = True
+            return CommandOutcome(record.offset, REJECTED, QUARANTINED)
+        for change in done.changes:
+            if isinstance(change, KvChange):
+                rows = {(row.key[0], row.key[1]): row.after for row in kv_changes(change)}
+                self._entries.update(rows)
+                self._check.took_entries(rows, record.offset)
+            else:
+                self._shown.setdefault(change.before.broker_name, change.before)
+                self._check.took(change, record.offset)
+        apply(self._state, done)
+        if isinstance(event, Clock):
+            self._check.ticked(record.offset, done.at.now_ms)
+        is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock) and not _is_no_silence(event, done)
+        may_show = is_command and done.outcome.verdict != UNCHANGED
+        if may_show or any(_is_expiry(change) for change in done.changes):
+            self.is_urgent = True
+        if not is_command:
+            return None
+        outcome = done.outcome
+        result = None if outcome.result is None else dict(outcome.result)
+        return CommandOutcome(record.offset, outcome.verdict, outcome.reason, result)
+
+    def publish(self, epoch: RouteCommit, pause: Callable[[], None] = no_pause) -> RouteView:
+        """The view after what was taken.
+
+        Args:
+            epoch: The latest one that is in it, or the one that the head began with.
+            pause: Called often, between small pieces of work.
+        """
+        moment = datetime.fromtimestamp(self._event_time_ms / 1000, UTC)
+        preserved_ms = self._state.preserved_ms
+        commit = msgspec.structs.replace(
+            epoch,
+            log_offset=self.offset,
+            liveness_offset=self.offset,
+            event_time=moment,
+            preserve_time=datetime.fromtimestamp(preserved_ms / 1000, UTC) if preserved_ms else None,
+        )
+        groups = self._state.groups
+        touched = [(before, groups.get(name) or BrokerGroup(name)) for name, before in self._shown.items()]
+        changes = changes_to(commit, touched, self._entries)
+        topics: list[str] = []
+        changes.topic_rows = noting(changes.topic_rows, topics)
+        self.view = self.view.apply(changes, pause)
+        self._check.showed(topics)
+        self._unload(after for before, after in touched if after.topics is not before.topics)
+        self._shown.clear()
+        self._entries = {}
+        self.is_urgent = False
+        return self.view
+
+    def moved(self, moved: Moved) -> None:
+        """The tables have taken a step, which `compare` compares."""
+        self._check.moved(moved)
+
+    def compare(self, tables: RouteView, pause: Callable[[], None] = no_pause) -> Comparison:
+        """What was folded up to an epoch's offset, against what the tables say.
+
+        After a difference the fold has to begin anew, at `with_deadlines`.
+
+        Args:
+            tables: The view of the epoch, whose offset was taken; what is urgent was published.
+            pause: Called often.
+        """
+        return self._check.compare(tables, self._state, self.view, pause)
+
+    def with_deadlines(self, tables: RouteView) -> RouteView:
+        """An epoch's view to begin with, though brokerLiveTable lacks heartbeats: their times are those folded here."""
+        return self._check.with_deadlines(tables, self._state)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the view shows everything that was taken."""
+        return self.view.log_offset == self.offset
+
+    def _unload(self, changed: Iterable[BrokerGroup]) -> None:
+        """Topics that changed are in the view now: who needs them next finds them there."""
+        for group in changed:
+            if group.broker_name in self._state.groups:
+                self._state.groups[group.broker_name] = replace(group, topics=self._topics(group.broker_name))
+        if sum(self._loaded.values()) > _LOADED_ROWS:
+            for name in self._loaded.keys() & self._state.groups.keys():
+                self._state.groups[name].topics.unload()
+            self._loaded.clear()
+
+    def _topics(self, broker_name: str) -> TopicTable:
+        """A group's topics, looked up in the view when a rule asks: it shows them as long as no event changed them."""
+        return TopicTable(load=partial(self._load, broker_name), find=partial(self._has, broker_name))
+
+    def _load(self, broker_name: str) -> TopicRows:
+        rows = topics_of(self.view, broker_name)
+        self._loaded[broker_name] = len(rows)
+        return rows
+
+    def _has(self, broker_name: str, topic: str) -> bool:
+        rows = self.view.topics.get(topic)
+        return rows is not None and rows.find(broker_name) is not None
+
+
+def _is_no_silence(event: AnyEvent, done: Step) -> bool:
+    """Whether it is a RESUME that came in time: in front of every append, and nobody's command."""
+    return isinstance(event, Resume) and done.outcome.verdict == UNCHANGED
+
+
+def _is_expiry(change: GroupChange | KvChange) -> bool:
+    return change.event is None

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Head: a thread that keeps a `RouteView` at the end of the event log.
+
+Theory of operation. `LiveState` begins at the epoch that the follower loaded first. From there on records come two
+ways: this gateway's own appends are handed over as they become durable (`feed`), everybody else's are read from the
+log. Only the next offset is ever taken, so it does not matter which way is quicker. Epochs arrive later
+(`epoch_moved`), and move nothing but the number that answers name: what the head had folded up to an epoch's offset is
+compared with what the tables say (`check`). Where they differ, the tables win: the head begins anew from the epoch.
+
+While the head cannot be relied on, it steps aside and answers follow the tables alone, as without it: when the epochs
+are folded by other rules than this gateway's or go back (a backup was restored), when the log lacks the next record or
+cannot be read while the tables go on, after a defect. It comes back with the next epoch that is folded by its rules and
+lacks no heartbeat.
+
+What only moves deadlines is shown a few times a second, everything else at once; but where showing it takes long, as
+with registrations of ten thousand topics, those that come meanwhile are shown together.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from api.live_view.check import Moved
+from api.live_view.checks import Checks
+from api.live_view.live_state import LiveState
+from eventlog.base import LOST_LOG, LogReader, LogRecord, lacks
+from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from nameserver.view.model import Changes
+from nameserver.view.snapshot import RouteView
+from nameserver.view.yielder import Yielder
+from runtime.supervised_tasks import critical_thread
+from schemas.errors import RoutelakeError, SetupError, UnavailableError, one_line
+from schemas.route_commit import CommandOutcome, RouteCommit
+
+log = structlog.get_logger("routelake.gateway")
+
+_SHOWN_S: Final = 0.25
+"""How late, at most, a deadline that was moved is shown."""
+
+_LONG_S: Final = 0.005
+_REST: Final = (4, 0.25)
+"""After a view that took `_LONG_S` or more, the next one waits so many times as long, and no longer than this."""
+
+_MANY: Final = 2_000
+"""Records that are folded before the view shows them, however many are there."""
+
+_ALONE_POLL_S: Final = 0.04
+"""How often the log is asked for what others wrote, when nobody else ..."""
+_ALONE_AFTER_S: Final = 30.0
+"""... has written for so long. They write a CLOCK every few seconds."""
+
+_PAUSE_S: Final = 0.5
+"""After a log that could not be read."""
+
+_SAY_S: Final = 5.0
+
+_MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Of records that are fed and not taken."""
+
+_MOST_GATEWAYS: Final = 10_000
+"""Ids that are remembered."""
+
+OnView = Callable[[RouteView, list[CommandOutcome]], None]
+OnOutcomes = Callable[[int, list[CommandOutcome]], None]
+
+
+class _Epoch(NamedTuple):
+    view: RouteView
+    outcomes: list[CommandOutcome]
+    moved: Moved
+
+
+class LiveReplica:
+    """The view at the head, on a daemon thread of its own.
+
+    Args:
+        open_reader: Opens the log for reading.
+        on_view: Called on the head's thread after each new view, with the outcomes of the records new in it.
+        on_outcomes: Called on that thread with outcomes of records up to an offset, by which nothing shows in the view
+            that did not before, but for deadlines.
+        poll_s: How often the log is asked for what others wrote, while others write.
+        evidence: A file for differences between head and tables.
+        gateway_id: Under which this gateway writes.
+
+    Attributes:
+        aside: Why answers follow the tables alone; None while they are from the head.
+        failing: Whether the log cannot be read at the moment.
+        checks: What came of comparing head and tables.
+        waiting_bytes: Of records of this gateway that it has not taken yet.
+    """
+
+    def __init__(
+        self,
+        open_reader: Callable[[], LogReader],
+        on_view: OnView,
+        on_outcomes: OnOutcomes,
+        poll_s: float = 0.01,
+        evidence: Path | None = None,
+        gateway_id: str = "",
+    ) -> None:
+        """Nothing is opened before `begin`."""
+        self._open_reader = open_reader
+        self._on_view = on_view
+        self._on_outcomes = on_outcomes
+        self._poll_s = poll_s
+        self._gateway_id = gateway_id
+        self._others_s = time.monotonic()
+        """When a record was taken last that somebody else had written."""
+        self._reader: LogReader | None = None
+        self._fold: LiveState | None = None
+        self._tables = RouteView.empty()
+        self._is_compared = True
+        self._fed: queue.SimpleQueue[Sequence[LogRecord]] = queue.SimpleQueue()
+        self._fed_lock = threading.Lock()
+        self.waiting_bytes = 0
+        self._epochs: queue.SimpleQueue[_Epoch] = queue.SimpleQueue()
+        self._moved = Moved()
+        """For the follower's thread: what leads to the next epoch."""
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._outcomes: list[CommandOutcome] = []
+        self._next_show_s = 0.0
+        self._rest_until_s = 0.0
+        self._said_s = 0.0
+        self._last_ms = 0
+        """The greatest event time that was read."""
+        self._heard_ms: dict[str, int] = {}
+        self.fallback_reason: str | None = None
+        self.failing = False
+        self.errors = 0
+        self.checks = Checks(evidence)
+
+    def heard_ms(self) -> dict[str, int]:
+        """By gateway id, the time of the last event that was read of it. From any thread."""
+        return self._heard_ms.copy()
+
+    # --- life ---
+
+    def begin(self, base: RouteView) -> RouteView:
+        """Fold what the log holds beyond an epoch.
+
+        Args:
+            base: Where to begin, if its liveness is whole; else at the log's beginning.
+
+        Returns:
+            The view at the end of the log; ``base`` itself if its rules are others.
+
+        Raises:
+            UnavailableError: The log cannot be read.
+            SetupError: It is not there, or not ours, or lacks what it should hold.
+        """
+        self._tables = base
+        problem = state_machine_problem(base.commit)
+        if problem is not None:
+            self._step_aside(problem)
+            return base
+        if is_exact(base):
+            return self._begin(base)
+        # In the first moments of a lake: then the log is whole, and short.
+        return self._begin(RouteView.empty(), everything=True)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread = critical_thread(self._run, "head")
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop following; the view stays."""
+        self._stop.set()
+        self._fed.put(())
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        if self._reader is not None:
+            self._reader.close()
+
+    # --- told from other threads ---
+
+    def feed(self, records: Sequence[LogRecord]) -> None:
+        """Records of this gateway that have just become durable, in their order. From any thread.
+
+        While too many wait, they are dropped: the log has them, and is read where one is missing.
+        """
+        size = _payload_bytes(records)
+        with self._fed_lock:
+            if self.waiting_bytes + size > _MOST_WAITING_BYTES:
+                return
+            self.waiting_bytes += size
+            self._fed.put(records)
+
+    def tables_change(self, changes: Changes | None) -> None:
+        """What leads to the next `epoch_moved`; None when that is loaded as a whole. From the follower's thread."""
+        self._moved = Moved(changes)
+
+    def epoch_moved(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        """The tables' view is newer. From the follower's thread."""
+        self._epochs.put(_Epoch(view, outcomes, self._moved))
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        wait_s = self._poll_s
+        while not self._stop.is_set():
+            fed: Sequence[LogRecord] = ()
+            with suppress(queue.Empty):
+                fed = self._next_fed(wait_s)
+            is_alone = time.monotonic() - self._others_s > _ALONE_AFTER_S
+            wait_s = max(self._poll_s, _ALONE_POLL_S) if is_alone else self._poll_s
+            try:
+                self._round(fed)
+                self.failing = False
+            except UnavailableError as error:
+                if not self.failing:
+                    log.error("the head of the log cannot be followed", error=one_line(error))
+                self.failing = True
+                self.errors += 1
+                wait_s = _PAUSE_S
+                if self._fold is not None and self._tables.log_offset > self._fold.offset:
+                    self._step_aside(f"the event log cannot be read: {one_line(error)}")
+            except SetupError as error:
+                self._step_aside(one_line(error))
+            except BaseException as error:  # nothing may end this thread
+                log.exception("the head of the log met a defect")
+                self.errors += 1
+                self._step_aside(f"a defect: {type(error).__name__}: {one_line(error)}")
+
+    def _next_fed(self, timeout_s: float | None = None) -> Sequence[LogRecord]:
+        fed = self._fed.get(timeout=timeout_s)
+        with self._fed_lock:
+            self.waiting_bytes -= _payload_bytes(fed)
+        return fed
+
+    def _round(self, fed: Sequence[LogRecord]) -> None:
+        self._take_epochs()
+        fold, taken = self._fold, 0
+        while fold is not None:
+            taken += len(fed) if fed and self._take_next(fold, fed) else self._read(fold)
+            if taken >= _MANY or self._fed.empty():
+                break
+            fed = self._next_fed()
+        if fold is None:
+            return
+        epoch = self._tables.epoch if self._tables.log_offset <= fold.offset else 0
+        is_late = not fold.is_shown or fold.view.epoch < epoch
+        now_s = time.monotonic()
+        if (fold.is_urgent and now_s >= self._rest_until_s) or (is_late and now_s >= self._next_show_s):
+            self._publish(fold)
+        elif self._outcomes and not fold.is_urgent:
+            outcomes, self._outcomes = self._outcomes, []
+            self._on_outcomes(fold.offset, outcomes)
+        if self._tables.log_offset <= fold.offset:
+            if not fold.is_urgent:  # else when the view shows it
+                self._compare(fold)
+        elif not taken and is_exact(self._tables):
+            log.warning("the tables are ahead of the log's reader", at=fold.offset, tables=self._tables.log_offset)
+            self.checks.unchecked += 1
+            self._begin_anew(self._tables)
+
+    def _take_epochs(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                epoch = self._epochs.get_nowait()
+                if epoch.view is not self._tables:  # the one that it began with
+                    self._take_epoch(epoch)
+
+    def _take_epoch(self, epoch: _Epoch) -> None:
+        before, self._tables = self._tables, epoch.view
+        problem = state_machine_problem(epoch.view.commit)
+        if problem is not None and self.fallback_reason != problem:
+            self._step_aside(problem)
+        elif self._fold is not None and epoch.view.log_offset < before.log_offset:
+            self._step_aside(f"the tables went back from offset {before.log_offset} to {epoch.view.log_offset}")
+        if self._fold is not None:
+            self._fold.moved(epoch.moved)
+            self._is_compared = False
+        elif problem is not None or not is_exact(epoch.view) or not self._came_back(epoch):
+            self._on_view(epoch.view, epoch.outcomes)
+
+    def _came_back(self, epoch: _Epoch) -> bool:
+        self._outcomes = [*epoch.outcomes]
+        try:
+            self._begin(epoch.view)
+        except RoutelakeError as error:
+            self._fold = None
+            log.warning("the head cannot come back yet", error=one_line(error))
+            return False
+        log.info("answers are from the head again", epoch=epoch.view.epoch, why_not=self.fallback_reason)
+        self.fallback_reason = None
+        return True
+
+    def _step_aside(self, why: str) -> None:
+        """Follow the tables alone."""
+        log.error("answers follow the tables alone", why=why)
+        self.fallback_reason, self._fold, self.failing = why, None, False
+        self._outcomes.clear()
+        with suppress(Exception):  # whoever called may be about to tell of another error
+            self._on_view(self._tables, [])
+
+    # --- records ---
+
+    def _begin(self, base: RouteView, *, everything: bool = False) -> RouteView:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self._open_reader()
+        self._fold = fold = LiveState(base, everything=everything)
+        self._is_compared = not everything
+        self._last_ms, self._said_s = 0, time.monotonic()
+        while self._read(fold):
+            if time.monotonic() - self._said_s > _SAY_S:
+                self._said_s = time.monotonic()
+                log.info("reading the log beyond the tables", offset=fold.offset)
+        return self._publish(fold)
+
+    def _begin_anew(self, base: RouteView) -> None:
+        try:
+            self._begin(base)
+        except RoutelakeError as error:
+            self._step_aside(f"the head cannot begin anew: {one_line(error)}")
+
+    def _take_next(self, fold: LiveState, records: Sequence[LogRecord]) -> bool:
+        """Take records if they are the next ones.
+
+        Raises:
+            SetupError: The log holds others in their place.
+        """
+        if records[-1].offset <= fold.offset:  # read from the log before
+            if records[-1].event_time_ms > self._last_ms > 0:
+                raise SetupError(f"the event log was cut before offset {records[-1].offset} and goes on. {LOST_LOG}")
+            return True
+        if records[0].offset != fold.offset + 1:
+            return False
+        self._take(fold, records)
+        return True
+
+    def _read(self, fold: LiveState) -> int:
+        """Take the next records of the log.
+
+        Raises:
+            UnavailableError: It cannot be read.
+            SetupError: It lacks the next one.
+        """
+        assert self._reader is not None
+        first = fold.offset + 1
+        records = self._reader.read(first)
+        if lacks(self._reader, first, records):
+            raise SetupError(f"the event log lacks the records from offset {first} on. {LOST_LOG}")
+        self._take(fold, records)
+        return len(records)
+
+    def _take(self, fold: LiveState, records: Sequence[LogRecord]) -> None:
+        if len(self._heard_ms) > _MOST_GATEWAYS:  # ids of starts long ago
+            self._heard_ms = {}
+        for record in records:
+            outcome = fold.take(record)
+            if fold.gateway_id != self._gateway_id:
+                self._others_s = time.monotonic()
+            self._last_ms = max(self._last_ms, record.event_time_ms)
+            self._heard_ms[fold.gateway_id] = record.event_time_ms
+            if outcome is not None:
+                self._outcomes.append(outcome)
+
+    # --- views ---
+
+    def _publish(self, fold: LiveState) -> RouteView:
+        epoch = self._tables.commit if self._tables.log_offset <= fold.offset else fold.view.commit
+        began_s = time.monotonic()
+        view = fold.publish(epoch, Yielder())
+        outcomes, self._outcomes = self._outcomes, []
+        ended_s = time.monotonic()
+        self._next_show_s = ended_s + _SHOWN_S
+        took_s = ended_s - began_s
+        self._rest_until_s = ended_s + min(_REST[0] * took_s, _REST[1]) if took_s >= _LONG_S else 0.0
+        self._on_view(view, outcomes)
+        return view
+
+    def _compare(self, fold: LiveState) -> None:
+        if self._is_compared:
+            return
+        self._is_compared = True
+        tables = self._tables
+        found = fold.compare(tables, Yielder())
+        self.checks.count(found, tables, fold.offset)
+        if found.counts:
+            self._begin_anew(tables if is_exact(tables) else fold.with_deadlines(tables))
+
+
+def _payload_bytes(records: Sequence[LogRecord]) -> int:
+    return sum(len(record.payload) for record in records)
+
+
+def is_exact(view: RouteView) -> bool:
+    """Whether the deadlines that an epoch shows are those of its log offset: most are some seconds older."""
+    return view.commit.liveness_offset == view.commit.log_offset
+
+
+def state_machine_problem(commit: RouteCommit) -> str | None:
+    """What is wrong if an epoch was folded by other rules than this gateway's."""
+    if commit.epoch == 0 or commit.rules_version == STATE_MACHINE_VERSION:
+        return None
+    theirs = "an older routelake" if commit.rules_version is None else f"version {commit.rules_version} of the rules"
+    return f"the tables are folded by {theirs}, this gateway has version {STATE_MACHINE_VERSION}: upgrade the older one"

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`routelake history report`: brokers that flap, topics that could not be written, and their like; docs/history.md."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.credentials import HttpToken, secret
+from cli.history.options import From, Shown, To, is_on_command_line, with_shown
+from cli.lake import lake_folder
+from cli.options import DataDir, DriverMemory, LakeUrl, check_there, no_password
+from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cli.history.show import Form
+
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Name(StrEnum):
+    """The reports: `lake.history.reports.REPORTS`, which is not read for the help alone."""
+
+    FLAPPING = "flapping"
+    UNAVAILABLE = "unavailable"
+    CHURN = "churn"
+    EXPIRY = "expiry"
+    REFUSED = "refused"
+    PEERS = "peers"
+    ALIVE = "alive"
+    UNEVEN = "uneven"
+
+
+class Engine(StrEnum):
+    """What runs the query."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+@with_shown
+def report(
+    context: typer.Context,
+    name: Annotated[Name, typer.Argument(help="Which.")],
+    from_: From = "",
+    to: To = "",
+    times: Annotated[
+        int, typer.Option("--times", min=0, help="Of flapping: brokers that came back more often than that.")
+    ] = 2,
+    *,
+    shown: Shown,
+    as_html: Annotated[bool, typer.Option("--html", help="One HTML page, with a chart; it fetches nothing.")] = False,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="DuckDB, in a second; or a Spark job. Both say the same.")
+    ] = Engine.DUCKDB,
+    data_dir: DataDir = Path("data"),
+    lake: LakeUrl = "",
+    http: Annotated[
+        str,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            callback=no_password,
+            help="Ask this gateway, also https://HOST:PORT, instead.",
+        ),
+    ] = "",
+    http_token: HttpToken = "",
+    driver_memory: DriverMemory = "1g",
+) -> None:
+    """Report on a window of time, from the tables; without --from and --to, on all there is.
+
+    flapping: brokers that went and came back. unavailable: topics without a queue that may be written, and how long.
+    churn: topics made and deleted per hour. expiry: brokers that went without a word. refused: registrations and
+    commands that were refused. peers: who changed most. alive: how many brokers were. uneven: topics whose brokers had
+    other queues or another perm than each other, at the end. Tables at a URL are fetched first, with all their past.
+    """
+    from cli.history.show import Form
+
+    if as_html and shown.form is not Form.TABLE:
+        raise SetupError("--html is said beside --json or --csv: choose one")
+    zone = shown.zone
+    moments = shown.moments(from_, to)
+    if http:
+        if engine is Engine.SPARK or any(is_on_command_line(context, name) for name in ("data_dir", "lake")):
+            raise SetupError(
+                "--http is said beside --engine spark, --data-dir or --lake: ask a gateway, or read the tables"
+            )
+        (since, until), columns, rows = _from_gateway(
+            http, secret("--http-token", http_token), name, {**moments, **_times(name, times)}, shown.limit
+        )
+    else:
+        if engine is Engine.DUCKDB:
+            from lake.history.no_pandas import keep_pandas_out
+
+            keep_pandas_out()
+        with lake_folder(data_dir, lake) as lake_dir:
+            check_there(lake_dir, data_dir)
+            since, until = _window(lake_dir, moments)
+            columns, rows = _rows(engine, lake_dir, _query(name, (since, until), times), driver_memory)
+    if as_html:
+        print(_page(name, columns, rows, (since, until), _query(name, (since, until), times), zone), end="")
+        return
+    _show(columns, rows, shown.form, shown.limit, (since, until), zone)
+
+
+def _query(name: Name, window: tuple[datetime, datetime], times: int) -> str:
+    from lake.history.reports import BY_NAME, query_of
+
+    return query_of(BY_NAME[name], *window, times)
+
+
+def _window(lake_dir: Path, moments: dict[str, str]) -> tuple[datetime, datetime]:
+    """Raises RoutelakeError."""
+    from lake.history.history import History
+    from lake.history.report import window
+
+    return window(History(lake_dir), moments.get("from"), moments.get("to"), dashes="--")
+
+
+def _times(name: Name, times: int) -> dict[str, str]:
+    return {"times": str(times)} if name is Name.FLAPPING else {}
+
+
+def _from_gateway(
+    address: str, token: str, name: Name, asked: dict[str, str], limit: int | None
+) -> tuple[tuple[datetime, datetime], list[str], list[tuple[Any, ...]]]:
+    """Window, columns and rows; of more than ``limit`` rows as many pages as show that there are. RoutelakeError."""
+    from cli.history.source import HttpSource
+    from lake.history.reports import TIME_COLUMNS
+
+    def value_of(column: str, value: object) -> object:
+        return datetime.fromisoformat(str(value)) if column in TIME_COLUMNS and value is not None else value
+
+    rows: list[tuple[Any, ...]] = []
+    page: dict[str, Any] = {}
+    for page in HttpSource(address, token).report(name, asked):
+        rows += [tuple(value_of(*cell) for cell in row.items()) for row in page["rows"]]
+        if limit is not None and len(rows) > limit:
+            break
+    since, until = (page.get(each) for each in ("from", "to"))
+    window = (
+        _BEGINNING if since is None else datetime.fromisoformat(since),
+        _BEGINNING if until is None else datetime.fromisoformat(until),
+    )
+    return window, page["columns"], rows
+
+
+def _rows(engine: Engine, lake_dir: Path, query: str, driver_memory: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    if engine is Engine.DUCKDB:
+        from lake.history.report_duckdb import rows_by_duckdb
+
+        return rows_by_duckdb(lake_dir, query)
+    from pipelines.report_jobs import rows_by_spark
+
+    return rows_by_spark(lake_dir, query, driver_memory)
+
+
+def _show(
+    columns: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    form: Form,
+    limit: int | None,
+    window: tuple[datetime, datetime],
+    zone: tzinfo | None,
+) -> None:
+    from cli.admin.report import write_table
+    from cli.history.show import Form, plain_text, write_rows
+    from cli.history.times import local_text
+
+    shown = rows if limit is None else rows[:limit]
+    if form is not Form.TABLE:
+        plain = [dict(zip(columns, map(_plain, row), strict=True)) for row in shown]
+        write_rows([plain], form, tuple(columns))
+        return
+
+    def cell(value: object) -> str:
+        return (
+            local_text(value, zone) if isinstance(value, datetime) else plain_text("" if value is None else str(value))
+        )
+
+    if shown:
+        write_table(columns, [tuple(map(cell, row)) for row in shown])
+    else:
+        print("there is nothing to report")
+    print(_window_text(window, zone))
+    if len(rows) > len(shown):
+        print(f"there are {len(rows) - len(shown):,} more rows; --limit says how many to show ({limit})")
+
+
+def _page(
+    name: Name,
+    columns: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    window: tuple[datetime, datetime],
+    query: str,
+    zone: tzinfo | None,
+) -> str:
+    from cli.history.times import local_text
+    from lake.history.report_page import page
+    from lake.history.reports import BY_NAME
+
+    return page(
+        BY_NAME[name],
+        columns,
+        rows,
+        window=_window_text(window, zone),
+        query=query,
+        time_text=lambda time: local_text(time, zone),
+    )
+
+
+def _window_text(window: tuple[datetime, datetime], zone: tzinfo | None) -> str:
+    from cli.history.times import local_text, zone_text
+
+    since, until = window
+    begin = "the beginning" if since == _BEGINNING else local_text(since, zone)
+    return f"from {begin} to {local_text(until, zone)}, {zone_text(until, zone)}"
+
+
+def _plain(value: object) -> object:
+    """As JSON has it."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("report")(report)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shard that holds everything, without Spark: state and topics in memory, one micro-batch after the other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from lake.write.batch import Batch
+from lake.write.partition import seed_rows
+from nameserver.state_machine.codec import decode_shard
+from nameserver.state_machine.state import RouteState
+from pipelines.shard_fold import Record, ShardFold
+from pipelines.shard_topics import TopicStore
+
+
+def spool_beside(lake_dir: Path) -> Path:
+    """A new folder for what shards write."""
+    folder = lake_dir.with_name(f"{lake_dir.name}.spool")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+class OneShard:
+    """The state of the only shard between its batches.
+
+    Args:
+        run_id: names the driver run.
+        seed: state to go on from.
+        spool_dir: as `ShardFold`'s.
+
+    Attributes:
+        topics: broker name -> its encoded topics.
+    """
+
+    def __init__(self, run_id: str = "run", seed: RouteState | None = None, spool_dir: Path | None = None) -> None:
+        ((self._key, state, names, topics),) = seed_rows(seed or RouteState(), 1)
+        self._shard = decode_shard(state)
+        self.topics: dict[str, bytes] = dict(zip(names, topics, strict=True))
+        self._run_id = run_id
+        self._spool_dir = spool_dir
+
+    def open(self, watermark_ms: int = 0, epoch: int | None = None) -> ShardFold:
+        """Begin a batch, ``epoch`` as `ShardFold` has it. Its `finish` leaves the shard ready for the next one."""
+        store = TopicStore(self.topics.get, self.topics.__setitem__, self._forget)
+        return ShardFold(self._key, self._shard, store, self._run_id, watermark_ms, self._spool_dir, epoch)
+
+    def batch(
+        self,
+        records: Iterable[Record],
+        watermark_ms: int = 0,
+        *,
+        expire_ms: int | None = None,
+        epoch: int | None = None,
+    ) -> Batch:
+        """A whole batch; with ``expire_ms`` the event-time timers fire in it, which Spark does a batch later."""
+        fold = self.open(watermark_ms, epoch)
+        for record in records:
+            fold.apply(record)
+        if expire_ms is not None:
+            fold.expire_due(expire_ms)
+        fold.finish()
+        return Batch.merge(fold.emit())
+
+    def _forget(self, name: str) -> None:
+        self.topics.pop(name, None)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge's rule about who expires. As `dev.fault_injection.rules`, pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dev.fault_injection.case import Case, Violation, logged_line, told
+from dev.fault_injection.record import Entry
+from dev.fault_injection.rules_of_time import LATE_MS
+from schemas.events import BrokerHeartbeat, RegisterBroker
+
+
+def expiry(case: Case) -> list[Violation]:
+    """(e) By the log's own times: who was heard in time is there, who was not is gone with the next CLOCK."""
+    found = _heard_in_time(case)
+    model = case.expected.model
+    for name, addr, deadline_ms, noticed_ms in model.expired:
+        case.judged["expiry"] += 1
+        if noticed_ms - deadline_ms > LATE_MS:
+            message = f"{name} ({addr}) was past its deadline for {noticed_ms - deadline_ms} ms before anybody noticed"
+            found.append(Violation("expiry", message))
+    for key, live in model.model.tables.broker_live_table.items():
+        late_ms = model.now_ms - live.last_update_timestamp - live.heartbeat_timeout_millis
+        if late_ms > LATE_MS:
+            found.append(Violation("expiry", f"{key.broker_addr} is past its deadline for {late_ms} ms at the end"))
+    newest = case.evidence.epochs[-1].watermark_ms if case.evidence.epochs else 0
+    after = model.at(newest)  # the newest epoch may have noticed whom no CLOCK has yet
+    expired = [*model.expired, *(after.expired if after is not None else ())]
+    expected = Counter((name, deadline_ms) for name, _, deadline_ms, _ in expired)
+    for name, time_ms in case.evidence.expired:
+        if not expected[name, time_ms]:
+            found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time"))
+        expected[name, time_ms] -= 1
+    for (name, time_ms), count in expected.items():
+        if count > 0 and time_ms < newest - LATE_MS:
+            found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
+    return found
+
+
+def _heard_in_time(case: Case) -> list[Violation]:
+    """By the clock of the clients: nobody was noticed missing whose last acknowledged word was younger than its timeout."""
+    found = []
+    heard: dict[str, list[tuple[int, Entry]]] = {}
+    for entry, offset in case.places:
+        broker = entry.operation.broker
+        if broker is not None and entry.operation.kind in ("register", "heartbeat"):
+            heard.setdefault(broker.addr, []).append((offset, entry))
+    for name, addr, noticed_offset in case.expected.noticed:
+        by_s = case.there_by(noticed_offset)
+        last = max((pair for pair in heard.get(addr, ()) if pair[0] < noticed_offset), default=None, key=lambda p: p[0])
+        if by_s is None or last is None:
+            continue
+        offset, entry = last
+        logged = case.expected.written.get(offset)
+        if logged is None or not isinstance(logged.event, RegisterBroker | BrokerHeartbeat):
+            continue
+        assert entry.operation.broker is not None
+        timeout_s = (entry.operation.broker.timeout_ms or 120_000) / 1000
+        if by_s - entry.sent_s < timeout_s:
+            message = (
+                f"{name} ({addr}) expired at offset {noticed_offset}, {by_s - entry.sent_s:.1f} s after it was heard"
+            )
+            found.append(Violation("expiry", message, (told(entry), logged_line(logged))))
+    return found

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fold process without Spark, for runs that are about the rest: `dev.support.minifold` in the place of the query.
+
+Rules, row changes, tables, commits, maintenance, lock and supervision are the product's own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, Final
+
+from dev.support.minifold import MiniFold
+from eventlog.base import EventLog
+from eventlog.open import open_log
+from lake.delta.ddl import open_lake
+from lake.write.maintenance import Maintenance
+from lake.write.writer import rewind
+
+_BATCH_S: Final = 0.4
+"""A batch begins at most this often."""
+
+
+class _Kept(MiniFold):
+    """One that keeps house between batches."""
+
+    def __init__(self, log: EventLog, settings: Any) -> None:
+        super().__init__(
+            log,
+            settings.lake_dir,
+            liveness_interval_s=settings.liveness_interval_s,
+            retention_days=settings.retention_days,
+        )
+        self._maintenance = Maintenance(self.writer.tables, log, settings.retention_days, settings.log_retention_hours)
+
+    def _batch(self) -> bool:
+        """As Spark has it: who is silent expires at the watermark of the batch before, and an empty batch is one, too."""
+        self._stop.wait(_BATCH_S)
+        records = self._log.read(self._next_offset)
+        before_ms, self._watermark_ms = (
+            self._watermark_ms,
+            max([self._watermark_ms, *(r.event_time_ms for r in records)]),
+        )
+        self._fold(records, before_ms, before_ms)
+        self._batch_id += 1
+        self._next_offset = records[-1].offset + 1 if records else self._next_offset
+        self._write_status()
+        self._maintenance.step(self.writer)
+        return True
+
+
+def fold(spark: None, settings: Any, stop: Any, mirror: None) -> int:
+    """In the place of `pipelines.main._fold`: a batch that fails ends the one, and another goes on from the tables.
+
+    The lake is in a folder, so there is no mirror.
+    """
+    while not stop.wait(0.5):
+        log = open_log(settings.log_url)
+        try:
+            rewind(settings.lake_dir, open_lake(settings.lake_dir, retention_days=settings.retention_days))
+            with _Kept(log, settings) as running:
+                while running.error is None and not stop.wait(0.1):
+                    pass
+        except Exception as error:
+            traceback.print_exception(error)
+        finally:
+            log.close()
+    return 0

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every server that is started here has in common: a folder of its own, and an end."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dev.peers.java import JavaProcess, classpath
+
+
+class Served(ABC):
+    """A server with a temporary home directory that goes away with it; `with` starts and ends it.
+
+    Args:
+        name: Of the directory.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._cleanup = ExitStack()
+        self.home = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL; nothing where it does not run."""
+
+    def close(self) -> None:
+        """Kill the process and remove its files."""
+        self.kill()
+        self._cleanup.close()
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill it and remove its files."""
+        self.close()
+
+
+class Peer(Served):
+    """A JVM.
+
+    Args:
+        jar_set: Its jars (runtime/jars.lock).
+    """
+
+    process: JavaProcess
+    """Made by the class below, not yet started."""
+
+    def __init__(self, jar_set: str) -> None:
+        super().__init__(jar_set)
+        self._classpath = classpath(jar_set)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.process.start()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.sigkill()
+
+    def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
+        path = self.home / name
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path

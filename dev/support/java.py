@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A JVM as a judge: classes of Java and of RocketMQ, called from here. Nothing is compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from dev.peers.java import classpath, java_executable
+
+
+@contextmanager
+def jvm(*jar_sets: str) -> Iterator[Any]:
+    """A JVM with py4j's gateway, which PySpark brings along, and some jars of `dev.peers.java.classpath`."""
+    py4j = str(next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")))
+    port, process = launch_gateway(
+        port=0,
+        jarpath=py4j,
+        classpath=os.pathsep.join([py4j, *map(classpath, jar_sets)]),
+        javaopts=["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Dfile.encoding=UTF-8"],
+        die_on_exit=True,
+        java_path=java_executable(),
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        process.stdin.close()
+        process.kill()
+        process.wait(20)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The streaming query without Spark: the real processor on state in dictionaries, batch after batch.
+
+What Spark does is written down here as simply as possible: state and timers per grouping key, a watermark that is the
+greatest event time of the batches before, input before timers, and a batch that is run again from the old state when it
+fails before its commit.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow.parquet as pq
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+from eventlog.base import LogRecord, in_time
+from lake.delta.data_file import BEFORE, CHANGE_TYPE, DELETED, Partition
+from lake.write.arrow import DELETE, OP
+from lake.write.batch import Batch
+from lake.write.partition import seed_rows, shard_keys, shard_of
+from nameserver.state_machine.state import RouteState
+from pipelines.processor import RouteProcessor
+from schemas.events import KEY_EVERYTHING
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES, TOPIC_QUEUE_TABLE
+
+Tables = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
+"""State tables: name -> {key: values}, in the column order of schemas.tables."""
+
+
+@dataclass
+class MemoryLake:
+    """What the writer would have written, in plain values. Epochs are left out."""
+
+    tables: Tables = field(default_factory=lambda: {table.name: {} for table in STATE_TABLES})
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: list[tuple[int, str | None]] = field(default_factory=list)
+    spool_dir: Path | None = None
+    """Where shards write data files; None: they hand all of it on."""
+
+    @property
+    def next_epoch(self) -> int | None:
+        """What the driver says that a batch will be."""
+        return None
+
+    def apply(self, batch: Batch) -> None:
+        """Commit a batch."""
+        for table in STATE_TABLES:
+            parts = batch.live if table is BROKER_LIVE_TABLE else batch.operations_of(table)
+            for part in parts:
+                for row in part.to_pylist():
+                    key = tuple(row[name] for name in table.key)
+                    if row[OP] == DELETE:
+                        self.tables[table.name].pop(key, None)
+                    else:
+                        self.tables[table.name][key] = tuple(plain(row[name]) for name in table.value_columns)
+        for partition in batch.partitions:
+            self._apply_files(partition)
+        for part in (*(pq.read_table(written.file.path) for written in batch.histories), *batch.history()):
+            self.changes += part.to_pylist()
+        self.outcomes += batch.outcomes
+        for part in batch.quarantine:
+            self.quarantine += [(row["offset"], row["key"]) for row in part.to_pylist()]
+
+    def _apply_files(self, partition: Partition) -> None:
+        """By the change data feed, as readers do who follow the table."""
+        table = self.tables[TOPIC_QUEUE_TABLE.name]
+        file = partition.feed or partition.added
+        assert file is not None
+        for row in pq.read_table(file.path, partitioning=None).to_pylist():
+            key = (partition.values["brokerName"], row["topic"])
+            if row.get(CHANGE_TYPE) == DELETED:
+                table.pop(key, None)
+            elif row.get(CHANGE_TYPE) != BEFORE:
+                table[key] = tuple(row[name] for name in TOPIC_QUEUE_TABLE.value_columns)
+
+    def history(self) -> list[tuple[Any, ...]]:
+        """routeChangeTable in an order of its own, ready to compare."""
+        return ordered(self.changes)
+
+
+def ordered(changes: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of routeChangeTable as tuples, sorted by place in history, then by what they are about."""
+    rows = [
+        (row["offset"], row["command"], row["brokerName"] or "", row["seq"], *(str(row[name]) for name in sorted(row)))
+        for row in ({name: value for name, value in row.items() if name != "epoch"} for row in changes)
+    ]
+    return sorted(rows)
+
+
+def plain(value: Any) -> Any:
+    """A cell as the fold has it: lists as tuples (maps come as lists of pairs)."""
+    if isinstance(value, list):
+        return tuple(plain(item) for item in value)
+    return value
+
+
+class Key:
+    """State and timers of one grouping key, and the processor bound to them."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, tuple[Any, ...] | None] = {}
+        self.maps: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
+        self.timers: set[int] = set()
+
+    def getValueState(self, name: str, schema: str) -> Any:
+        def update(value: tuple[Any, ...]) -> None:
+            self.values[name] = value
+
+        return SimpleNamespace(get=lambda: self.values.get(name), update=update)
+
+    def getMapState(self, name: str, key_schema: str, value_schema: str) -> Any:
+        entries = self.maps.setdefault(name, {})
+        return SimpleNamespace(
+            getValue=entries.get,
+            updateValue=entries.__setitem__,
+            containsKey=entries.__contains__,
+            removeKey=entries.__delitem__,
+        )
+
+    def registerTimer(self, expiry_ms: int) -> None:
+        self.timers.add(expiry_ms)
+
+    def deleteTimer(self, expiry_ms: int) -> None:
+        self.timers.discard(expiry_ms)
+
+
+class Query:
+    """A query over so many shards; `run` feeds it one micro-batch."""
+
+    def __init__(self, shards: int, *, seed: RouteState | None = None) -> None:
+        self.shards = shards
+        self.lake = MemoryLake()
+        self.max_ms = 0
+        self.keys = {key: Key() for key in shard_keys(shards)}
+        self._seed = {row[0]: row for row in seed_rows(seed, shards)} if seed is not None else {}
+        self._run = 0
+
+    def run(self, records: Sequence[LogRecord], *, failures: int = 0) -> None:
+        """Run one micro-batch; ``failures`` times it dies before its commit, each time with the driver."""
+        before = copy.deepcopy(self.keys)
+        seed = self._seed
+        for _ in range(failures):
+            self._process(records)
+            self._run += 1
+            self.keys = copy.deepcopy(before)
+            self._seed = seed
+        self.lake.apply(Batch.merge(self._process(records)))
+        self.max_ms = max([self.max_ms, *(record.event_time_ms for record in records)])
+
+    def _process(self, records: Sequence[LogRecord]) -> list[tuple[str, bytes]]:
+        timer_values = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.max_ms)
+        parts: list[Row] = []
+        seeds, self._seed = self._seed, {}
+        timed = list(in_time(records, self.max_ms))
+        processors = {}
+        for shard, key in self.keys.items():
+            processor = processors[shard] = RouteProcessor(
+                f"run-{self._run}", self.lake.spool_dir, lambda: self.lake.next_epoch
+            )
+            processor.init(cast(StatefulProcessorHandle, key))
+            if shard in seeds:
+                _, state, names, topics = seeds[shard]
+                row = Row(state=state, brokerNames=names, topics=topics)
+                processor.handleInitialState((shard,), row, timer_values)
+        for shard, processor in processors.items():
+            rows = [
+                Row(
+                    offset=record.offset,
+                    eventTimeMs=record.event_time_ms,
+                    beforeMs=before_ms,
+                    key=record.key,
+                    payload=record.payload,
+                )
+                for before_ms, record in reversed(timed)
+                if record.key == KEY_EVERYTHING or shard_of(record.key, self.shards) == shard
+            ]
+            if rows:
+                parts += processor.handleInputRows((shard,), iter(rows), timer_values)
+        for shard, processor in processors.items():
+            for expiry_ms in sorted(ms for ms in self.keys[shard].timers if ms <= self.max_ms):
+                self.keys[shard].timers.discard(expiry_ms)
+                info = SimpleNamespace(getExpiryTimeInMs=lambda expiry_ms=expiry_ms: expiry_ms)
+                parts += processor.handleExpiredTimer((shard,), timer_values, info)
+        return [(part["kind"], bytes(part["payload"])) for part in parts]
+
+    def state_topics(self) -> dict[str, set[str]]:
+        """brokerName -> nothing but that it has topics in the state store."""
+        return {name: set() for key in self.keys.values() for (name,) in key.maps.get("topics", {})}
+
+
+def outcome_tuples(outcomes: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Outcomes reduced to what must agree."""
+    return [
+        (entry["offset"], entry["command"], entry["outcome"], entry["reason"], json.dumps(entry["result"]))
+        for entry in outcomes
+    ]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event log: one totally ordered, durable sequence of facts per control plane. See `eventlog.base`."""
+
+from eventlog.base import (
+    MAX_KEY_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Appended,
+    Clock,
+    EventLog,
+    LogEnd,
+    LogRecord,
+)
+from eventlog.open import open_log
+
+__all__ = [
+    "MAX_KEY_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "Appended",
+    "Clock",
+    "EventLog",
+    "LogEnd",
+    "LogRecord",
+    "open_log",
+]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of Kafka's client properties mean something here, and what to say of the others. Pure.
+
+=========================================================  ======================================================
+property                                                   here
+=========================================================  ======================================================
+security.protocol                                          PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+sasl.mechanism (sasl.mechanisms)                           PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+sasl.jaas.config                                           `eventlog.kafka.access.jaas`
+sasl.username, sasl.password                               the same, as librdkafka has it
+sasl.oauthbearer.token.endpoint.url                        https://, or file:/// with a token in it
+sasl.oauthbearer.client.credentials.client.id, .secret     and sasl.oauthbearer.scope; also of the JAAS entry
+sasl.login.callback.handler.class                          Kafka's own OAuthBearerLoginCallbackHandler alone
+ssl.truststore.type, .location, .certificates              PEM: whom to believe; none: the system's authorities
+ssl.ca.location                                            the same, as librdkafka has it
+ssl.keystore.type, .location                               PEM: our key and certificate in one file
+ssl.keystore.key, .certificate.chain                       PEM, in the property itself
+ssl.certificate.location, ssl.key.location                 the same in two files, as librdkafka has it
+ssl.key.password                                           of our key
+ssl.endpoint.identification.algorithm                      https, or empty: any host may show the certificate
+ssl.enabled.protocols                                      TLSv1.2, TLSv1.3
+client.id                                                  how the broker's log and quotas name us
+=========================================================  ======================================================
+
+Passwords, secrets and keys may be ``file:PATH`` or ``env:NAME``.
+
+Sources (Kafka 4.3): org.apache.kafka.common.config.SslConfigs, SaslConfigs;
+org.apache.kafka.clients.CommonClientConfigs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+KNOWN: Final = frozenset(
+    {
+        *("security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username"),
+        *("sasl.password", "sasl.login.callback.handler.class", "client.id", "ssl.key.password"),
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        *("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates", "ssl.ca.location"),
+        *("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"),
+        *("ssl.certificate.location", "ssl.key.location"),
+        *("ssl.endpoint.identification.algorithm", "ssl.enabled.protocols"),
+    }
+)
+
+_OURS: Final = frozenset(
+    {
+        *("acks", "enable.idempotence", "linger.ms", "batch.size", "max.request.size", "max.block.ms", "retries"),
+        *("delivery.timeout.ms", "request.timeout.ms", "retry.backoff.ms", "compression.type", "transactional.id"),
+        *("max.in.flight.requests.per.connection", "key.serializer", "value.serializer", "key.deserializer"),
+        *("value.deserializer", "group.id", "auto.offset.reset", "enable.auto.commit", "max.poll.records"),
+        *("isolation.level", "fetch.max.bytes", "fetch.min.bytes", "max.partition.fetch.bytes", "fetch.max.wait.ms"),
+    }
+)
+
+_PEM_ALONE: Final = (
+    "is for JKS and PKCS12, which are not read here: the files are PEM, and ssl.key.password opens a key"
+)
+
+_SAID: Final = {
+    "bootstrap.servers": "stands in --event-log, kafka://HOST:PORT,HOST:PORT/TOPIC: leave it out here",
+    "ssl.truststore.password": _PEM_ALONE,
+    "ssl.keystore.password": _PEM_ALONE,
+    "ssl.protocol": "chooses among Java's implementations: say ssl.enabled.protocols",
+    "enable.ssl.certificate.verification": "cannot be turned off: name the authority in ssl.truststore.location",
+    "ssl.cipher.suites": "cannot be chosen here: OpenSSL's own choice stands, leave it out",
+}
+_FAMILIES: Final = {
+    "sasl.kerberos.": "is Kerberos', which is not spoken here: use SCRAM-SHA-512, or certificates",
+    "config.providers": "is not read here: write file:PATH or env:NAME where a password stands",
+    "sasl.login.": "is of Java's login: leave it out",
+    "sasl.client.callback.": "names a Java class: leave it out",
+    "sasl.oauthbearer.": "is not read here: leave it out",
+    "ssl.": "is of Java's TLS: leave it out",
+    "security.providers": "names Java classes: leave it out",
+}
+
+
+def objection(key: str) -> str:
+    """What to say of a property; empty where it means something here."""
+    if key in KNOWN:
+        return ""
+    if key in _SAID:
+        return _SAID[key]
+    if key in _OURS:
+        return "is set by routelake itself, which relies on it: leave it out"
+    close = difflib.get_close_matches(key, sorted(KNOWN), 1, 0.85)
+    if close:
+        return f"is no property known here. Did you mean {close[0]}?"
+    for family, text in _FAMILIES.items():
+        if key.startswith(family):
+            return text
+    return "means nothing here: leave it out (docs/settings.md lists what is read)"

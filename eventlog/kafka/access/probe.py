@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a Kafka does not let us in: asked of the listener itself, a step at a time.
+
+kafka-python ends a wrong password, a stranger's certificate and plain text to a TLS port alike: "Unable to bootstrap".
+Here each step has one meaning: connect, shake hands (TLS), ask for versions, for the mechanism (SASL), show who we are,
+ask for brokers. A listener hangs up at the first that it does not like, so the step tells what it was; where that
+leaves two, the other protocol is tried on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, Final, NamedTuple, NoReturn
+
+from eventlog.kafka.access import wire
+from eventlog.kafka.access.errors import AccessError
+from eventlog.kafka.access.options import client_options
+from eventlog.kafka.access.settings import KafkaAccess, Protocol
+from schemas.errors import UnavailableError, one_line
+
+_ANSWER_S: Final = 5.0
+
+_HOST_MISMATCH: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+_EXPIRED: Final = 10
+
+
+class Refusal(NamedTuple):
+    """Why not.
+
+    Attributes:
+        what: A sentence without its full stop, beginning with the address.
+        advice: What to do, a sentence.
+        is_final: Whether it will be the same until somebody does something; not of a broker that is down.
+    """
+
+    what: str
+    advice: str
+    is_final: bool
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.advice}"
+
+
+class _RefusedError(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.what)
+
+
+def refusal(bootstrap: Sequence[str], access: KafkaAccess) -> Refusal | None:
+    """Why none of these addresses lets us in; None if one does.
+
+    Args:
+        bootstrap: ``host:port``, one or more.
+        access: How.
+
+    Raises:
+        AccessError: Files of ours cannot be used.
+    """
+    found: list[Refusal] = []
+    for address in bootstrap:
+        try:
+            _Visit(address, access).pay()
+        except _RefusedError as error:
+            found.append(error.refusal)
+        else:
+            return None
+    return next((one for one in found if one.is_final), found[0])
+
+
+def check_access(bootstrap: Sequence[str], access: KafkaAccess, *, waits: bool) -> None:
+    """Make sure that Kafka lets us in.
+
+    Args:
+        bootstrap: As for `refusal`.
+        access: How.
+        waits: Leave a Kafka that is not there to who waits for it.
+
+    Raises:
+        AccessError: It does not, and will not until somebody does something.
+        UnavailableError: It is not there.
+    """
+    why = refusal(bootstrap, access)
+    if why is not None and why.is_final:
+        raise AccessError(str(why))
+    if why is not None and not waits:
+        raise UnavailableError(str(why))
+
+
+class _Visit:
+    """One attempt at one address."""
+
+    def __init__(self, address: str, access: KafkaAccess) -> None:
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.removeprefix("[").removesuffix("]"), int(port)
+        self._address = address
+        self._access = access
+        self._where = f"{access.source or '--event-log-config'}: "
+
+    def pay(self) -> None:
+        """Raises _RefusedError, AccessError."""
+        protocol = self._access.protocol
+        with closing(self._connect()) as plain:
+            if not protocol.encrypts:
+                self._talk(plain)
+                return
+            from eventlog.kafka.access.tls import client_context
+
+            context = client_context(self._access.tls, self._access.source)
+            try:
+                sock = context.wrap_socket(plain, server_hostname=self._host)
+            except ssl.SSLCertVerificationError as error:
+                self._untrusted(error)
+            except (OSError, ValueError) as error:
+                self._no_tls(error)
+            with closing(sock):
+                self._talk(sock)
+
+    def _talk(self, sock: socket.socket) -> None:
+        """Versions, then who we are, or else whether that is asked for."""
+        try:
+            wire.ask(sock, wire.API_VERSIONS, 0)
+        except ssl.SSLError as error:  # TLS 1.3 tells a client that its certificate is missing when it first reads
+            self._no_tls(error)
+        except (wire.HungUpError, wire.NoKafkaError, ConnectionError):
+            if not self._access.protocol.encrypts and self._speaks_tls():
+                self._refuse("speaks TLS, and we plain text", self._say("SASL_SSL, or SSL"))
+            if self._access.protocol.encrypts:
+                self._refuse(
+                    "hung up after TLS was agreed upon", "If it wants a certificate, name ssl.keystore.location."
+                )
+            self._refuse("is no Kafka: it answers otherwise", "Correct the address in --event-log.")
+        except OSError as error:
+            self._unreachable(error)
+        try:
+            if self._access.protocol.authenticates:
+                self._authenticate(sock)
+            else:
+                wire.ask(sock, wire.METADATA, 1, wire.NO_TOPICS)
+        except (wire.HungUpError, ConnectionError):
+            if self._access.protocol.authenticates:
+                self._refuse("hung up while we said who we are", "Its log says why.")
+            wanted = "SASL_SSL" if self._access.protocol is Protocol.SSL else "SASL_PLAINTEXT"
+            self._refuse("wants to know who we are (SASL)", self._say(wanted))
+        except wire.NoKafkaError:
+            self._refuse("is no Kafka: it answers otherwise", "Correct the address in --event-log.")
+        except OSError as error:
+            self._unreachable(error)
+
+    def _authenticate(self, sock: socket.socket) -> None:
+        access = self._access
+        shaken = wire.handshake(wire.ask(sock, wire.SASL_HANDSHAKE, 1, wire.text(access.mechanism)))
+        if shaken.error == wire.ILLEGAL_SASL_STATE:
+            plain = "SSL" if access.protocol is Protocol.SASL_SSL else "PLAINTEXT"
+            self._refuse("does not ask who we are (no SASL there)", self._say(plain))
+        if shaken.error:
+            offered = ", ".join(shaken.mechanisms) or "none"
+            self._refuse(
+                f"does not speak {access.mechanism}", f"Say one of its own in {self._where}sasl.mechanism: {offered}."
+            )
+        from kafka.net.sasl import get_sasl_mechanism
+
+        kind: Any = get_sasl_mechanism(access.mechanism)  # type: ignore[no-untyped-call]
+        mechanism = kind(host=self._host, **client_options(access))
+        while not mechanism.is_done():
+            body = wire.ask(sock, wire.SASL_AUTHENTICATE, 0, wire.sized(mechanism.auth_bytes()))
+            answer = wire.authenticated(body)
+            if answer.error:
+                self._wrong(answer.message)
+            try:
+                mechanism.receive(answer.auth_bytes)
+            except (ValueError, KeyError) as error:
+                self._refuse(f"does not know our password, though it took it ({one_line(error)})", "Is it our Kafka?")
+        if not mechanism.is_authenticated():
+            self._wrong("")
+
+    def _wrong(self, message: str) -> NoReturn:
+        access = self._access
+        said = f" ({one_line(Exception(message))})" if message else ""
+        if access.oauth is not None:
+            self._refuse(f"does not take our token{said}", f"Correct what {access.source} says of OAUTHBEARER.")
+        self._refuse(
+            f"does not take user {access.username} with this password, by {access.mechanism}{said}",
+            f"Correct user or password in {access.source} (sasl.jaas.config), or have the user made.",
+        )
+
+    def _untrusted(self, error: ssl.SSLCertVerificationError) -> NoReturn:
+        store = f"{self._where}ssl.truststore.location"
+        if error.verify_code in _HOST_MISMATCH:
+            self._refuse(
+                f"shows a certificate that is not for {self._host}",
+                "Name the host in --event-log as the certificate has it, or have it name this host.",
+            )
+        if error.verify_code == _EXPIRED:
+            self._refuse("shows a certificate that has expired", "Have it renewed there, or set this machine's clock.")
+        believed = (
+            "the authorities of ssl.truststore" if self._access.tls.ca or self._access.tls.ca_pem else "the system's"
+        )
+        self._refuse(
+            f"shows a certificate that none of {believed} has signed ({error.verify_message})",
+            f"Name a PEM file of its authority in {store}.",
+        )
+
+    def _no_tls(self, error: Exception) -> NoReturn:
+        reason = (error.reason if isinstance(error, ssl.SSLError) else None) or ""
+        if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA")):
+            has_one = self._access.tls.cert is not None or self._access.tls.cert_pem
+            self._refuse(
+                "does not take our certificate" if has_one else "wants a certificate of us, and we have none",
+                f"Name one that its authority has signed in {self._where}ssl.keystore.location.",
+            )
+        if isinstance(error, TimeoutError):
+            self._unreachable(error)
+        if self._answers_plain():
+            wanted = "SASL_PLAINTEXT" if self._access.protocol.authenticates else "PLAINTEXT"
+            self._refuse(
+                "speaks plain text, and we TLS", f"Use its TLS port in --event-log; or else, {self._say(wanted)}"
+            )
+        if not isinstance(error, (ssl.SSLError, ConnectionError)):
+            self._unreachable(error)
+        self._refuse(f"did not agree on TLS ({one_line(error)})", "Compare ssl.enabled.protocols there and here.")
+
+    def _answers_plain(self) -> bool:
+        try:
+            with closing(self._connect()) as sock:
+                wire.ask(sock, wire.API_VERSIONS, 0)
+        except (_RefusedError, wire.HungUpError, wire.NoKafkaError, OSError):
+            return False
+        return True
+
+    def _speaks_tls(self) -> bool:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is said there
+        try:
+            with closing(self._connect()) as sock:
+                context.wrap_socket(sock, server_hostname=self._host).close()
+        except ssl.SSLError as error:
+            return "ALERT" in (error.reason or "")
+        except (_RefusedError, OSError):
+            return False
+        return True
+
+    def _connect(self) -> socket.socket:
+        try:
+            return socket.create_connection((self._host, self._port), _ANSWER_S)
+        except OSError as error:
+            self._unreachable(error)
+
+    def _unreachable(self, error: Exception) -> NoReturn:
+        if isinstance(error, socket.gaierror):
+            what, advice = f"cannot be resolved ({error.strerror})", "Correct the name in --event-log, or the resolver."
+        elif isinstance(error, ConnectionRefusedError):
+            what, advice = "has nobody who listens", "Start Kafka, or correct the address in --event-log."
+        elif isinstance(error, TimeoutError):
+            what, advice = f"does not answer within {_ANSWER_S:.0f} s", "Is Kafka well, and no firewall between?"
+        else:
+            what, advice = f"cannot be talked to ({one_line(error)})", "Is Kafka well?"
+        raise _RefusedError(Refusal(f"{self._address} {what}", advice, is_final=False))
+
+    def _say(self, protocol: str) -> str:
+        return f"Say security.protocol={protocol} in {self._access.source or '--event-log-config FILE'}."
+
+    def _refuse(self, what: str, advice: str) -> NoReturn:
+        raise _RefusedError(Refusal(f"{self._address} {what}", advice, is_final=True))

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of Kafka's client properties, read: who we are to the brokers, and whom we believe. Connects to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+from eventlog.kafka.access.errors import AccessError
+from eventlog.kafka.access.jaas import Login, parse
+from eventlog.kafka.access.keys import objection
+from runtime.secrets import is_secret, resolve
+from schemas.errors import SetupError
+from schemas.properties import PropertiesError, parse_file
+
+_LOGINS: Final = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+_MECHANISMS: Final = tuple(mechanism for mechanisms in _LOGINS.values() for mechanism in mechanisms)
+_CREDENTIALS: Final = "sasl.oauthbearer.client.credentials.client."
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
+_HERE: Final = ("127.0.0.1", "localhost", "::1")
+
+
+class Protocol(StrEnum):
+    """``security.protocol``."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether TLS is spoken."""
+        return self in (Protocol.SSL, Protocol.SASL_SSL)
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether SASL is spoken."""
+        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
+
+
+class Secret(str):
+    """A text that is not shown where an object that holds it is: kafka-python logs its configuration."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+_NONE: Final = Secret()
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Of a client. Each ``_pem`` is text, in place of the file of the same name.
+
+    Attributes:
+        ca: Whom to believe; neither: the system's authorities.
+        cert: Ours, and its chain; may hold the key, too.
+        key: None: it stands with the certificate.
+        versions: Of TLS, as Java names them; empty: 1.2 and newer.
+    """
+
+    ca: Path | None = None
+    ca_pem: str = ""
+    cert: Path | None = None
+    cert_pem: str = ""
+    key: Path | None = None
+    key_pem: Secret = _NONE
+    key_password: Secret = _NONE
+    checks_host: bool = True
+    versions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Where tokens come from: asked for at an ``https://`` endpoint with the client's credentials, or in a file."""
+
+    endpoint: str
+    client_id: str = ""
+    client_secret: Secret = _NONE
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAccess:
+    """How a client gets in. ``source`` is the file, empty without one."""
+
+    source: str = ""
+    protocol: Protocol = Protocol.PLAINTEXT
+    mechanism: str = ""
+    username: str = ""
+    password: Secret = _NONE
+    oauth: OAuth | None = None
+    tls: TlsFiles = field(default_factory=TlsFiles)
+    client_id: str = ""
+
+
+def read_access(config: str) -> KafkaAccess:
+    """What the file says; read each time somebody connects, so that a password may change while routelake runs.
+
+    Args:
+        config: The file's path; empty: there is none, and Kafka is open.
+
+    Raises:
+        AccessError: It cannot be read, or asks for what cannot be had; the message names file and property.
+    """
+    if not config:
+        return KafkaAccess()
+    try:
+        entries = parse_file(Path(config).read_bytes())
+    except OSError as error:
+        raise AccessError(
+            f"--event-log-config {config}: {error.strerror or error}. Name a file of Kafka client properties."
+        ) from None
+    except PropertiesError as error:
+        raise AccessError(f"{config}: {error}.") from None
+    return access_of({entry.key: entry.value.strip() for entry in entries}, config)
+
+
+def access_of(properties: Mapping[str, str], source: str) -> KafkaAccess:
+    """The same, of properties.
+
+    Args:
+        properties: By name.
+        source: Their file, for messages.
+
+    Raises:
+        AccessError: As `read_access`.
+    """
+    for key in properties:
+        if text := objection(key):
+            raise AccessError(f"{source}: {key} {text}{'' if text.endswith('?') else '.'}")
+    return _Reading(properties, source).access()
+
+
+class _Reading:
+    """One file; every refusal names it."""
+
+    def __init__(self, properties: Mapping[str, str], source: str) -> None:
+        self._given = {key: value for key, value in properties.items() if value}
+        self._blank = frozenset(key for key, value in properties.items() if not value)
+        self._source = source
+
+    def access(self) -> KafkaAccess:
+        text = self._given.get("security.protocol", "PLAINTEXT").upper()
+        if text not in tuple(Protocol):
+            self._refuse("security.protocol", f"{text!r} is none of {', '.join(Protocol)}")
+        protocol = Protocol(text)
+        for family, belongs in (("ssl.", protocol.encrypts), ("sasl.", protocol.authenticates)):
+            extra = next((key for key in self._given if key.startswith(family)), None)
+            if extra is not None and not belongs:
+                self._refuse(extra, f"does nothing with security.protocol={protocol}. Leave it out, or say SASL_SSL")
+        username, password, oauth, mechanism = "", _NONE, None, ""
+        if protocol.authenticates:
+            login = self._login()
+            mechanism = self._mechanism(login)
+            if mechanism == "OAUTHBEARER":
+                oauth = self._oauth(login)
+            else:
+                username, password = self._credentials(login)
+        return KafkaAccess(
+            source=self._source,
+            protocol=protocol,
+            mechanism=mechanism,
+            username=username,
+            password=password,
+            oauth=oauth,
+            tls=self._tls() if protocol.encrypts else TlsFiles(),
+            client_id=self._given.get("client.id", ""),
+        )
+
+    def _login(self) -> Login | None:
+        text = self._given.get("sasl.jaas.config")
+        if text is None:
+            return None
+        login = parse(text, f"{self._source}: sasl.jaas.config")
+        if login.module not in _LOGINS:
+            self._refuse("sasl.jaas.config", f"{login.module} is not known here: {', '.join(_LOGINS)} are")
+        handler = self._given.get("sasl.login.callback.handler.class", _HANDLER)
+        if handler.rpartition(".")[2] != _HANDLER:
+            self._refuse("sasl.login.callback.handler.class", f"names a Java class; {_HANDLER} alone is known here")
+        known = ("username", "password", "clientId", "clientSecret", "scope")
+        for option in login.options:
+            if option not in known:
+                self._refuse("sasl.jaas.config", f"its option {option} means nothing here: leave it out")
+        return login
+
+    def _mechanism(self, login: Login | None) -> str:
+        key = "sasl.mechanism" if "sasl.mechanism" in self._given else "sasl.mechanisms"
+        mechanism = self._given.get(key, "")
+        of_login = _LOGINS[login.module] if login else ()
+        if not mechanism:
+            self._refuse("sasl.mechanism", f"is missing: say one of {', '.join(of_login or _MECHANISMS)}")
+        if mechanism not in _MECHANISMS:
+            self._refuse(key, f"{mechanism!r} is not spoken here: {', '.join(_MECHANISMS)} are")
+        if login and mechanism not in of_login:
+            self._refuse("sasl.jaas.config", f"{login.module} does not go with {key}={mechanism}")
+        return mechanism
+
+    def _credentials(self, login: Login | None) -> tuple[str, Secret]:
+        if login:
+            where = "sasl.jaas.config"
+            username, password = login.options.get("username", ""), login.options.get("password", "")
+        else:
+            where = "sasl.username, sasl.password"
+            username, password = self._given.get("sasl.username", ""), self._given.get("sasl.password", "")
+        if not username or not password:
+            self._refuse("sasl.jaas.config", "has to say username and password (sasl.username, sasl.password do, too)")
+        return str(self._secret(username, where)), self._secret(password, where)
+
+    def _oauth(self, login: Login | None) -> OAuth:
+        endpoint = self._given.get(_ENDPOINT, "")
+        url = urlsplit(endpoint)
+        if not endpoint:
+            self._refuse(
+                _ENDPOINT, "is missing: https://..., where tokens are asked for, or file:///..., with one in it"
+            )
+        if url.scheme == "file":
+            return OAuth(endpoint)
+        if url.scheme != "https" and not (url.scheme == "http" and url.hostname in _HERE):
+            self._refuse(_ENDPOINT, "has to begin with https:// or file:///: the client's secret goes there")
+        options = login.options if login else {}
+        client_id = self._given.get(f"{_CREDENTIALS}id") or options.get("clientId", "")
+        secret = self._given.get(f"{_CREDENTIALS}secret") or options.get("clientSecret", "")
+        if not client_id or not secret:
+            self._refuse(f"{_CREDENTIALS}id", f"and {_CREDENTIALS}secret are needed to ask for a token")
+        scope = self._given.get("sasl.oauthbearer.scope") or options.get("scope", "")
+        return OAuth(endpoint, client_id, self._secret(secret, f"{_CREDENTIALS}secret"), scope)
+
+    def _tls(self) -> TlsFiles:
+        for store in ("ssl.truststore", "ssl.keystore"):
+            kind = self._given.get(f"{store}.type", "PEM").upper()
+            if kind != "PEM":
+                self._refuse(f"{store}.type", f"{kind} is not read here: {self._to_pem(store)}")
+        algorithm = self._given.get("ssl.endpoint.identification.algorithm", "https").lower()
+        if algorithm != "https":
+            self._refuse("ssl.endpoint.identification.algorithm", "is https, or empty for any host")
+        cert = self._given.get("ssl.keystore.location") or self._given.get("ssl.certificate.location")
+        cert_pem = self._given.get("ssl.keystore.certificate.chain", "")
+        key = self._given.get("ssl.key.location")
+        key_pem = self._given.get("ssl.keystore.key", "")
+        if bool(key or key_pem) > bool(cert or cert_pem):
+            self._refuse("ssl.keystore.certificate.chain", "is missing: a key needs its certificate")
+        ca = self._given.get("ssl.truststore.location") or self._given.get("ssl.ca.location")
+        versions = tuple(
+            part.strip() for part in self._given.get("ssl.enabled.protocols", "").split(",") if part.strip()
+        )
+        return TlsFiles(
+            ca=None if ca is None else Path(ca),
+            ca_pem=self._given.get("ssl.truststore.certificates", ""),
+            cert=None if cert is None else Path(cert),
+            cert_pem=cert_pem,
+            key=None if key is None else Path(key),
+            key_pem=self._secret(key_pem, "ssl.keystore.key"),
+            key_password=self._secret(self._given.get("ssl.key.password", ""), "ssl.key.password"),
+            checks_host="ssl.endpoint.identification.algorithm" not in self._blank,
+            versions=versions,
+        )
+
+    def _to_pem(self, store: str) -> str:
+        place = self._given.get(f"{store}.location", "STORE")
+        if store == "ssl.truststore":
+            return f"make PEM of it, `keytool -list -rfc -keystore {place} > ca.pem`, and say {store}.type=PEM"
+        return (
+            f"make PEM of it, `keytool -importkeystore -srckeystore {place} -destkeystore key.p12 "
+            f"-deststoretype PKCS12` and `openssl pkcs12 -in key.p12 -out key.pem`, and say {store}.type=PEM"
+        )
+
+    def _secret(self, text: str, key: str) -> Secret:
+        """A value that may be a reference; the fold and the log's process have no variable that `is_secret`."""
+        kind, _, name = text.partition(":")
+        if kind == "env" and is_secret(name):
+            self._refuse(
+                key,
+                f"{name} is kept from the processes of the log: name a variable that does not begin with ROUTELAKE_, "
+                "and that neither accounts nor the TLS key use",
+            )
+        try:
+            return Secret(resolve(text, f"{self._source}: {key}"))
+        except SetupError as error:
+            raise AccessError(str(error)) from None
+
+    def _refuse(self, key: str, text: str) -> NoReturn:
+        raise AccessError(f"{self._source}: {key}: {text}.")

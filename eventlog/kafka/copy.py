@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kafka topic that a log is copied into: with times of the copy's choice, until it is a log.
+
+Until `KafkaTarget.finish` it has message.timestamp.type=CreateTime, which `eventlog.kafka.topic` refuses as a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+
+from eventlog.base import LogRecord
+from eventlog.kafka.access.errors import AccessError
+from eventlog.kafka.access.probe import check_access
+from eventlog.kafka.access.settings import read_access
+from eventlog.kafka.client import entered
+from eventlog.kafka.tail import KafkaReader
+from eventlog.kafka.topic import AGAIN_S, BROKERS_S, MAX_MESSAGE_BYTES, TOPIC_CONFIG, ensure_topic, make_topic
+from eventlog.urls import parse_url
+from schemas.errors import InDoubtError, SetupError, UnavailableError
+
+_BATCH_BYTES: Final = 1024 * 1024
+_ANSWER_MS: Final = 60_000
+_TIME_TYPE: Final = "message.timestamp.type"
+
+
+class KafkaTarget:
+    """A `eventlog.copy.Target`.
+
+    Args:
+        url: Of a Kafka log. The topic's name is followed by where it begins (`eventlog.urls.first_offset`).
+        first: The first offset.
+
+    Raises:
+        SetupError: Kafka does not let us in, or the topic is not fit.
+        UnavailableError: Kafka does not answer.
+    """
+
+    def __init__(self, url: str, first: int) -> None:
+        bootstrap, topic, config = parse_url(url)
+        self._topic = f"{topic}.from-{first}"
+        self._bootstrap = bootstrap
+        self._config = config
+        self.name = f"kafka://{','.join(bootstrap)}/{self._topic}"
+        self._is_log = False
+        with contextlib.ExitStack() as stack, self._errors("open"):
+            check_access(bootstrap, read_access(config), waits=False)
+            self._admin = entered(KafkaAdminClient, bootstrap, config, request_timeout_ms=_ANSWER_MS)
+            stack.callback(self._admin.close)
+            self._make()
+            self._producer = entered(
+                KafkaProducer,
+                bootstrap,
+                config,
+                acks="all",
+                enable_idempotence=True,
+                batch_size=_BATCH_BYTES,
+                linger_ms=1000,
+                max_request_size=MAX_MESSAGE_BYTES,
+                request_timeout_ms=_ANSWER_MS,
+                delivery_timeout_ms=2 * _ANSWER_MS,
+                allow_auto_create_topics=False,
+            )
+            stack.callback(self._producer.close)
+            self._reader = KafkaReader(bootstrap, self._topic, config)
+            stack.callback(self._reader.close)
+            self._clients = stack.pop_all()
+
+    def end(self) -> int:
+        """See `Target`."""
+        begin, end = self._reader.bounds()
+        if begin != self._reader.first:
+            raise SetupError(f"records of {self.name} were deleted: it holds something else. Name another topic.")
+        return end
+
+    def between(self, start: int, end: int) -> Iterator[Sequence[LogRecord]]:
+        """See `Target`."""
+        return self._reader.between(start, end)
+
+    def write(self, records: Sequence[LogRecord]) -> None:
+        """See `Target`."""
+        if self._is_log:
+            raise SetupError(f"{self.name} is an event log already, and not of this copy. Name another topic.")
+        with self._errors("write", in_doubt=True):
+            futures = [
+                self._producer.send(
+                    self._topic,
+                    key=record.key.encode(),
+                    value=record.payload,
+                    partition=0,
+                    timestamp_ms=record.event_time_ms,
+                )
+                for record in records
+            ]
+            self._producer.flush(timeout=2 * _ANSWER_MS / 1000)
+            for future in futures:
+                future.get(timeout=0)  # type: ignore[no-untyped-call]
+
+    def finish(self) -> None:
+        """See `Target`. Batches keep the kind of time they were written with."""
+        with self._errors("finish"):
+            configs = {_TIME_TYPE: TOPIC_CONFIG[_TIME_TYPE]}
+            self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic, configs)])
+            deadline = time.monotonic() + BROKERS_S
+            while not self._has_log_times() and time.monotonic() < deadline:
+                time.sleep(AGAIN_S)  # brokers hear of it from their controller
+            ensure_topic(self._admin, self._bootstrap, self._topic)
+
+    def close(self) -> None:
+        """See `Target`."""
+        self._clients.close()
+
+    def _make(self) -> None:
+        if self._topic in self._admin.list_topics():
+            self._is_log = self._has_log_times()
+            return  # what it holds is compared
+        make_topic(self._admin, self._bootstrap, self._topic, {**TOPIC_CONFIG, _TIME_TYPE: "CreateTime"})
+
+    def _has_log_times(self) -> bool:
+        resource = ConfigResource(ConfigResourceType.TOPIC, self._topic)
+        described = self._admin.describe_configs([resource], config_filter="all")["topic"][self._topic]
+        return bool(described[_TIME_TYPE]["value"] == TOPIC_CONFIG[_TIME_TYPE])
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str, *, in_doubt: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except AccessError as error:
+            raise AccessError(f"cannot {doing} {self.name}: {error}") from error
+        except KafkaError as error:
+            kind = InDoubtError if in_doubt else UnavailableError
+            why = str(error) or type(error).__name__
+            raise kind(f"cannot {doing} {self.name}: {why}. Run the command again: it goes on from there.") from error

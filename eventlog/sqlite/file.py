@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A SQLite file that holds a log: made, checked, connected to, and what its errors mean to an operator."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from eventlog.sqlite.start import begin_generation, read_generation, why_not_writable
+from schemas.errors import InDoubtError, RoutelakeError, SetupError, UnavailableError
+
+FORMAT_VERSION: Final = 1
+"""Of the file (meta.format_version); payloads carry their own."""
+
+MOVED: Final = "moved"
+"""In its place, in a log that went elsewhere: older versions refuse it, too (docs/adr/0018)."""
+
+_MOVED_TO: Final = "moved_to"
+
+LARGE_WAL_BYTES: Final = 256 * 1024 * 1024
+"""The -wal is begun anew when it has a few MiB, unless somebody reads what was there before it."""
+
+BUSY_TIMEOUT_S: Final = 10.0
+"""How long to wait for another process's append."""
+
+_SCHEMA: Final = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE event (offset INTEGER PRIMARY KEY AUTOINCREMENT, event_time_ms INTEGER NOT NULL,"
+    " key TEXT NOT NULL, payload BLOB NOT NULL)",
+)
+
+
+def open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
+    """A connection that appends, to a log that is made if there is none.
+
+    Raises:
+        SetupError: the file is something else.
+        sqlite3.Error: see `sqlite_errors` for what they mean.
+    """
+    writer = _connect(path, "rwc", busy_timeout_s)
+    try:
+        # Before anything is written to a file that may be somebody else's.
+        if not (_check_format(writer, path) and read_generation(writer)):
+            _begin(writer, path)
+        _use_wal(writer, busy_timeout_s)
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute("PRAGMA secure_delete = OFF")  # Debian's default writes every trimmed page once more
+        writer.execute("PRAGMA journal_size_limit = 67108864")
+        # Proves that the file can be written, before anybody relies on it.
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("ROLLBACK")
+    except BaseException:
+        writer.close()
+        raise
+    return writer
+
+
+def connect_reader(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
+    """A connection that only reads an existing log. The caller serialises its use between threads.
+
+    Raises:
+        sqlite3.Error: see `sqlite_errors` for what they mean.
+    """
+    reader = _connect(path, "rw", busy_timeout_s)
+    reader.execute("PRAGMA query_only = ON")
+    return reader
+
+
+def read_log_id(reader: sqlite3.Connection) -> str:
+    """See `EventLog.log_id`."""
+    row: tuple[str] = reader.execute("SELECT value FROM meta WHERE key = 'log_id'").fetchone()
+    return row[0]
+
+
+def moved_to(connection: sqlite3.Connection) -> str:
+    """Where the log went; empty where it is still here."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_MOVED_TO,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def refuse_moved(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises SetupError if the log went elsewhere."""
+    if to := moved_to(connection):
+        raise SetupError(f"the event log {path} was moved to {to}. Say so by --event-log.", path=str(path))
+
+
+def mark_moved(path: Path, to: str) -> None:
+    """Write down that the log went elsewhere, in the file alone. Nobody else has it open.
+
+    Raises:
+        sqlite3.Error: see `sqlite_errors` for what they mean.
+    """
+    with contextlib.closing(_connect(path, "rw", BUSY_TIMEOUT_S)) as writer:
+        writer.execute("PRAGMA journal_mode = DELETE")
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MOVED_TO, to))
+        writer.execute("INSERT OR REPLACE INTO meta VALUES ('format_version', ?)", (MOVED,))
+        writer.execute("COMMIT")
+
+
+def wal_bytes(path: Path) -> int:
+    """Size of a log's -wal."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def who_holds_the_wal(path: Path) -> str:
+    """What to do about a -wal that is too large."""
+    return (
+        f"a process has kept a snapshot of {path} open, so that its -wal cannot be begun anew. Find it with "
+        f"`fuser -v {path}`, and let it end its read or close it"
+    )
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """What stays the same as long as the path names the same file; None when there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _connect(path: Path, mode: str, busy_timeout_s: float) -> sqlite3.Connection:
+    """Autocommit; usable from any thread, one at a time."""
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+    )
+
+
+def _begin(writer: sqlite3.Connection, path: Path) -> None:
+    """Make the log, if there is none yet, and give it a generation, in rollback mode: so it is in the file alone."""
+    writer.execute("PRAGMA journal_mode = DELETE")
+    writer.execute("PRAGMA synchronous = FULL")
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        if not _check_format(writer, path):
+            _make(writer)
+        if not read_generation(writer):
+            begin_generation(writer)
+        writer.execute("COMMIT")
+    except BaseException:
+        if writer.in_transaction:
+            writer.execute("ROLLBACK")
+        raise
+
+
+def _use_wal(writer: sqlite3.Connection, timeout_s: float) -> None:
+    """Switch to WAL. Where several processes make the file at once SQLite reports "busy" here without waiting."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            writer.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _make(writer: sqlite3.Connection) -> None:
+    for statement in _SCHEMA:
+        writer.execute(statement)
+    writer.executemany(
+        "INSERT INTO meta VALUES (?, ?)",
+        [("format_version", str(FORMAT_VERSION)), ("log_id", uuid.uuid4().hex)],
+    )
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file holds a log of our format; False when it is still empty.
+
+    Raises:
+        SetupError: it holds something else.
+    """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return False
+    if not {"meta", "event"} <= tables:
+        raise SetupError(
+            f"{path} is a SQLite database, but no routelake event log. Give --event-log another path.", path=str(path)
+        )
+    row = connection.execute("SELECT value FROM meta WHERE key = 'format_version'").fetchone()
+    refuse_moved(connection, path)
+    if row is None or row[0] != str(FORMAT_VERSION):
+        found = row[0] if row else "unknown"
+        raise SetupError(
+            f"the event log {path} has format {found}; this routelake writes format {FORMAT_VERSION}."
+            " Start the routelake version that wrote it, or a newer one.",
+            path=str(path),
+            format_version=found,
+        )
+    return True
+
+
+@contextlib.contextmanager
+def sqlite_errors(path: Path, doing: str, *, at_start: bool = False) -> Iterator[None]:
+    """Turn SQLite's errors into ours: what an operator must do, or try again."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translated(error, path, doing, at_start=at_start) from error
+
+
+def _translated(error: sqlite3.Error, path: Path, doing: str, *, at_start: bool) -> RoutelakeError:
+    code = _primary_code(error)
+    kind: type[RoutelakeError] = SetupError if at_start else UnavailableError
+    if code == sqlite3.SQLITE_NOTADB:
+        kind, why = SetupError, "it is not a SQLite database. Give --event-log another path, or move the file away"
+    elif code == sqlite3.SQLITE_CORRUPT:
+        kind, why = SetupError, "the file is damaged. Restore it from a backup, or move it away to begin a new log"
+    elif _is_busy(error):
+        kind, why = UnavailableError, "another process has it locked for too long. Which: `fuser -v " + str(path) + "`"
+    elif code == sqlite3.SQLITE_FULL:
+        kind, why = UnavailableError, "the disk is full. Free some space on it"  # at a start, too: it may pass
+    elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        why = "there is no such file" if doing == "read" and not path.exists() else why_not_writable(path)
+    elif code == sqlite3.SQLITE_IOERR:
+        kind, why = UnavailableError, f"{error} ({error.sqlite_errorname}). The disk is full or failing"
+    else:
+        why = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
+    if code == sqlite3.SQLITE_IOERR and doing == "append to":
+        kind = InDoubtError
+    return kind(f"cannot {doing} the event log {path}: {why}", path=str(path))
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for the module's own errors."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

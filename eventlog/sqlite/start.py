@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is proved of a SQLite log before anybody uses it: that a ``-wal`` is its own, and that no offset is missing.
+
+SQLite replays whatever ``-wal`` lies beside a file, as long as its frames are intact in themselves. Beside a file that
+was put back from a copy that is somebody else's: old pages and new ones make one database, with records missing in the
+middle and writes acknowledged behind them. So file and WAL carry an identity, the *generation*::
+
+    meta             generation = 3f2c...             a page that is never written again: it is in the file alone
+    sqlite_sequence  ('event', 3000)                  a page that every append writes: it is in every WAL
+                     ('generation:3f2c...', 0)
+
+It is written in rollback mode, when there is no WAL. A copy has none (`clear_generation`): it gets its own when it is
+first opened, and until then every WAL beside it is foreign. What one generation cannot tell (a copy made by hand of the
+very file that the WAL belongs to) the offsets do: count and sum of them, and the counter, fit together or they do not.
+
+The first process that opens a log proves this, holding `LockedLog` for itself; whoever comes while others have it open
+knows that it was done. It is done on a connection that cannot write, so that what is refused stays as it was.
+
+Source: https://sqlite.org/walformat.html, "Recovery"; https://sqlite.org/autoinc.html; https://sqlite.org/uri.html
+(immutable: the file alone, without its WAL).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runtime.disk import at_start
+from schemas.errors import SetupError, UnavailableError
+
+LOCK_SUFFIX: Final = "-lock"
+"""Of the file beside the log whose flock says who has the log open."""
+
+WAIT_S: Final = 60.0
+"""How long to wait for a process that is proving the log: ten million records take it three seconds."""
+
+_POLL_S: Final = 0.02
+
+_GENERATION: Final = "generation"
+_GENERATION_ROW: Final = "generation:"
+
+_WAY_OUT: Final = (
+    "Nothing was changed. `./routelake restore` puts a backup in place and moves such files aside: "
+    'see docs/operations.md, "Back-up and restore"'
+)
+
+
+class LockedLog:
+    """The lock on a log: shared by all who have it open, and exclusive for whoever proves or replaces it.
+
+    Attributes:
+        alone: Nobody else has the log open, and nobody can open it before `share`.
+
+    Raises:
+        SetupError: The lock's file cannot be made.
+        UnavailableError: The disk is full or failing.
+        UnavailableError: Somebody has held it exclusively for longer than `wait_s`.
+    """
+
+    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
+        self.alone = False
+        lock = path.with_name(path.name + LOCK_SUFFIX)
+        try:
+            if path.is_dir():
+                raise IsADirectoryError
+            self._fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise at_start(error)(
+                f"cannot open the event log {path}: {why_not_writable(path, error)}", path=str(path)
+            ) from error
+        deadline = time.monotonic() + wait_s
+        try:
+            while not (self._take(fcntl.LOCK_EX) or self._take(fcntl.LOCK_SH)):
+                if time.monotonic() > deadline:
+                    raise UnavailableError(
+                        f"cannot open the event log {path}: another process is checking or restoring it. Which: "
+                        f"`fuser -v {lock}`",
+                        path=str(path),
+                    )
+                time.sleep(_POLL_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def share(self) -> None:
+        """Let others open the log, too."""
+        if self.alone:
+            self.alone = False
+            # Another one may come first and prove it again: this one has the log open by then, but does not use it yet.
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """Release it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _take(self, kind: int) -> bool:
+        try:
+            fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self.alone = kind == fcntl.LOCK_EX
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which records a log has: every offset from ``first`` up to, not including, ``end``; equal in an empty log."""
+
+    first: int
+    end: int
+
+
+def prove(path: Path) -> None:
+    """Prove a log that nobody else has open. An empty or missing file is in order; what is no log of ours is not asked.
+
+    Raises:
+        SetupError: The file and its WAL do not belong together, or records are missing.
+        sqlite3.Error: SQLite cannot read it; see `eventlog.sqlite.file.sqlite_errors`.
+    """
+    wal = path.with_name(path.name + "-wal")
+    has_wal = _size(wal) > 0
+    if _size(path) == 0:
+        if has_wal:
+            raise _foreign(path, f"{path} is missing or empty")
+        return
+    if has_wal:
+        with contextlib.closing(_connect(path, "immutable=1")) as file, contextlib.suppress(sqlite3.DatabaseError):
+            # Of a file that a power cut tore in the middle of a checkpoint the WAL has the pages in question.
+            _compare(path, file)
+    with contextlib.closing(_connect(path, "mode=ro")) as connection:
+        try:
+            if _has_meta(connection):
+                check_extent(path, connection, whole=has_wal)
+        except sqlite3.DatabaseError as error:
+            if has_wal and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
+                raise _damaged(path, str(error)) from error
+            raise
+
+
+def check_extent(path: Path, connection: sqlite3.Connection, *, whole: bool) -> Extent:
+    """Prove that no offset is missing.
+
+    Args:
+        path: Names the log in the error.
+        connection: To the log, which nobody changes meanwhile.
+        whole: Check every page of the file as well (PRAGMA quick_check): twice the time.
+
+    Raises:
+        SetupError: Records are missing, or pages contradict each other.
+        sqlite3.Error: SQLite cannot read it.
+    """
+    first, last, count, total, counter = connection.execute(
+        "SELECT min(offset), max(offset), count(*), sum(offset),"
+        " (SELECT seq FROM sqlite_sequence WHERE name = 'event') FROM event"
+    ).fetchone()
+    if count == 0:
+        if counter:
+            raise _hole(path, 1, counter)
+        return Extent(1, 1)
+    # The last record always stays (EventLog.trim), so that the counter stands at it.
+    if count != last - first + 1 or total != (first + last) * count // 2:
+        raise _hole(path, *_first_gap(connection, first, last))
+    if counter != last:
+        raise _hole(path, min(counter or 0, last) + 1, max(counter or 0, last))
+    if whole:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise _damaged(path, " ".join(found.split()))
+    return Extent(first, last + 1)
+
+
+def read_generation(connection: sqlite3.Connection) -> str | None:
+    """The generation in the file; empty in a copy that was not opened yet, None in a log from before there were any."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_GENERATION,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def begin_generation(connection: sqlite3.Connection) -> None:
+    """Give the log a new generation, in a transaction of the caller's, in rollback mode."""
+    _write_generation(connection, uuid.uuid4().hex)
+
+
+def clear_generation(connection: sqlite3.Connection) -> None:
+    """Make the file a copy that belongs to no WAL, in a transaction of the caller's, in rollback mode."""
+    _write_generation(connection, "")
+
+
+def why_not_writable(path: Path, error: OSError | None = None) -> str:
+    """What keeps a log from being opened, for a person."""
+    directory = path.parent
+    if not directory.is_dir():
+        return f"the directory {directory} does not exist. Create it"
+    if path.is_dir():
+        return "that is a directory. Name a file in it"
+    if path.exists() and not os.access(path, os.W_OK):
+        return f"this user (uid {os.getuid()}) may not write the file"
+    if error is not None and not isinstance(error, PermissionError):
+        return f"{error.filename}: {error.strerror}"
+    # SQLite keeps its WAL beside the file, so the directory must be writable as well.
+    return f"the directory {directory} is read-only, or this user (uid {os.getuid()}) may not write to it"
+
+
+def _write_generation(connection: sqlite3.Connection, generation: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_GENERATION, generation))
+    connection.execute("DELETE FROM sqlite_sequence WHERE name LIKE ?", (_GENERATION_ROW + "%",))
+    connection.execute("INSERT INTO sqlite_sequence VALUES (?, 0)", (_GENERATION_ROW + generation,))
+
+
+def _compare(path: Path, file: sqlite3.Connection) -> None:
+    """Compare the file without its WAL to the two together.
+
+    Raises:
+        SetupError: They are of two generations, or the WAL is older than the file.
+        sqlite3.DatabaseError: The file alone cannot be read.
+    """
+    if not _has_meta(file):
+        return
+    generation = read_generation(file)
+    if generation is None:
+        return  # the offsets must do
+    (counter,) = file.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
+    with contextlib.closing(_connect(path, "mode=ro")) as both:
+        rows = dict(both.execute("SELECT name, seq FROM sqlite_sequence"))
+    if generation == "" or _GENERATION_ROW + generation not in rows:
+        raise _foreign(path, f"{path} was put back or replaced")
+    if rows.get("event", 0) < counter:
+        raise _foreign(path, f"{path} has records up to offset {counter}, its -wal is older")
+
+
+def _first_gap(connection: sqlite3.Connection, first: int, last: int) -> tuple[int, int]:
+    """The first offsets that are missing between two."""
+    row = connection.execute(
+        "SELECT offset + 1, following - 1 FROM"
+        " (SELECT offset, lead(offset) OVER (ORDER BY offset) AS following FROM event)"
+        " WHERE following <> offset + 1 LIMIT 1"
+    ).fetchone()
+    return row or (first, last)
+
+
+def _has_meta(connection: sqlite3.Connection) -> bool:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return {"meta", "event", "sqlite_sequence"} <= tables
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _foreign(path: Path, what: str) -> SetupError:
+    return SetupError(
+        f"the event log {path} and the -wal beside it do not belong together: {what}. Replaying it would lose records. "
+        f"{_WAY_OUT}; or, if the file is the one you want, move {path.name}-wal and {path.name}-shm away.",
+        path=str(path),
+    )
+
+
+def _damaged(path: Path, found: str) -> SetupError:
+    return SetupError(
+        f"the event log {path} is damaged, or was put back beside the -wal of another one ({found}). {_WAY_OUT}; "
+        "or move all its files away to begin a new log.",
+        path=str(path),
+    )
+
+
+def _hole(path: Path, first: int, last: int) -> SetupError:
+    return SetupError(
+        f"the event log {path} lacks the records from offset {first} to {last}: it is damaged, or was put back beside "
+        f"the -wal of another one. {_WAY_OUT}.",
+        path=str(path),
+        first_missing=first,
+        last_missing=last,
+    )

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Event times for a log that is stamped here, by a clock that may be wrong (ADR 22).
+
+Three rules, each asked under the log's write lock:
+
+1. Time never goes back: a stamp is never less than the last one on the log.
+2. Time never stands still: while the clock is behind the log, time moves on at nine tenths of the pace of the steady
+   clock. So brokers expire, and the clock catches up.
+3. Time does not leap: a clock that is far beyond the last stamp is not believed. Nothing is written, and the error says
+   what to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from eventlog.base import Clock, now_ms
+from schemas.errors import UnavailableError
+
+SteadyClock = Callable[[], float]
+"""Seconds since some moment; nobody can set it."""
+
+MAX_LEAP_MS: Final = 3_600_000
+"""How far a clock may be beyond the stamp that was expected, in a process that has stamped before."""
+
+MAX_PAUSE_MS: Final = 31 * 24 * 3_600_000
+"""How far it may be beyond the log's last stamp, in a process that has not: for so long nobody may have run."""
+
+_EARLIEST_MS: Final = 1_577_836_800_000
+"""2020. A clock that is before that was never set."""
+
+_LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, which is as far as timestamps go."""
+
+
+class ClockError(UnavailableError):
+    """The clock is not believed. Nothing was written."""
+
+
+class Stamps:
+    """Gives event times. For one log, one call at a time.
+
+    Args:
+        clock: The wall clock.
+        steady: Goes on at the same pace, whatever the wall clock does.
+        max_leap_ms: As `MAX_LEAP_MS`; 0: every clock is believed, whatever it says.
+    """
+
+    def __init__(
+        self, clock: Clock = now_ms, steady: SteadyClock | None = None, max_leap_ms: int = MAX_LEAP_MS
+    ) -> None:
+        self._clock, self._steady = clock, steady or steady_s
+        self._max_leap_ms = max_leap_ms
+        self._stamped: tuple[int, float] | None = None
+        """The last stamp that was given here, and when."""
+
+    def next(self, last_ms: int | None) -> int:
+        """The time of the next records.
+
+        Args:
+            last_ms: The last stamp on the log, whoever wrote it; None in an empty log.
+
+        Raises:
+            ClockError: The clock is not believed.
+        """
+        time_ms, steady_s = self._clock(), self._steady()
+        floor_ms = expected_ms = last_ms or 0
+        limit_ms = MAX_PAUSE_MS
+        if self._stamped is not None:
+            before_ms, before_s = self._stamped
+            passed_ms = max(0, round((steady_s - before_s) * 1000))
+            expected_ms = max(expected_ms, before_ms + passed_ms)
+            floor_ms = max(floor_ms, before_ms + passed_ms * 9 // 10)
+            limit_ms = self._max_leap_ms
+        if self._max_leap_ms and time_ms < _EARLIEST_MS and not floor_ms:
+            raise ClockError(
+                f"this machine's clock says {_text(time_ms)}: it was never set, and the event log takes no such time. "
+                "Set the clock; nothing need be restarted.",
+                clock_ms=time_ms,
+            )
+        if time_ms > _LATEST_MS or (self._max_leap_ms and expected_ms and time_ms > expected_ms + limit_ms):
+            raise ClockError(
+                f"this machine's clock says {_text(time_ms)}, {_span(time_ms - expected_ms)} more than the event log "
+                f"lets expect ({_text(expected_ms)}). Set the clock; if it is right, {self._way_on()}",
+                clock_ms=time_ms,
+                expected_ms=expected_ms,
+            )
+        stamp_ms = min(max(time_ms, floor_ms), max(_LATEST_MS, last_ms or 0))
+        self._stamped = stamp_ms, steady_s
+        return stamp_ms
+
+    def _way_on(self) -> str:
+        if self._stamped is None:
+            return "start the gateway once with --max-clock-leap-s 0."
+        return "restart the gateway."
+
+
+def steady_s() -> float:
+    """Seconds that have passed, suspension of the machine included where the system counts it."""
+    return time.clock_gettime(_STEADY)
+
+
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _text(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
+
+
+def _span(ms: int) -> str:
+    seconds = ms // 1000
+    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:,} {name}"
+    return f"{seconds} seconds"

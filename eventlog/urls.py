@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the URL of an event log says. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from schemas.errors import SetupError
+
+URL_FORMS: Final = "sqlite:///absolute/path.db or kafka://host:port[,host:port]/topic"
+
+
+def is_kafka(url: str) -> bool:
+    """Whether a URL names a Kafka log."""
+    return url.startswith("kafka:")
+
+
+def sqlite_path(url: str) -> Path:
+    """The file of a ``sqlite://`` URL.
+
+    Raises:
+        SetupError: the path is not absolute.
+    """
+    path = url.removeprefix("sqlite://")
+    if path == url or not path.startswith("/") or path.endswith("/") or "\0" in path:
+        raise SetupError(f"{url!r}: a SQLite log needs the absolute path of a file, like sqlite:///var/lib/log.db")
+    return Path(path)
+
+
+class KafkaPlace(NamedTuple):
+    """Where a Kafka log is.
+
+    Attributes:
+        bootstrap: ``host:port`` of some brokers.
+        topic: Its name.
+        config: The absolute path of a file of Kafka client properties; empty: Kafka is open.
+    """
+
+    bootstrap: list[str]
+    topic: str
+    config: str
+
+
+def parse_url(url: str) -> KafkaPlace:
+    """What ``kafka://host:port[,host:port]/topic[?config=/file]`` names. The path is taken literally.
+
+    Raises:
+        SetupError: it has another form.
+    """
+    match = re.fullmatch(r"kafka://([^/]+)/([A-Za-z0-9._-]{1,249})(?:\?config=(/.+))?", url)
+    addresses = match[1].split(",") if match else []
+    if match is None or match[2] in (".", "..") or not all(map(_is_address, addresses)):
+        raise SetupError(f"{url!r}: a Kafka log is named like kafka://host:9092,host:9092/topic")
+    return KafkaPlace(addresses, match[2], match[3] or "")
+
+
+def first_offset(topic: str) -> int:
+    """The log's offset of Kafka's offset 0: what a name like ``events.from-400124`` says, else 0 (docs/adr/0018)."""
+    match = re.search(r"\.from-([0-9]{1,18})$", topic)
+    return int(match[1]) if match else 0
+
+
+def with_config(url: str, config: Path | None) -> str:
+    """The same log, reached as a file says. In the URL, so that whoever opens the log anywhere finds the file.
+
+    Raises:
+        SetupError: The log is not in Kafka, or names another file itself.
+    """
+    if config is None:
+        return url
+    path = str(config.absolute())
+    if not is_kafka(url):
+        raise SetupError(
+            f"--event-log-config {config} is for a log in Kafka: name it by --event-log kafka://host:port/topic."
+        )
+    named = parse_url(url).config
+    if named not in ("", path):
+        raise SetupError(f"--event-log names {named}, and --event-log-config {path}: leave one of them out.")
+    return url if named else f"{url}?config={path}"
+
+
+def _is_address(text: str) -> bool:
+    match = re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})", text)
+    return match is not None and 0 < int(match[2]) < 65536

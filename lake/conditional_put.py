@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an object store keeps its word where a PUT has a condition, on which one writer rests (`lake.publisher`)."""
+
+from __future__ import annotations
+
+import uuid
+
+from lake.store import Store, StoreRefusedError, TakenError
+from schemas.errors import SetupError, UnavailableError, one_line
+
+
+def probe(store: Store) -> None:
+    """Make sure that the store can be written, and keeps its word where a PUT has a condition.
+
+    Raises:
+        SetupError: It does not: two folds could write one version of a table, and neither would know. Or it may not be
+            written, or there is no such bucket.
+        UnavailableError: It cannot be reached; it may be later.
+    """
+    path = f".probe-{uuid.uuid4().hex}"
+    try:
+        store.put_new(path, b"1")
+        try:
+            with_condition = _is_refused(store, path)
+        finally:
+            store.delete([path])
+    except (FileNotFoundError, StoreRefusedError) as error:
+        raise SetupError(
+            f"{store.url} cannot be written: {one_line(error)}. Is the bucket there, and what the environment says "
+            "right (docs/scale-out.md)?"
+        ) from error
+    except (OSError, TakenError) as error:
+        raise UnavailableError(f"{store.url} cannot be written: {one_line(error)}") from error
+    if not with_condition:
+        raise SetupError(
+            f"{store.url}: this store takes a PUT although its condition does not hold (If-None-Match, If-Match). With "
+            "it nothing keeps two folds from writing the same version; choose one that has conditional PUT "
+            "(docs/scale-out.md)."
+        )
+
+
+def _is_refused(store: Store, path: str) -> bool:
+    """Whether both conditions are looked at, with an object of the bytes ``1`` there."""
+    tag = store.get_tagged(path).tag
+    try:
+        store.put_new(path, b"2")
+    except TakenError:
+        pass
+    else:
+        return False
+    newer = store.replace(path, b"3", tag)
+    try:
+        store.replace(path, b"4", tag)
+    except TakenError:
+        return newer != tag and store.get(path) == b"3"
+    return False

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delta tables at the level of files: log entries, schemas, data files, statistics."""

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data files of a table that are written where its rows are, to be committed elsewhere (`lake.write.file_commits`).
+
+They are what delta-rs would have written: the same columns, compression and statistics, and no types of Arrow's own
+(docs/adr/0009). Spark's workers use this: nothing here imports deltalake.
+
+Source: the Delta transaction protocol, "Per-file Statistics" and "Change Data Files".
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.intervals import TOPIC_QUEUE_HISTORY
+from schemas.tables import ROUTE_CHANGE_TABLE, TOPIC_QUEUE_TABLE
+
+COMPRESSION: Final = "ZSTD"
+COMPRESSION_LEVEL: Final = 1
+"""With Snappy files are three times as large, in the same time."""
+
+STATISTICS_LENGTH: Final = 256
+"""Statistics of longer texts are cut, which keeps them true: the smallest and greatest text of each column goes into
+the Delta log, and from there into the memory of whoever has the table open, the writer above all."""
+
+NO_TWO_ALIKE: Final = {
+    TOPIC_QUEUE_TABLE.name: "topic",
+    TOPIC_QUEUE_HISTORY.table.name: "topic",
+    ROUTE_CHANGE_TABLE.name: "key",
+}
+"""Table name to the column in which a dictionary would only cost time."""
+
+CHANGE_TYPE: Final = "_change_type"
+INSERTED: Final = "insert"
+DELETED: Final = "delete"
+BEFORE: Final = "update_preimage"
+AFTER: Final = "update_postimage"
+
+_GREATEST: Final = "\U0010ffff"
+_json = msgspec.json.Encoder()
+
+
+class DataFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file that no table has yet.
+
+    Attributes:
+        path: where it lies.
+        size_bytes: of it.
+        rows: how many it has.
+        stats: JSON: numRecords, minValues, maxValues, nullCount.
+        modified_ms: when it was written.
+    """
+
+    path: str
+    size_bytes: int
+    rows: int
+    stats: str
+    modified_ms: int
+
+    def place(self, values: Mapping[str, str]) -> str:
+        """Where it belongs, relative to its table; named as delta-rs does.
+
+        Args:
+            values: of its partition.
+        """
+        folders = (f"{name}={quote(value, safe='')}" for name, value in values.items())
+        return "/".join((*folders, Path(self.path).name))
+
+
+class Partition(msgspec.Struct, frozen=True, array_like=True):
+    """What becomes of one partition in one commit.
+
+    Attributes:
+        values: of the partition's columns, by name.
+        added: its new rows; with ``feed`` all its rows, None for none.
+        feed: exactly the changed rows, for the change data feed; None where ``added`` is that.
+    """
+
+    values: dict[str, str]
+    added: DataFile | None
+    feed: DataFile | None
+
+    @property
+    def files(self) -> list[DataFile]:
+        """Those it has."""
+        return [file for file in (self.added, self.feed) if file is not None]
+
+
+class DataFileWriter:
+    """Writes one file, part by part.
+
+    Args:
+        folder: where.
+        schema: of the rows; columns that are dictionaries are written as what they stand for.
+        plain: columns in which a dictionary would only cost time.
+
+    Raises:
+        OSError: it cannot be written; so do the methods. Nothing of it is left then.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema, plain: Collection[str] = ()) -> None:
+        self.path = folder / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        self._metadata: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self.path,
+            schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=[name for name in schema.names if name not in plain],
+            store_schema=False,
+            metadata_collector=self._metadata,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows."""
+        try:
+            self._writer.write_table(rows)
+        except OSError:
+            self.discard()
+            raise
+
+    def close(self) -> DataFile:
+        """Finish the file."""
+        try:
+            self._writer.close()
+        except OSError:
+            self.path.unlink(missing_ok=True)
+            raise
+        (metadata,) = self._metadata
+        return DataFile(
+            str(self.path),
+            self.path.stat().st_size,
+            metadata.num_rows,
+            statistics(metadata),
+            time.time_ns() // 1_000_000,
+        )
+
+    def discard(self) -> None:
+        """Leave nothing of it."""
+        with suppress(OSError):
+            self._writer.close()
+        self.path.unlink(missing_ok=True)
+
+
+def write_data_file(folder: Path, rows: pa.Table, plain: Collection[str] = ()) -> DataFile:
+    """A file of these rows. Raises OSError."""
+    writer = DataFileWriter(folder, rows.schema, plain)
+    writer.write(rows)
+    return writer.close()
+
+
+def statistics(metadata: pq.FileMetaData) -> str:
+    """What the Delta log says of a file's columns, none of which is nested."""
+    least: dict[str, object] = {}
+    most: dict[str, object] = {}
+    nulls: dict[str, int] = {}
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    for at, name in enumerate(metadata.schema.names):
+        found = [group.column(at).statistics for group in groups]
+        nulls[name] = sum(part.null_count for part in found)
+        _range(name, [part for part in found if part.num_values], least, most)
+    return _json.encode(
+        {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    ).decode()
+
+
+def _range(name: str, parts: Sequence[Any], least: dict[str, object], most: dict[str, object]) -> None:
+    """Note the smallest and greatest value of a column; not where a part of it has values too long to be known."""
+    if not parts or not all(part.has_min_max for part in parts):
+        return
+    least[name] = _at_most(min(part.min for part in parts))
+    greatest = _at_least(max(part.max for part in parts))
+    if greatest is not None:
+        most[name] = greatest
+
+
+def _at_most(value: object) -> object:
+    if isinstance(value, str):
+        return value[:STATISTICS_LENGTH]
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z"
+    return value
+
+
+def _at_least(value: object) -> object:
+    if isinstance(value, str):
+        if len(value) <= STATISTICS_LENGTH:
+            return value
+        # The next greater text of that length: UTF-8 sorts by code points.
+        kept = value[:STATISTICS_LENGTH].rstrip(_GREATEST)
+        return kept[:-1] + _after(kept[-1]) if kept else None
+    if isinstance(value, datetime):
+        rounded_ms = -(-value.microsecond // 1000)
+        return _at_most(value) if rounded_ms * 1000 == value.microsecond else None
+    return value
+
+
+def _after(letter: str) -> str:
+    """The next code point that a text may have."""
+    return "\ue000" if letter == "\ud7ff" else chr(ord(letter) + 1)
+
+
+__all__ = ["DataFile", "DataFileWriter", "Partition", "statistics", "write_data_file"]

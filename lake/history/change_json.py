@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes and differences as they are shown to whoever asks: members of JSON objects, lines of CSV."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from lake.history.as_of_resolver import AsOf
+from lake.history.blame import Field
+from lake.history.changelog import Change
+from lake.history.diff import Difference
+from lake.history.timeline import Interval
+from schemas.kv import is_reserved
+
+CHANGE_COLUMNS: Final = (
+    *("epoch", "offset", "seq", "eventTime", "command", "outcome", "reason"),
+    *("gateway", "via", "peer", "user"),
+    *("tableName", "brokerName", "topic", "key", "before", "after"),
+)
+"""Of a line of CSV: members of `change_members`, those of ``actor`` in its place."""
+DIFFERENCE_COLUMNS: Final = ("tableName", "op", "key", "before", "after")
+
+FORMULA: Final = re.compile(
+    r"^[\s\u0000-\u0020\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\u0022'\u2018-\u201f\uff02\uff07]*"
+    r"[=+\-@\t\r\n\u2212\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20]"
+)
+"""What a spreadsheet may take for a formula: by its first sign, full-width or not, after blanks and quotes."""
+_QUOTED: Final = re.compile(r'[",;\t\r\n]')
+
+HIDDEN: Final = "***"
+"""Stands for a value that is not for everybody."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def change_members(change: Change) -> dict[str, Any]:
+    """A change as one JSON object; what there is not is left out."""
+    found = {**msgspec.to_builtins(change), "eventTime": time_text(change.event_time)}
+    del found["cursor"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def difference_members(difference: Difference) -> dict[str, Any]:
+    """A difference as one JSON object; ``before`` and ``after`` are null where there is no row."""
+    found: dict[str, Any] = msgspec.to_builtins(difference)
+    return found
+
+
+def cut_members(cut: AsOf) -> dict[str, Any]:
+    """Which moment was meant."""
+    return {"epoch": cut.commit.epoch, "eventTime": time_text(cut.commit.event_time)}
+
+
+def interval_members(interval: Interval) -> dict[str, Any]:
+    """A state in a timeline, its own members beside when it was; null: it is still so."""
+    return {
+        "from": time_text(interval.from_),
+        "to": None if interval.to is None else time_text(interval.to),
+        "fromEpoch": interval.from_epoch,
+        "toEpoch": interval.to_epoch,
+        "begunBy": msgspec.to_builtins(interval.begun_by),
+        "endedBy": None if interval.ended_by is None else msgspec.to_builtins(interval.ended_by),
+        **interval.state,
+    }
+
+
+def field_members(field: Field) -> dict[str, Any]:
+    """A field, and who set it."""
+    return {**msgspec.to_builtins(field), "eventTime": time_text(field.event_time)}
+
+
+def without_settings(row: dict[str, Any]) -> dict[str, Any]:
+    """A change or difference without the values of settings; of anything else, the row itself.
+
+    Args:
+        row: As `change_members` and `difference_members` give it.
+    """
+    key = row.get("key") or {}
+    if not is_reserved(key.get("namespace")):
+        return row
+    return {
+        **row,
+        **{name: _hidden(row[name]) for name in ("key", "before", "after") if row.get(name) is not None},
+    }
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """A line of CSV: objects as JSON text, null as nothing.
+
+    All CSV of the product is made here (the console has the same rule in table.js). Names come from whoever registers
+    a broker, so a text that a spreadsheet may take for a formula has an apostrophe before it. Numbers stay numbers.
+    """
+    return ",".join(map(_cell, cells)) + "\r\n"
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """RFC 4180: a line of names, then a line for each row.
+
+    Args:
+        columns: Names of members, or of members of ``actor``.
+        rows: As `change_members` and `difference_members` give them.
+    """
+    names = list(columns)
+    found = [csv_line(names)]
+    for row in rows:
+        members = {**(row.get("actor") or {}), **row}
+        found.append(csv_line(members.get(name) for name in names))
+    return "".join(found)
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """One JSON object a line."""
+    return b"".join(_encode(row) + b"\n" for row in rows)
+
+
+def time_text(time: datetime) -> str:
+    """RFC 3339 in UTC, to the millisecond, which is what event times have."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _hidden(members: dict[str, Any]) -> dict[str, Any]:
+    return members if members.get("value") is None else {**members, "value": HIDDEN}
+
+
+def _cell(value: Any) -> str:  # noqa: ANN401 (JSON)
+    if value is None:
+        return ""
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        text = str(value)  # of any size
+    elif not isinstance(value, str):
+        text = _encode(value).decode()
+    else:
+        text = f"'{value}" if FORMULA.match(value) else value
+    # A semicolon and a tab separate cells where commas stand in numbers.
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cursors that know of which query and which lake they are: one of another is refused, not answered wrongly."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from lake.history.history import History
+from schemas.errors import BadRequestError
+from schemas.route_commit import EpochMark
+
+T = TypeVar("T")
+
+
+def cursor_of(history: History, query: object, place: object) -> str:
+    """A cursor, as text for a URL.
+
+    Args:
+        history: What was asked.
+        query: All that makes the query what it is, for msgspec.
+        place: Where in its answer, for msgspec.
+    """
+    return _text(_digest(query).encode() + msgspec.json.encode([str(history.mark()), place]))
+
+
+def place_of(history: History, cursor: str, query: object, type_: type[T]) -> T:
+    """The place that a cursor names.
+
+    Raises:
+        BadRequestError: It is no cursor, or one of another query.
+        OtherLakeError: It is of another lake, or of this one before a restore.
+        UnavailableError: There is no lake, or it cannot be read now.
+    """
+    try:
+        found = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+        text, place = msgspec.json.decode(found[_DIGITS:], type=tuple[str, type_])  # type: ignore[valid-type]
+        mark = EpochMark.parse(text)
+    except (ValueError, binascii.Error) as error:
+        raise BadRequestError(f"cursor is no cursor of this list: {cursor!r}", field="cursor", value=cursor) from error
+    if found[:_DIGITS] != _digest(query):
+        what = "cursor is of a query with other parameters; begin without one"
+        raise BadRequestError(what, field="cursor", value=cursor)
+    history.check_mark(mark, "cursor")
+    return place
+
+
+_DIGITS = 8
+
+
+def _digest(query: Any) -> str:  # noqa: ANN401 (whatever msgspec takes)
+    return hashlib.sha256(msgspec.json.encode(query)).hexdigest()[:_DIGITS]
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is different between two cuts of the state tables, whatever happened in between.
+
+routeChangeTable has each changed row before and after, so two cuts are told apart without reading either: of each key
+that changed in between, what stood there before the first change and what stood there after the last one. A key
+whose two values are equal came back to what it was. The price is that of the changes in between, not of the tables,
+and the state tables' own versions may be vacuumed.
+
+Columns that move without anything having changed (`LIVENESS_COLUMNS`: when a broker was heard) are left out, since no
+change is recorded for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from deltalake import DeltaTable
+
+from lake.delta import query
+from lake.history.all_changes import ChangesAsked, cuts
+from lake.history.as_of import NOW
+from lake.history.as_of_resolver import AsOf
+from lake.history.changelog import MAX_PAGE_BYTES
+from lake.history.cursors import cursor_of, place_of
+from lake.history.filters import between
+from lake.history.history import History, check_limit
+from nameserver.state_machine.changes import LIVENESS_COLUMNS
+from schemas.tables import BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_MAPPING_INFO_TABLE
+
+_GROUP_ROWS: Final = 50_000
+"""Changes that are looked at together, at least; a broker group's of one table always are."""
+_GROUP: Final = "coalesce(\"brokerName\", '')"
+_WIDE: Final = frozenset({KV_CONFIG_TABLE.name, TOPIC_QUEUE_MAPPING_INFO_TABLE.name})
+"""Tables of which a row may be large."""
+_ORDER: Final = '"epoch", "eventTime", "offset", "seq"'
+_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("key", "before", "after"))
+
+
+class Difference(msgspec.Struct, frozen=True, rename="camel"):
+    """A row that differs; ``op`` is i, u or d."""
+
+    table_name: str
+    op: str
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """A page of differences, by table, broker group and key."""
+
+    before: AsOf
+    after: AsOf
+    differences: list[Difference]
+    next_cursor: str | None
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """The last difference of a page, and the newest epoch when the first page was made."""
+
+    now: int
+    table_name: str
+    broker_name: str
+    key: str
+
+
+class _Group(NamedTuple):
+    table_name: str
+    broker_name: str
+    rows: int
+
+
+def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: str | None = None) -> Diff:
+    """One page of what is different.
+
+    Args:
+        history: Of which lake.
+        asked: The two cuts, and which rows. ``command``, ``peer``, ``user`` and ``outcome`` keep the rows that such a
+            change touched in between.
+        limit: Differences on the page.
+        cursor: Where it begins.
+
+    Raises:
+        BadRequestError: A filter, a cut or the cursor is none, or there is no ``from``.
+        RoutelakeError: As `History.resolve`.
+    """
+    asked.filters.check()
+    check_limit(limit)
+    place = None if cursor is None else place_of(history, cursor, asked, _Place)
+    to = asked.to if asked.to not in (None, NOW) or place is None else str(place.now)
+    before, after = cuts(history, asked.from_ or "", to, needs_from=True)
+    assert before is not None
+    looked_at: list[_Row] = []
+    ended = True
+    with history.reading_changes() as table:
+        wanted = f'{between(before, after)} AND "tableName" IS NOT NULL AND {asked.filters.of_rows(table)}'
+        look = _Look(table, wanted, asked.filters.of_causes(), place)
+        room = MAX_PAGE_BYTES
+        for groups in _together(look.groups()):
+            rows, ended = look.rows(groups, limit - len(looked_at), room if looked_at else None)
+            looked_at += rows
+            room -= sum(row.size for row in rows)
+            if not ended:
+                break
+    found = [difference for row in looked_at if (difference := row.difference()) is not None]
+    if ended:
+        return Diff(before, after, found, None)
+    last = looked_at[-1]
+    here = _Place(after.commit.epoch, last.table_name, last.group, last.key)
+    return Diff(before, after, found, cursor_of(history, asked, here))
+
+
+class _Row(NamedTuple):
+    """A key of which the first ``before`` is another text than the last ``after``."""
+
+    table_name: str
+    group: str
+    key: str
+    before: str | None
+    after: str | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON, roughly."""
+        return len(self.key) + len(self.before or "") + len(self.after or "")
+
+    def difference(self) -> Difference | None:
+        """None where it differs in nothing that counts."""
+        before, after = (self._values(text) for text in (self.before, self.after))
+        if before == after:
+            return None
+        op = "i" if before is None else "d" if after is None else "u"
+        return Difference(self.table_name, op, msgspec.json.decode(self.key), before, after)
+
+    def _values(self, text: str | None) -> dict[str, Any] | None:
+        if text is None:
+            return None
+        values: dict[str, Any] = msgspec.json.decode(text)
+        if self.table_name != BROKER_LIVE_TABLE.name:
+            return values
+        return {name: value for name, value in values.items() if name not in LIVENESS_COLUMNS}
+
+
+class _Look(NamedTuple):
+    """One look at routeChangeTable: which rows, touched by whom, from where on."""
+
+    table: DeltaTable
+    wanted: str
+    causes: str | None
+    place: _Place | None
+
+    def groups(self) -> list[_Group]:
+        """Tables and broker groups that changed, in order, from the cursor on."""
+        beyond = "true"
+        if self.place is not None:
+            name, group = query.text(self.place.table_name), query.text(self.place.broker_name)
+            beyond = f'("tableName" > {name} OR ("tableName" = {name} AND {_GROUP} >= {group}))'
+        rows = query.select(
+            self.table,
+            f'SELECT "tableName", {_GROUP} AS "group", count(*) AS "rows" FROM t '  # noqa: S608
+            f"WHERE {self.wanted} AND {beyond} GROUP BY 1, 2 ORDER BY 1, 2",
+        )
+        return [_Group(*row.values()) for row in rows.to_pylist()]
+
+    def rows(self, groups: list[_Group], limit: int, room: int | None) -> tuple[list[_Row], bool]:
+        """The first rows of some groups of one table that differ, and whether these are all of them.
+
+        Args:
+            groups: They.
+            limit: How many at most.
+            room: And how many bytes; None: any number for the first of them.
+        """
+        name = groups[0].table_name
+        beyond = "true"
+        if self.place is not None and self.place.table_name == name:
+            group = query.text(self.place.broker_name)
+            beyond = f'({_GROUP} > {group} OR ({_GROUP} = {group} AND "key" > {query.text(self.place.key)}))'
+        caused = "" if self.causes is None else f"AND bool_or({self.causes})"
+        changed = (
+            f'SELECT {_GROUP} AS "group", "key", first_value("before" ORDER BY {_ORDER}) AS "before", '  # noqa: S608
+            f'last_value("after" ORDER BY {_ORDER}) AS "after" FROM t WHERE {self.wanted} '
+            f'AND "tableName" = {query.text(name)} AND {_GROUP} IN {query.texts(each.broker_name for each in groups)} '
+            f'AND {beyond} GROUP BY 1, "key" HAVING (first_value("before" ORDER BY {_ORDER}) '
+            f'IS DISTINCT FROM last_value("after" ORDER BY {_ORDER})) {caused}'
+        )
+        rest = f'FROM ({changed}) ORDER BY "group", "key" LIMIT'
+        count = limit
+        if name in _WIDE:
+            sizes = query.select(self.table, f'SELECT {_BYTES} AS "size" {rest} {limit + 1}')["size"].to_pylist()
+            fit = sum(total <= (MAX_PAGE_BYTES if room is None else room) for total in accumulate(sizes))
+            count = min(limit, max(fit, room is None))
+        found = query.select(self.table, f'SELECT "group", "key", "before", "after" {rest} {count + 1}').to_pylist()
+        return [_Row(name, *row.values()) for row in found[:count]], len(found) <= count
+
+
+def _together(groups: list[_Group]) -> Iterator[list[_Group]]:
+    """Neighbours of one table, as many as are looked at together."""
+    part: list[_Group] = []
+    for group in groups:
+        if part and (part[0].table_name != group.table_name or sum(each.rows for each in part) >= _GROUP_ROWS):
+            yield part
+            part = []
+        part.append(group)
+    if part:
+        yield part

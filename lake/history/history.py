@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The past: commits by epoch or time (`moments`), the route of a topic then (`past_rows`), and who changed what.
+
+*The changes of a topic* are what an operator needs at three in the morning ("who deleted it", "why did its route go"):
+
+1. every row change and command that names the topic: queue rows (an expired or unregistered broker takes its queue
+   rows along, so the cause is told here: BROKER_EXPIRED, UNREGISTER_BROKER, CHANNEL_CLOSED), static mapping, deletion,
+   wiped permissions;
+2. its order configuration (kvConfigTable);
+3. of the broker groups that hold it or ever held it: address and filter server changes, which change the route while
+   the queue rows stay, and refused registrations, which say why a topic did not come.
+
+Left out are rows of brokerLiveTable (every registration moves them; a broker that goes shows in 1 and 3) and of
+clusterAddrTable (not part of a route).
+
+Safe for threads. Reads run without the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from sys import getsizeof
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from lake.delta.query import text, texts
+from lake.history.as_of import NOW, iso, parse_as_of, parse_time, unix_time_hint
+from lake.history.as_of_resolver import AsOf, AsOfResolver
+from lake.history.changelog import (
+    MAX_LIMIT,
+    NO_CONTEXT,
+    ChangePage,
+    ChangePosition,
+    ChangeQuery,
+    Context,
+    order_conf_key,
+    read_changes,
+    read_context,
+)
+from lake.history.epochs import Epochs, Recent
+from lake.history.loader import changes_from
+from lake.history.state_at import Condition, PastRows
+from lake.history.versions import PastTables, reading_changes
+from nameserver.route_queries import pick_up_topic_route
+from nameserver.view.snapshot import RouteView
+from schemas.codes import ResponseCode
+from schemas.errors import (
+    BadRequestError,
+    NotFoundError,
+    OtherLakeError,
+    UnavailableError,
+)
+from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.rocketmq_json import encode_topic_route
+from schemas.route_commit import NO_MARK, EpochMark, RouteCommit
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    FILTER_SERVER_TABLE,
+    KV_CONFIG_TABLE,
+    ROUTE_CHANGE_TABLE,
+    TOPIC_QUEUE_MAPPING_INFO_TABLE,
+    TOPIC_QUEUE_TABLE,
+    Table,
+)
+
+_MIB: Final = 1024 * 1024
+_ROUTES_BYTES: Final = 8 * _MIB
+_CONTEXTS_BYTES: Final = 8 * _MIB
+
+
+class PastRoute(msgspec.Struct, frozen=True):
+    """A route, and the commit it is from.
+
+    Attributes:
+        commit: The commit; for a time within the next epoch, with offset and event time of the last change until then.
+        body: The route in JSON as HTTP answers have it: standard keys, no zone.
+    """
+
+    commit: RouteCommit
+    body: bytes
+
+
+class History:
+    """Reads the past of one lake.
+
+    Args:
+        lake_dir: Directory or URI of the lake; need not exist yet.
+    """
+
+    def __init__(self, lake_dir: str | Path) -> None:
+        """Nothing is opened before the first question."""
+        self._epochs = Epochs(str(lake_dir))
+        self._tables = PastTables(str(lake_dir))
+        self._moments = AsOfResolver(self._epochs, self._tables)
+        self._rows = PastRows(self._epochs, self._tables)
+        self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
+        self._contexts: Recent[str, Context] = Recent(_CONTEXTS_BYTES)
+        self._lake = 0
+        self._lock = threading.Lock()
+
+    # --- commits ---
+
+    def resolve(self, as_of: str, name: str = "as_of", *, readable: bool = True) -> AsOf:
+        """What an epoch number or a time means; ``now`` is the newest epoch.
+
+        Args:
+            as_of: It.
+            name: Of the parameter, for errors.
+            readable: Whether the tables must be readable then. What routeChangeTable alone answers needs no more than
+                that the epoch is recorded.
+
+        Raises:
+            BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
+            FutureEpochError: That epoch has not been committed.
+            FutureTimeError: That time has not come yet.
+            BeforeHistoryError: The first epoch is later; ``first_epoch`` and ``first_time`` name it.
+            VacuumedError: It is not kept any more, and there are no intervals; ``oldest_epoch`` and ``oldest_time``
+                name the oldest that is.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        wanted = None if as_of == NOW else parse_as_of(as_of, name)
+        self._refresh()
+        return self._moments.of(wanted, as_of, name, readable=readable)
+
+    def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
+        """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
+
+        Raises:
+            BadRequestError: limit is out of range, or ``before`` looks like a Unix time.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        check_limit(limit)
+        self._refresh()
+        newest = self._epochs.newest
+        if before is not None and before > newest and unix_time_hint(str(before), "before") is not None:
+            what = f"before={before} looks like a Unix time, and must be an epoch; the newest is {newest}"
+            raise BadRequestError(what, field="before", value=before)
+        wanted = self._epochs.before(self._epochs.newest + 1 if before is None else before, limit)
+        found = self._epochs.commits(wanted)
+        return [found[epoch] for epoch in wanted if epoch in found]
+
+    def commits(self, epochs: list[int]) -> dict[int, RouteCommit]:
+        """Some epochs, best neighbours; one that is not recorded is left out.
+
+        Raises:
+            UnavailableError: routeCommitTable cannot be read now.
+        """
+        return self._epochs.commits(epochs)
+
+    def event_time(self, epoch: int) -> datetime | None:
+        """When an epoch was; None where it is not recorded. From memory, as of the last question."""
+        return self._epochs.time_of(epoch)
+
+    def mark(self) -> EpochMark:
+        """The newest epoch as of the last question, for `check_mark` later."""
+        commit = self._epochs.commit(self._epochs.newest)
+        return NO_MARK if commit is None else commit.mark
+
+    def check_mark(self, mark: EpochMark, name: str) -> None:
+        """Refuse what was given out by another lake at this place.
+
+        Args:
+            mark: As `mark` was then.
+            name: Of the parameter, for errors.
+
+        Raises:
+            OtherLakeError: It is not an epoch of this lake.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        self._refresh()
+        commit = self._epochs.commit(mark.epoch) if 0 < mark.epoch <= self._epochs.newest else None
+        if mark.epoch and (commit is None or not commit.mark.may_be(mark)):
+            raise OtherLakeError(
+                f"{name} is of another lake, of this one before a restore, or too old: begin without it", field=name
+            )
+
+    def oldest_readable(self) -> RouteCommit | None:
+        """The oldest commit that can be read; None without any. Looks at about log2(epochs) commits."""
+        self._refresh()
+        return self._moments.oldest_readable()
+
+    def _refresh(self) -> None:
+        self._epochs.refresh()
+        with self._lock:
+            if self._lake != self._epochs.lake:
+                self._lake = self._epochs.lake
+                self._tables.forget()
+                self._routes.clear()
+                self._moments.forget()
+                self._contexts.clear()
+                self._rows.forget()
+
+    # --- routes ---
+
+    def route(
+        self,
+        topic: str,
+        as_of: str | AsOf,
+        *,
+        support_acting_master: bool = False,
+        order_message_enable: bool = False,
+    ) -> PastRoute:
+        """The route of a topic at an epoch or a time.
+
+        Raises:
+            NotFoundError: The topic had no route then (TOPIC_NOT_EXIST).
+            BadRequestError, FutureEpochError, VacuumedError, UnavailableError: As `resolve`.
+        """
+        moment = as_of if isinstance(as_of, AsOf) else self.resolve(as_of)
+        commit = moment.commit
+        whole = moment.until is None  # an epoch, and a time within the next one, may show the same event time
+        key = (commit.epoch, commit.event_time, whole, topic, support_acting_master, order_message_enable)
+        known = self._routes.get(key)
+        if known is not None:
+            return known
+        with self._moments.reading(commit):
+            view = self._view_of_topic(topic, moment)
+        route = pick_up_topic_route(
+            view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
+        )
+        if route is None:
+            raise NotFoundError(
+                f"topic {topic} had no route at epoch {commit.epoch} of {iso(commit.event_time)}",
+                code=ResponseCode.TOPIC_NOT_EXIST,
+                topic=topic,
+                epoch=commit.epoch,
+            )
+        past = PastRoute(commit, encode_topic_route(route, numeric_keys=False))
+        self._routes.put(key, past, getsizeof(topic) + len(past.body))
+        return past
+
+    def _view_of_topic(self, topic: str, moment: AsOf) -> RouteView:
+        """A view that holds one topic and what its route needs."""
+        of_topic = f'"topic" = {text(topic)}'
+        queues = self._rows.at(TOPIC_QUEUE_TABLE, moment, of_topic)
+        brokers = set(queues["brokerName"].to_pylist())
+        order = f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}'
+        conditions: dict[str, tuple[Callable[[], str], str | None]] = {
+            BROKER_ADDR_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
+            FILTER_SERVER_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
+            TOPIC_QUEUE_MAPPING_INFO_TABLE.name: (lambda: of_topic, None),
+            KV_CONFIG_TABLE.name: (lambda: order, f'"key" = {order_conf_key(topic)}'),
+        }
+
+        def read(spec: Table) -> pa.Table | None:
+            if spec is TOPIC_QUEUE_TABLE:
+                return queues
+            if spec.name not in conditions or not brokers:
+                return None
+            condition, of_changes = conditions[spec.name]
+            return self._rows.at(spec, moment, condition(), of_changes)
+
+        return RouteView.empty().apply(changes_from(moment.commit, read))
+
+    # --- tables ---
+
+    def view(self, moment: AsOf, conditions: Mapping[str, Condition]) -> RouteView:
+        """The state tables of a moment, as far as conditions go; a table without one is left empty.
+
+        Raises:
+            VacuumedError, UnavailableError: As `resolve`.
+        """
+
+        def read(spec: Table) -> pa.Table | None:
+            found = conditions.get(spec.name)
+            return None if found is None else self._rows.at(spec, moment, found.of_rows, found.of_changes)
+
+        with self._moments.reading(moment.commit):
+            return RouteView.empty().apply(changes_from(moment.commit, read))
+
+    def topics(self, moment: AsOf, broker_names: Collection[str] | None = None) -> Sequence[str]:
+        """Names of the topics that have a row at a moment, sorted; of some broker groups, or of all.
+
+        Raises:
+            VacuumedError, UnavailableError: As `resolve`.
+        """
+        if broker_names is not None and not broker_names:
+            return []
+        where = "true" if broker_names is None else f'"brokerName" IN {texts(sorted(broker_names))}'
+        with self._moments.reading(moment.commit):
+            return self._rows.topics(moment, where)
+
+    # --- changes ---
+
+    def changes(
+        self,
+        topic: str,
+        *,
+        limit: int = 100,
+        before: str | None = None,
+        after: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> ChangePage:
+        """What concerned a topic (see the head of this module), newest first.
+
+        Args:
+            topic: The topic; need not exist any more.
+            limit: Changes on the page.
+            before: Cursor: only older ones.
+            after: Cursor: only newer ones, the page next to the cursor.
+            since: Only with an event time from this one on.
+            until: Only with an event time before this one.
+
+        Raises:
+            BadRequestError: limit, a cursor or a time is not one, or ``since`` is not before ``until``.
+            FutureTimeError: ``since`` has not come yet. ``until`` may be in the future.
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        check_limit(limit)
+        cursors = {"before": before, "after": after}
+        given = {name: _parse_cursor(text, name) for name, text in cursors.items() if text is not None}
+        wanted = ChangeQuery(
+            topic=topic,
+            newest_epoch=0,
+            limit=limit,
+            before=given["before"][1] if "before" in given else None,
+            after=given["after"][1] if "after" in given else None,
+            since=None if since is None else parse_time(since, "since"),
+            until=None if until is None else parse_time(until, "until"),
+        )
+        if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+            raise BadRequestError(f"since must be before until, {until}, not {since}", field="since", value=since)
+        self._refresh()
+        for name, (mark, _) in given.items():
+            self.check_mark(mark, name)
+        if wanted.since is not None:
+            self._moments.check_has_come(wanted.since, f"since={since}")
+        newest = self._epochs.commit(self._epochs.newest)
+        if newest is None:
+            return ChangePage([], None, after)
+        with reading_changes():
+            table = self._tables.at(ROUTE_CHANGE_TABLE, newest)
+            context = read_context(table, topic, newest.epoch, self._contexts.get(topic) or NO_CONTEXT)
+            self._contexts.put(topic, context, getsizeof(topic) + context.size_bytes())
+            page = read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
+        return _with_mark(page, newest.mark)
+
+    def is_empty(self) -> bool:
+        """Whether nothing has been committed yet.
+
+        Raises:
+            UnavailableError: There is no lake, or it cannot be read now.
+        """
+        self._refresh()
+        return self._epochs.newest == 0
+
+    @contextmanager
+    def reading_changes(self) -> Iterator[DeltaTable]:
+        """routeChangeTable at the newest epoch, of a history that is not empty.
+
+        Raises:
+            UnavailableError: It cannot be read now, then or within.
+        """
+        newest = self._epochs.commit(self._epochs.newest)
+        if newest is None:
+            raise UnavailableError("nothing has been committed yet")
+        with reading_changes():
+            yield self._tables.at(ROUTE_CHANGE_TABLE, newest)
+
+
+def _with_mark(page: ChangePage, mark: EpochMark) -> ChangePage:
+    """A page whose cursors say of which lake they are."""
+
+    def marked(cursor: str | None) -> str | None:
+        return None if cursor is None else f"{mark}.{cursor}"
+
+    changes = [msgspec.structs.replace(change, cursor=f"{mark}.{change.cursor}") for change in page.changes]
+    return ChangePage(changes, marked(page.before), marked(page.after))
+
+
+def _parse_cursor(cursor: str, name: str) -> tuple[EpochMark, ChangePosition]:
+    mark, _, position = cursor.partition(".")
+    try:
+        return EpochMark.parse(mark), ChangePosition.parse(position, name)
+    except ValueError as error:
+        raise BadRequestError(f"{name} is no cursor of this list: {cursor!r}", field=name, value=cursor) from error
+
+
+def check_limit(limit: int) -> None:
+    """Refuse what is no size of a page.
+
+    Raises:
+        BadRequestError: limit is out of range.
+    """
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadRequestError(f"limit must be from 1 to {MAX_LIMIT}, not {limit}", field="limit", value=limit)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reads of today answer, at an earlier moment: the part of the tables that each of them needs.
+
+brokerLiveTable's times of heartbeats are those of the epoch; what happened within an epoch moves none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lake.delta.query import text
+from lake.history.as_of_resolver import AsOf
+from lake.history.history import History
+from lake.history.state_at import Condition
+from nameserver.view.snapshot import RouteView
+from schemas.kv import is_reserved
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    BROKER_LIVE_TABLE,
+    CLUSTER_ADDR_TABLE,
+    KV_CONFIG_TABLE,
+    TOPIC_QUEUE_TABLE,
+)
+
+
+def topics_at(history: History, moment: AsOf, cluster: str | None = None) -> Sequence[str]:
+    """Names of the topics, sorted; of a cluster, or of all."""
+    if cluster is None:
+        return history.topics(moment)
+    wanted = Condition(f'"cluster" = {text(cluster)}', _begins_with("cluster", cluster))
+    members = history.view(moment, {CLUSTER_ADDR_TABLE.name: wanted}).clusters
+    return history.topics(moment, members.get(cluster, ()))
+
+
+def clusters_at(history: History, moment: AsOf) -> RouteView:
+    """A view of all broker groups and clusters."""
+    return history.view(moment, {BROKER_ADDR_TABLE.name: Condition(), CLUSTER_ADDR_TABLE.name: Condition()})
+
+
+def brokers_at(history: History, moment: AsOf) -> RouteView:
+    """A view of all live addresses, and of the groups, in which their ids are."""
+    return history.view(moment, {BROKER_ADDR_TABLE.name: Condition(), BROKER_LIVE_TABLE.name: Condition()})
+
+
+def broker_at(history: History, moment: AsOf, broker_name: str) -> RouteView:
+    """A view of one broker group and its topics."""
+    of_group = Condition(f'"brokerName" = {text(broker_name)}')
+    tables = (BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE)
+    return history.view(moment, {table.name: of_group for table in tables})
+
+
+def kv_at(history: History, moment: AsOf, namespace: str, key: str | None = None) -> RouteView:
+    """A view of one namespace, or of one key in it."""
+    if is_reserved(namespace):
+        return RouteView.empty()
+    of_rows = f'"namespace" = {text(namespace)}'
+    if key is None:
+        wanted = Condition(of_rows, _begins_with("namespace", namespace))
+    else:
+        whole = msgspec.json.encode({"namespace": namespace, "key": key}).decode()
+        wanted = Condition(f'{of_rows} AND "key" = {text(key)}', f'"key" = {text(whole)}')
+    return history.view(moment, {KV_CONFIG_TABLE.name: wanted})
+
+
+def _begins_with(column: str, value: str) -> str:
+    """SQL: the first of the key columns, in routeChangeTable's JSON, has a value."""
+    head = msgspec.json.encode({column: value}).decode().removesuffix("}")
+    return f'(starts_with("key", {text(head + ",")}) OR "key" = {text(head + "}")})'

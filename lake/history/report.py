@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reports of `lake.history.reports`, asked of a gateway: by pages, of what one epoch knows.
+
+A report is of a window of *event time*: an expiry counts from its deadline, whenever it was noticed. ``as_of`` and
+timelines show it from the epoch that noticed it (`lake.history.provenance`), which may be some seconds later.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+
+from lake.history.as_of import NOW, parse_as_of
+from lake.history.as_of_resolver import or_else
+from lake.history.cursors import cursor_of, place_of
+from lake.history.history import History
+from lake.history.report_datafusion import MAX_TOPICS, Cut, Row, TooManyTopicsError, rows_in_process
+from lake.history.reports import BY_NAME, TIMES, query_of, topics_of
+from schemas.errors import BadRequestError
+from schemas.route_commit import UNIX_EPOCH, from_us, to_us
+
+MAX_ROWS: Final = 5_000
+"""On a page: about 2 MB."""
+
+
+class ReportAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A question: a report's name, and moments as `History.resolve` takes them; None: the beginning, and now."""
+
+    name: str
+    from_: str | None = None
+    to: str | None = None
+    times: int = TIMES
+
+
+class ReportPage(msgspec.Struct, frozen=True):
+    """Some rows.
+
+    Attributes:
+        since: Event time after which.
+        until: Event time up to which; None where nothing has happened yet.
+        columns: Their names; none where nothing has happened yet.
+        rows: In the report's order. Times are aware.
+        next_cursor: None at the end.
+    """
+
+    since: datetime
+    until: datetime | None
+    columns: list[str]
+    rows: list[Row]
+    next_cursor: str | None
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page goes on: all are of the window and the epoch of the first."""
+
+    epoch: _Number
+    since_us: _TimeUs
+    until_us: _TimeUs
+    skip: _Number
+
+
+def window(history: History, from_: str | None, to: str | None, dashes: str = "") -> tuple[datetime, datetime]:
+    """Event time after which, and up to which: an epoch stands for its own.
+
+    Args:
+        history: Knows when epochs were.
+        from_: As `ReportAsked`.
+        to: Likewise.
+        dashes: Of the names ``from`` and ``to`` in errors.
+
+    Raises:
+        BadRequestError: One is none, or ``from`` is after ``to``.
+        RoutelakeError: As `History.resolve`.
+    """
+
+    def time_of(name: str, moment: str) -> datetime:
+        found = history.resolve(moment, name, readable=False)
+        given = None if moment == NOW else parse_as_of(moment, name)
+        return given if isinstance(given, datetime) else found.commit.event_time
+
+    with or_else(f"leave out {dashes}from to begin there"):
+        since = UNIX_EPOCH if from_ is None else time_of("from", from_)
+    until = time_of("to", NOW if to is None else to)
+    if to is None:
+        return since, max(since, until)  # nothing may have happened for as long as from says
+    if since > until:
+        what = f"{dashes}from must not be after {dashes}to: {from_} is after {to}"
+        raise BadRequestError(what, field="from", value=from_)
+    return since, until
+
+
+def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, cursor: str | None = None) -> ReportPage:
+    """One page of a report.
+
+    Raises:
+        BadRequestError: A moment, the limit or the cursor is none, ``from`` is after ``to``, or too many topics would
+            have to be told of.
+        RoutelakeError: As `History.resolve`.
+    """
+    if not 1 <= limit <= MAX_ROWS:
+        raise BadRequestError(f"limit must be from 1 to {MAX_ROWS}, not {limit}", field="limit", value=limit)
+    place = None if cursor is None else place_of(history, cursor, asked, _Place)
+    if history.is_empty():
+        return ReportPage(UNIX_EPOCH, None, [], [], None)
+    if place is None:
+        since, until = window(history, asked.from_, asked.to)
+        place = _Place(history.resolve(NOW, readable=False).commit.epoch, to_us(since), to_us(until), 0)
+    since, until = (from_us(us) for us in (place.since_us, place.until_us))
+    report = BY_NAME[asked.name]
+    query, topics = query_of(report, since, until, asked.times), topics_of(report, since, until)
+    with history.reading_changes() as table:
+        try:
+            columns, rows = rows_in_process(table, query, topics, Cut(place.epoch, limit + 1, place.skip))
+        except TooManyTopicsError as error:
+            what = (
+                f"{asked.name} would have to tell of {error.topics:,} topics, and a gateway does so of {MAX_TOPICS:,}: "
+                "ask of less time (from), or the tables: ./routelake history report"
+            )
+            raise BadRequestError(what, field="from", value=asked.from_) from error
+    following = None
+    if len(rows) > limit:
+        following = cursor_of(history, asked, msgspec.structs.replace(place, skip=place.skip + limit))
+    return ReportPage(since, until, columns, rows[:limit], following)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a lake in DuckDB: one consistent cut of them by their names, those of intervals, views and macros.
+
+DuckDB reads the files that delta-rs names; it has no need of its own Delta extension, which it would fetch. Nothing is
+written to the lake.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from lake.commits import last_commit
+from lake.delta.ddl import check_format
+from lake.history.sql_views import VIEWS
+from schemas.errors import SetupError
+from schemas.intervals import INTERVAL_TABLES
+from schemas.route_commit import RouteCommit
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
+
+CHAIN: Final = """
+WITH blocks AS (
+  SELECT epoch, sha256(head || string_agg(rest, '' ORDER BY seq)) AS digest
+    FROM (SELECT epoch, seq,
+                 field(c.offset) || field(epoch_us(eventTime)) || field(command) || field(outcome) || field(reason)
+                 || field(actor) || field(tableName) || field(brokerName) AS head,
+                 field(seq) || field(topic) || field(key) || field(before) || field(after) AS rest
+            FROM routeChangeTable AS c)
+   GROUP BY epoch, head
+  UNION ALL
+  SELECT epoch, sha256(field(q.offset) || field(epoch_us(q.eventTime)) || field(key) || field(error)
+                       || field(lower(hex(payload))))
+    FROM quarantineTable AS q
+    JOIN (SELECT epoch, logOffset, lag(logOffset, 1, -1) OVER (ORDER BY epoch) AS since FROM routeCommitTable) AS e
+      ON q.offset > e.since AND q.offset <= e.logOffset
+), epochs AS (SELECT epoch, string_agg(digest, '' ORDER BY digest) AS digests FROM blocks GROUP BY epoch)
+SELECT epoch, chain = sha256(
+         coalesce(lag(chain) OVER (ORDER BY epoch), '')
+         || field(epoch) || field(logOffset) || field(livenessOffset) || field(epoch_us(eventTime))
+         || field(epoch_us(watermark)) || field(epoch_us(commitTime))
+         || field(array_to_string(list_transform(list_sort(map_keys(versions)),
+                                                 lambda name: name || '=' || versions[name]), ','))
+         || field(outcomes) || field(queryId) || field(batchId) || field(epoch_us(resumeTime)) || field(rulesVersion)
+         || field(epoch_us(preserveTime)) || coalesce(digests, '')) AS holds
+  FROM routeCommitTable LEFT JOIN epochs USING (epoch)
+ WHERE chain IS NOT NULL"""
+"""Word for word what docs/tables.md has ("The chain"): any tool can check it, and this one does."""
+
+SCALAR_MACROS: Final = (
+    "get_json_object(json, path) AS json_extract_string(json, path)",
+    "unix_millis(time) AS epoch_ms(time)",
+    "struct(a, b, c, d) AS row(a, b, c, d)",
+    "field(x) AS coalesce(strlen(x::VARCHAR) || ':' || x::VARCHAR, '-:')",
+    # A moment is an epoch or a time. The cut of a time is that of as_of (`lake.history.history`): its epoch, and what
+    # the next epoch says of the time until then.
+    """cut_time(moment) AS
+CASE WHEN try_cast(moment::VARCHAR AS BIGINT) IS NULL THEN moment::VARCHAR::TIMESTAMPTZ
+     ELSE TIMESTAMPTZ '-infinity' END""",
+    """cut_epoch(moment) AS
+coalesce(try_cast(moment::VARCHAR AS BIGINT),
+         (SELECT coalesce(max(epoch), 0) FROM routeCommitTable WHERE eventTime <= cut_time(moment)))""",
+    """shows(moment, at_epoch, at_time) AS
+at_epoch <= cut_epoch(moment) OR (at_epoch = cut_epoch(moment) + 1 AND at_time <= cut_time(moment))""",
+)
+_TABLE_MACROS: Final = (
+    """rows_at(wanted, moment) AS TABLE
+SELECT * FROM (
+SELECT brokerName, topic, key, after AS state, eventTime AS since, command, actor
+  FROM routeChangeTable AS c WHERE tableName = wanted AND shows(moment, c.epoch, c.eventTime)
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY epoch DESC, eventTime DESC, "offset" DESC, seq DESC) = 1
+) WHERE state IS NOT NULL""",
+    """route_at(wanted, moment) AS TABLE
+SELECT q.brokerName, (q.state->>'readQueueNums')::INT AS readQueueNums,
+       (q.state->>'writeQueueNums')::INT AS writeQueueNums, (q.state->>'perm')::INT AS perm,
+       (q.state->>'topicSysFlag')::INT AS topicSysFlag, b.state->>'cluster' AS cluster,
+       b.state->'brokerAddrs' AS brokerAddrs, q.since
+  FROM rows_at('topicQueueTable', moment) AS q
+  LEFT JOIN rows_at('brokerAddrTable', moment) AS b USING (brokerName)
+ WHERE q.topic = wanted ORDER BY brokerName""",
+    """live_at(moment) AS TABLE
+SELECT brokerName, key->>'clusterName' AS clusterName, key->>'brokerAddr' AS brokerAddr,
+       state->>'haServerAddr' AS haServerAddr, since
+  FROM rows_at('brokerLiveTable', moment) ORDER BY brokerName, brokerAddr""",
+    """changes_between(since, until) AS TABLE
+SELECT * FROM changes AS c
+ WHERE NOT shows(since, c.epoch, c.eventTime) AND shows(until, c.epoch, c.eventTime)
+ ORDER BY epoch, eventTime, "offset", seq""",
+    """diff_between(since, until) AS TABLE
+SELECT * FROM (
+SELECT tableName, brokerName, topic, key, first(before ORDER BY epoch, eventTime, "offset", seq) AS before,
+       last(after ORDER BY epoch, eventTime, "offset", seq) AS after
+  FROM routeChangeTable AS c
+ WHERE tableName IS NOT NULL AND NOT shows(since, c.epoch, c.eventTime) AND shows(until, c.epoch, c.eventTime)
+ GROUP BY tableName, brokerName, topic, key
+) WHERE before IS DISTINCT FROM after ORDER BY tableName, key""",
+)
+MACROS: Final = (
+    *("route_at(topic, moment)", "live_at(moment)", "rows_at(table, moment)"),
+    *("changes_between(a, b)", "diff_between(a, b)"),
+)
+"""For people."""
+
+
+class DuckLake:
+    """A DuckDB in memory over one lake. Use as a context manager.
+
+    Attributes:
+        connection: It. Times are UTC.
+        commit: The epoch that the tables show; None before the first.
+
+    Args:
+        lake_dir: An existing lake.
+
+    Raises:
+        SetupError: There is none, or one of a newer format.
+    """
+
+    def __init__(self, lake_dir: Path) -> None:
+        if not DeltaTable.is_deltatable(str(lake_dir / ROUTE_COMMIT_TABLE.name)):
+            raise SetupError(
+                f"there is no lake in {lake_dir}. Name the data directory of a routelake by --data-dir; "
+                "'./routelake serve' makes one."
+            )
+        check_format(lake_dir)
+        self._lake_dir = lake_dir
+        self.commit: RouteCommit | None = None
+        self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.refresh(first=True)
+        for macro in SCALAR_MACROS:
+            self.connection.execute(f"CREATE MACRO {macro}")
+        for name, query in (*((view.name, view.query) for view in VIEWS), ("chainProof", CHAIN)):
+            self.connection.execute(f"CREATE VIEW {name} AS {query}")
+        for macro in _TABLE_MACROS:
+            self.connection.execute(f"CREATE MACRO {macro}")
+
+    def __enter__(self) -> DuckLake:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def refresh(self, *, first: bool = False) -> None:
+        """Go on to the newest epoch: all tables at its versions, those of intervals as they are."""
+        commit = last_commit(self._lake_dir)
+        self.connection.abort()  # what is left of an answer is of the tables as they were
+        # Intervals come some seconds after their epoch, so they go on while the epoch stays.
+        moved = (*ALL_TABLES, *INTERVAL_TABLES) if first or commit != self.commit else INTERVAL_TABLES
+        self.commit = commit
+        versions = {} if commit is None else commit.versions
+        for table in moved:
+            path = self._lake_dir / table.name
+            if not DeltaTable.is_deltatable(str(path)):
+                continue  # a lake of an older routelake, which its fold has not opened yet
+            found = DeltaTable(str(path), version=versions.get(table.name))
+            files = fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
+            self.connection.register(table.name, found.to_pyarrow_dataset(filesystem=files))
+
+
+def rows_by_duckdb(lake_dir: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Run a query on a lake as of its newest epoch.
+
+    Args:
+        lake_dir: An existing lake.
+        query: One statement.
+
+    Returns:
+        Names of columns, and rows; times are aware, in UTC.
+
+    Raises:
+        SetupError: See `DuckLake`.
+        duckdb.Error: The query cannot be run.
+    """
+    with DuckLake(lake_dir) as lake:
+        found = lake.connection.execute(query)
+        return [str(column[0]) for column in found.description or []], found.fetchall()

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reports of `routelake history report`: one query each, over the views of `lake.history.sql_views`.
+
+They are text that DuckDB (`DuckLake`), Spark (`pipelines.report_views.register`) and, with a few words exchanged,
+DataFusion (`rows_by_datafusion`) take. Rows are in an order of their own, so pages can be cut from them. A report is of
+a window of event time, after ``since`` and up to ``until``; what began before it or has not ended by then counts as far
+as it lies in it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from lake.history.sql_views import ADDRESS, ALIVE, WRITE_QUEUES, difference
+
+TIMES: Final = 2
+"""How often, by default, a broker may come back before it is said to flap."""
+
+
+class Report(NamedTuple):
+    """A report.
+
+    Attributes:
+        name: As on the command line.
+        title: What its page is called.
+        comment: What a row is.
+        query: SQL, with ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number) in it.
+        label: The column that the chart's bars are named by; its values of one name are added up.
+        values: The columns that the chart shows, in one unit.
+        topics: Of a report on topics: SQL on a changed row of topicQueueTable. Only topics that have such a row can be
+            told of; of millions that may be few.
+    """
+
+    name: str
+    title: str
+    comment: str
+    query: str
+    label: str
+    values: tuple[str, ...]
+    topics: str = ""
+
+
+_ORDER: Final = "c.epoch, c.eventTime, c.offset, c.seq"
+_LOST: Final = "('BROKER_EXPIRED', 'CHANNEL_CLOSED', 'UNREGISTER_BROKER')"
+"""Commands by which a topic's row goes with its broker; by others the topic itself goes."""
+
+_PRESENCE: Final = f"""
+presence AS (
+SELECT c.brokerName, get_json_object(c.key, '$.clusterName') AS clusterName,
+       get_json_object(c.key, '$.brokerAddr') AS brokerAddr, c.command, c.after IS NOT NULL AS came, c.eventTime,
+       lag(c.eventTime) OVER w AS earlier, lag(c.command) OVER w AS earlierCommand, lead(c.eventTime) OVER w AS later
+  FROM routeChangeTable AS c
+ WHERE c.tableName = 'brokerLiveTable' AND (c.before IS NULL) <> (c.after IS NULL) AND c.eventTime <= {{until}}
+WINDOW w AS (PARTITION BY c.key ORDER BY {_ORDER})
+)"""  # noqa: S608 (our own text)
+"""Each coming and going of a broker's address; of one address they take turns."""
+
+_TURNS: Final = f"""
+steps AS (
+SELECT c.topic, c.eventTime, sum({ALIVE}) AS brokerStep, sum({difference(WRITE_QUEUES)}) AS writeStep,
+       max_by(c.command, c.offset) AS command, max_by(coalesce(c.actor, '{{{{}}}}'), c.offset) AS actor
+  FROM routeChangeTable AS c
+ WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {{until}} GROUP BY c.topic, c.eventTime
+), kinds AS (
+SELECT topic, eventTime, command, actor,
+       CASE WHEN sum(writeStep) OVER w > 0 THEN 'writable' WHEN sum(brokerStep) OVER w > 0 THEN 'not writable'
+            WHEN command IN {_LOST} THEN 'no broker' ELSE 'deleted' END AS kind
+  FROM steps WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
+), changed AS (
+SELECT topic, eventTime, command, actor, kind, lag(kind) OVER (PARTITION BY topic ORDER BY eventTime) AS kindBefore
+  FROM kinds
+), turns AS (
+SELECT topic, eventTime, command, actor, kind, kindBefore, lead(eventTime) OVER w AS nextTime,
+       lead(command) OVER w AS nextCommand
+  FROM changed WHERE kindBefore IS NULL OR kind <> kindBefore WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
+)"""  # noqa: S608 (our own text)
+"""Each time that a topic became writable, not writable, deleted, or went with its last broker."""
+
+_MADE: Final = (
+    "CASE WHEN kind IN ('writable', 'not writable') AND coalesce(kindBefore, 'deleted') = 'deleted' THEN 1 END"
+)
+_RETURNED: Final = "CASE WHEN kind IN ('writable', 'not writable') AND kindBefore = 'no broker' THEN 1 END"
+
+REPORTS: Final = (
+    Report(
+        "flapping",
+        "Brokers that come and go",
+        "a broker's address that went and came back more than --times times: how often, and for how long it was away",
+        f"""
+WITH {_PRESENCE}
+SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
+       count(CASE WHEN earlierCommand = 'BROKER_EXPIRED' THEN 1 END) AS expired,
+       round(sum(unix_millis(eventTime) - unix_millis(earlier)) / 1e3, 3) AS awaySeconds,
+       round(max(unix_millis(eventTime) - unix_millis(earlier)) / 1e3, 3) AS longestSeconds,
+       min(earlier) AS firstWent, max(eventTime) AS lastBack
+  FROM presence WHERE came AND earlier IS NOT NULL AND eventTime > {{since}}
+ GROUP BY brokerName, clusterName, brokerAddr HAVING count(*) > {{times}}
+ ORDER BY timesBack DESC, brokerName, clusterName, brokerAddr""",  # noqa: S608 (our own text)
+        "brokerAddr",
+        ("timesBack",),
+    ),
+    Report(
+        "unavailable",
+        "Topics that could not be written",
+        "a time in which a topic had no queue that may be written: none of its brokers let it ('not writable'), or its "
+        "last broker had gone ('no broker'). A topic that was deleted is not missed. validTo is null: it is still so",
+        f"""
+WITH {_TURNS}
+SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo,
+       round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
+         AS seconds,
+       command AS begunBy, {ADDRESS} AS address, nextCommand AS endedBy
+  FROM turns WHERE kind IN ('not writable', 'no broker') AND (nextTime IS NULL OR nextTime > {{since}})
+ ORDER BY seconds DESC, topic, validFrom""",  # noqa: S608 (our own text)
+        "topic",
+        ("seconds",),
+        # or more than that: all others have been writable ever since
+        """after IS NULL OR after NOT LIKE '%"perm":6,%' OR after LIKE '%"writeQueueNums":0,%'""",
+    ),
+    Report(
+        "churn",
+        "Topics that come and go, hour by hour",
+        "an hour in which topics were made, some of them firstSeen, or deleted, lost their last broker or got one back",
+        f"""
+WITH {_TURNS}
+SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
+       count(CASE WHEN kind = 'deleted' THEN 1 END) AS deleted,
+       count(CASE WHEN kind = 'no broker' THEN 1 END) AS lost, count({_RETURNED}) AS returned,
+       count(CASE WHEN kindBefore IS NULL THEN 1 END) AS firstSeen
+  FROM turns WHERE eventTime > {{since}} AND (kind IN ('deleted', 'no broker')
+       OR coalesce(kindBefore, 'deleted') IN ('deleted', 'no broker'))
+ GROUP BY date_trunc('hour', eventTime) ORDER BY hour""",  # noqa: S608 (our own text)
+        "hour",
+        ("made", "deleted", "lost", "returned"),
+        "eventTime > {since} AND (before IS NULL OR after IS NULL)",
+    ),
+    Report(
+        "expiry",
+        "Brokers that went without a word",
+        "an address that expired or whose connection broke: when, how many topics its group lost then, and when it was "
+        "back",
+        f"""
+WITH {_PRESENCE}, topics AS (
+SELECT c.brokerName, c.eventTime, c.command, count(*) AS topics FROM routeChangeTable AS c
+ WHERE c.tableName = 'topicQueueTable' AND c.after IS NULL AND c.eventTime > {{since}} AND c.eventTime <= {{until}}
+ GROUP BY c.brokerName, c.eventTime, c.command
+)
+SELECT p.brokerName, p.clusterName, p.brokerAddr, p.command, p.eventTime AS went, p.later AS back,
+       round((unix_millis(coalesce(p.later, {{until}})) - unix_millis(p.eventTime)) / 1e3, 3) AS awaySeconds,
+       coalesce(t.topics, 0) AS topicsLost
+  FROM presence AS p LEFT JOIN topics AS t
+    ON t.brokerName = p.brokerName AND t.eventTime = p.eventTime AND t.command = p.command
+ WHERE NOT p.came AND p.eventTime > {{since}} AND p.command IN ('BROKER_EXPIRED', 'CHANNEL_CLOSED')
+ ORDER BY went, p.brokerName, p.clusterName, p.brokerAddr""",  # noqa: S608 (our own text)
+        "brokerName",
+        ("awaySeconds",),
+    ),
+    Report(
+        "refused",
+        "Registrations and commands that were refused",
+        "who was refused what and why, how often, and when first and last",
+        """
+SELECT command, reason, brokerName, address, userName, count(*) AS refusals, min(eventTime) AS firstTime,
+       max(eventTime) AS lastTime
+  FROM changes WHERE outcome = 'rejected' AND eventTime > {since} AND eventTime <= {until}
+ GROUP BY command, reason, brokerName, address, userName
+ ORDER BY refusals DESC, lastTime DESC, command, reason, brokerName, address, userName""",
+        "brokerName",
+        ("refusals",),
+    ),
+    Report(
+        "peers",
+        "Who changed most",
+        "an address and user: rows that changed by them, admin commands that they gave, and what of it was refused",
+        """
+SELECT address, userName, count(CASE WHEN tableName IS NOT NULL THEN 1 END) AS changedRows,
+       count(CASE WHEN tableName IS NULL AND outcome <> 'rejected' AND command <> 'ACCESS_REFUSED' THEN 1 END)
+         AS commands,
+       count(CASE WHEN outcome = 'rejected' THEN 1 END) AS refusals,
+       count(DISTINCT topic) AS topics, count(DISTINCT brokerName) AS brokers,
+       min(eventTime) AS firstTime, max(eventTime) AS lastTime
+  FROM changes WHERE address IS NOT NULL AND command <> 'BROKER_EXPIRED'
+   AND eventTime > {since} AND eventTime <= {until}
+ GROUP BY address, userName ORDER BY changedRows DESC, commands DESC, address, userName""",
+        "address",
+        ("changedRows",),
+    ),
+    Report(
+        "alive",
+        "How many brokers were alive",
+        "a time in which so many broker addresses were alive. validTo is null: it is still so",
+        f"""
+WITH steps AS (
+SELECT c.eventTime, sum({ALIVE}) AS step FROM routeChangeTable AS c
+ WHERE c.tableName = 'brokerLiveTable' AND c.eventTime <= {{until}} GROUP BY c.eventTime
+), totals AS (
+SELECT eventTime, lead(eventTime) OVER w AS nextTime, sum(step) OVER w AS brokers
+  FROM steps WHERE step <> 0 WINDOW w AS (ORDER BY eventTime)
+)
+SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(brokers AS BIGINT) AS brokers,
+       round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
+         AS seconds
+  FROM totals WHERE nextTime IS NULL OR nextTime > {{since}} ORDER BY validFrom""",  # noqa: S608 (our own text)
+        "validFrom",
+        ("brokers",),
+    ),
+    Report(
+        "uneven",
+        "Topics whose brokers differ",
+        "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
+        """
+WITH latest AS (
+SELECT c.topic, c.brokerName, max_by(coalesce(c.after, ''), struct(c.epoch, c.eventTime, c.offset, c.seq)) AS state
+  FROM routeChangeTable AS c WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {until}
+ GROUP BY c.topic, c.brokerName
+), queues AS (
+SELECT topic, CAST(get_json_object(state, '$.readQueueNums') AS INT) AS readQueueNums,
+       CAST(get_json_object(state, '$.writeQueueNums') AS INT) AS writeQueueNums,
+       get_json_object(state, '$.perm') AS perm
+  FROM latest WHERE state <> ''
+)
+SELECT topic, count(*) AS brokers, count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) AS kinds,
+       min(readQueueNums) AS leastReadQueueNums, max(readQueueNums) AS mostReadQueueNums,
+       min(writeQueueNums) AS leastWriteQueueNums, max(writeQueueNums) AS mostWriteQueueNums
+  FROM queues GROUP BY topic HAVING count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) > 1
+ ORDER BY topic""",
+        "topic",
+        ("kinds",),
+        # has another state than most rows, on some broker
+        "after <> (SELECT after FROM routeChangeTable WHERE tableName = 'topicQueueTable' "
+        "GROUP BY after ORDER BY count(*) DESC, after LIMIT 1)",
+    ),
+)
+TIME_COLUMNS: Final = frozenset(
+    {"validFrom", "validTo", "hour", "went", "back", "firstWent", "lastBack", "firstTime", "lastTime"}
+)
+"""Columns of reports that are times."""
+BY_NAME: Final = {report.name: report for report in REPORTS}
+
+
+def query_of(report: Report, since: datetime, until: datetime, times: int = TIMES) -> str:
+    """The SQL of a report, which stands for itself: it can be copied into `./routelake sql`.
+
+    Args:
+        report: One of `REPORTS`.
+        since: Aware; what happened then is not in it.
+        until: Aware; what happened then is in it.
+        times: Of `flapping`.
+    """
+    return report.query.strip().format(since=_timestamp(since), until=_timestamp(until), times=int(times))
+
+
+def topics_of(report: Report, since: datetime, until: datetime) -> str:
+    """The SQL of `Report.topics`, for a window as `query_of` takes it; empty for a report that is not on topics."""
+    return report.topics.format(since=_timestamp(since), until=_timestamp(until))
+
+
+def _timestamp(time: datetime) -> str:
+    return f"CAST('{time.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00' AS TIMESTAMP)"

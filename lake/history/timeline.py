@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states of a topic's route, or of a broker group, one after the other.
+
+From the first change on, each moment is in exactly one interval, whose state is what ``as_of`` that moment shows;
+neighbours differ. A topic or broker that is gone has an interval, too: its state says that there is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+from deltalake import DeltaTable
+
+from lake.delta import query
+from lake.history.all_changes import cuts
+from lake.history.as_of_resolver import AsOf
+from lake.history.cursors import cursor_of, place_of
+from lake.history.filters import between
+from lake.history.history import History, check_limit
+from lake.history.provenance import Cause, RowStep, newest_steps, of_tables, up_to
+from lake.history.timeline_states import (
+    Part,
+    Rows,
+    apply_step,
+    broker_part,
+    broker_state,
+    copy_rows,
+    rows_shown,
+    topic_part,
+    topic_state,
+)
+from schemas.route_commit import from_us, to_us
+from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A state, from when on, and until when; ``to`` and what ended it are None where it is still so."""
+
+    from_: datetime
+    to: datetime | None
+    from_epoch: int
+    to_epoch: int | None
+    begun_by: Cause
+    ended_by: Cause | None
+    state: dict[str, Any]
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A page of intervals, newest first."""
+
+    intervals: list[Interval]
+    next_cursor: str | None
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Which intervals: those that hold at some moment of it.
+
+    Attributes:
+        from_: A moment as `History.resolve` takes it; None: the beginning.
+        to: Likewise; what had not ended by then has no end. None: now.
+    """
+
+    from_: str | None = None
+    to: str | None = None
+
+
+MAX_STEPS: Final = 20_000
+"""Changed rows from which a page is made: about 30 MB. A page may be short for that, and has a cursor."""
+MAX_SHOWN: Final = 20_000
+"""Rows of broker groups and live addresses on a page: about 4 MB. A topic may be on a thousand groups."""
+_ALWAYS: Final = Window()
+_Cuts = tuple[AsOf | None, AsOf | None]
+
+
+def topic_timeline(
+    history: History,
+    topic: str,
+    window: Window = _ALWAYS,
+    *,
+    limit: int = 100,
+    cursor: str | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Timeline:
+    """The states of a topic's route; empty for a topic that never was.
+
+    Raises:
+        BadRequestError: The limit or the cursor is none, or ``from`` is after ``to``.
+        RoutelakeError: As `History.resolve`.
+    """
+    asked = _Asked("topic", topic, window, limit, max_steps)
+    if history.is_empty():
+        return Timeline([], None)
+    of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
+    between_: _Cuts = (None, None) if window == _ALWAYS else cuts(history, window.from_, window.to)
+    with history.reading_changes() as table:
+        holders = query.select(table, f'SELECT DISTINCT "brokerName" FROM t WHERE {of_topic}')  # noqa: S608
+        where, names = of_topic, sorted(holders["brokerName"].to_pylist())
+        if names:
+            where += f' OR {of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(names)}'
+        return _page(asked, cursor, between_, _Reading(history, table, where), topic_part, topic_state)
+
+
+def broker_timeline(
+    history: History,
+    broker_name: str,
+    window: Window = _ALWAYS,
+    *,
+    limit: int = 100,
+    cursor: str | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Timeline:
+    """The states of a broker group: its addresses, and which are alive. As `topic_timeline`."""
+    asked = _Asked("broker", broker_name, window, limit, max_steps)
+    if history.is_empty():
+        return Timeline([], None)
+    between_: _Cuts = (None, None) if window == _ALWAYS else cuts(history, window.from_, window.to)
+    tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
+    where = f'{tables} AND "brokerName" = {query.text(broker_name)}'
+    with history.reading_changes() as table:
+        return _page(asked, cursor, between_, _Reading(history, table, where), broker_part, broker_state)
+
+
+class _Begin(NamedTuple):
+    """Where a state begins; steps ``first`` to ``done`` (not included) of a list made it."""
+
+    time: datetime
+    epoch: int
+    cause: Cause
+    first: int
+    done: int
+
+
+_Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+_TimeUs = Annotated[int, msgspec.Meta(ge=0, le=2**57)]
+
+
+class _End(msgspec.Struct, frozen=True, array_like=True):
+    """What ends the newest interval of a page. It stands in cursors, where anybody may write what they like."""
+
+    time_us: _TimeUs
+    epoch: _Number
+    command: str
+    actor: dict[str, str | None] | None
+    offset: _Number
+
+    @classmethod
+    def of(cls, begin: _Begin) -> _End:
+        """What begins the next interval."""
+        cause = begin.cause
+        return cls(to_us(begin.time), begin.epoch, cause.command, cause.actor, cause.offset)
+
+    @property
+    def time(self) -> datetime:
+        """When."""
+        return from_us(self.time_us)
+
+    @property
+    def cause(self) -> Cause:
+        """What made it."""
+        return Cause(self.command, self.actor, self.offset)
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where an older page goes on: changes up to a time of an epoch, and what ended what they led to."""
+
+    epoch: _Number
+    time_us: _TimeUs
+    end: _End | None
+
+
+class _Asked(NamedTuple):
+    """A question."""
+
+    kind: str
+    name: str
+    window: Window
+    limit: int
+    max_steps: int
+
+    def query(self) -> tuple[object, ...]:
+        """What makes it the question that it is, for cursors."""
+        return self.kind, self.name, self.window
+
+
+class _Reading(NamedTuple):
+    """The changes that concern it."""
+
+    history: History
+    table: DeltaTable
+    where: str
+
+
+_PartOf = Callable[[Rows, str], Part]
+_Shown = Callable[[dict[str, Part]], dict[str, Any]]
+_SHOWS_FROM: Final = attrgetter("shows_from")
+
+
+def _page(
+    asked: _Asked,
+    cursor: str | None,
+    window: _Cuts,
+    reading: _Reading,
+    part_of: _PartOf,
+    shown: _Shown,
+) -> Timeline:
+    check_limit(asked.limit)
+    place = None if cursor is None else place_of(reading.history, cursor, asked.query(), _Place)
+    from_, to = window
+    terms = [f"({reading.where})"]
+    if to is not None:
+        terms.append(f"({between(None, to)})")
+    if place is not None:
+        terms.append(up_to(place.epoch, from_us(place.time_us)))
+    ground, steps = newest_steps(reading.history, reading.table, " AND ".join(terms), asked.max_steps)
+    rows: Rows = {}
+    for step in ground:
+        apply_step(rows, step)
+    begins = list(_begins(steps, part_of, copy_rows(rows)))
+    held = 0 if from_ is None else sum(_is_in(from_, steps[begin.done - 1]) for begin in begins)
+    begins = begins[max(0, held - 1) :]
+    wanted = begins[-asked.limit :]
+    states = _states(steps, part_of, shown, [begin.done for begin in wanted], rows)
+    last = None if place is None else place.end
+    ends = [*map(_End.of, wanted[1:]), last]
+    intervals = [_interval(*each) for each in zip(wanted, ends, states, strict=False)]
+    wanted, intervals = wanted[-_fits(intervals) :], intervals[-_fits(intervals) :]
+    older = len(begins) > len(wanted) or (bool(ground) and not held)
+    if not older:
+        return Timeline(intervals[::-1], None)
+    earlier = [*ground[-1:], *steps[: wanted[0].first if wanted else 0]][-1]
+    end = _End.of(wanted[0]) if wanted else last
+    return Timeline(
+        intervals[::-1],
+        cursor_of(reading.history, asked.query(), _Place(earlier.epoch, to_us(earlier.event_time), end)),
+    )
+
+
+def _fits(intervals: list[Interval]) -> int:
+    """How many of the last intervals a page has room for; at least one."""
+    totals = accumulate(rows_shown(interval.state) for interval in reversed(intervals))
+    return max(1, sum(total <= MAX_SHOWN for total in totals))
+
+
+def _is_in(moment: AsOf, step: RowStep) -> bool:
+    """Whether a moment shows a change."""
+    epoch = moment.commit.epoch
+    return step.epoch <= epoch or (
+        moment.until is not None and step.epoch == epoch + 1 and step.event_time <= moment.until
+    )
+
+
+def _interval(begin: _Begin, end: _End | None, state: dict[str, Any]) -> Interval:
+    return Interval(
+        from_=begin.time,
+        to=None if end is None else end.time,
+        from_epoch=begin.epoch,
+        to_epoch=None if end is None else end.epoch,
+        begun_by=begin.cause,
+        ended_by=None if end is None else end.cause,
+        state=state,
+    )
+
+
+def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Begin]:
+    """Where what is shown becomes another; what happens at one moment counts as one. ``rows`` are there before."""
+    done = 0
+    for time, at_once in groupby(steps, _SHOWS_FROM):
+        was: dict[str, Part] = {}
+        causes: list[RowStep] = []
+        first = done
+        for step in at_once:
+            done += 1
+            before = part_of(rows, step.broker_name)
+            was.setdefault(step.broker_name, before)
+            apply_step(rows, step)
+            if part_of(rows, step.broker_name) != before:
+                causes.append(step)
+        if any(part_of(rows, name) != part for name, part in was.items()):
+            yield _Begin(time, causes[-1].epoch, causes[-1].cause, first, done)
+
+
+def _states(
+    steps: list[RowStep], part_of: _PartOf, shown: _Shown, places: list[int], rows: Rows
+) -> Iterator[dict[str, Any]]:
+    """What is shown after so many steps, for each number of them; ``rows`` are there before."""
+    parts: dict[str, Part] = {name: part_of(rows, name) for name in {name for _, name in rows}}
+    done = 0
+    for place in places:
+        for step in steps[done:place]:
+            apply_step(rows, step)
+            parts[step.broker_name] = part_of(rows, step.broker_name)
+        done = place
+        yield shown(parts)

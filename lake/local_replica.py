@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The copy of a lake in an object store that its one writer commits to (`lake.publisher`).
+
+The newest version of each table, and its log since a checkpoint by which the last epoch can be read. The log is fetched
+anew at each start, so that nothing depends on how the last run ended; data files are kept where name and size are
+right. Whoever stands by then takes what is new, until a newer checkpoint makes a shorter log of it.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from itertools import chain
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from lake.commits import last_commit, last_exact_commit
+from lake.delta.actions import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_name, decode_last_checkpoint, entry_name
+from lake.delta.arrow_types import data_files
+from lake.delta.ddl import LAKE_FILE, check_format
+from lake.store import PART, Store, Tagged
+from schemas.errors import SetupError, one_line
+from schemas.intervals import INTERVAL_TABLES
+from schemas.tables import ALL_TABLES, FOLD_FAILURE_FILE, FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
+
+log = structlog.get_logger("routelake.fold")
+
+TABLES: Final = tuple(table.name for table in (*ALL_TABLES, *INTERVAL_TABLES))
+
+_INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
+"""They can be made anew, so that one that cannot be used is as good as none."""
+
+_YOUNG_S: Final = 3_600.0
+"""Files that were written since are left: the intervals may not have taken what is in them."""
+
+_LOOK_BACK: Final = 5_000
+"""Versions in which there is a checkpoint, as a rule; where there is none the whole log is listed."""
+
+
+class LocalReplica:
+    """For one thread.
+
+    Args:
+        store: Where the lake is.
+        folder: Of the copy.
+
+    Attributes:
+        versions: Of each table that is there, the newest one that both have.
+        checkpoints: Of each table, the version of the last checkpoint that both have; not there without one.
+        known: What stands in the store of that which is replaced rather than added, by path.
+    """
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.folder = folder
+        self.versions: dict[str, int] = {}
+        self.checkpoints: dict[str, int] = {}
+        self.known: dict[str, Tagged] = {}
+
+    def fetch(self) -> None:
+        """Bring the copy to the newest version of every table, its log made anew where this object has none yet.
+
+        Raises:
+            SetupError: The lake is of a newer format, or its tables are damaged.
+            StoreError, OSError: Storage failed.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        marker = self._know(LAKE_FILE)
+        (self.folder / LAKE_FILE).unlink(missing_ok=True)
+        if marker is not None:
+            (self.folder / LAKE_FILE).write_bytes(marker)
+        check_format(self.folder)
+        for report in (FOLD_STATUS_FILE, FOLD_FAILURE_FILE):
+            self._know(report)
+            (self.folder / report).unlink(missing_ok=True)  # of an earlier run, which others have followed
+        commits = ROUTE_COMMIT_TABLE.name
+        self._begin_log(commits, None)
+        if commits in self.versions:
+            self.follow_log(commits)
+            self._fetch_files({commits: self._files(commits)})
+        versions = self._versions_to_keep()
+        others = [name for name in TABLES if name != commits]
+        self.store.side_by_side(lambda name: self._begin_log(name, min(versions[name], default=None)), others)
+        self._remove_others(self.follow())
+
+    def follow(self) -> dict[str, dict[str, int]]:
+        """Take what was committed in the store since.
+
+        Returns:
+            The files that the copy needs, and has, with their sizes, by table.
+
+        Raises:
+            SetupError: A table is damaged.
+            StoreError, OSError: Storage failed.
+        """
+        self.store.side_by_side(self.follow_log, list(self.versions))
+        needed = {name: self._files(name) for name in self.versions if name not in _INTERVALS}
+        self._fetch_files(needed)  # those of routeCommitTable tell the rest
+        needed |= self._follow_intervals()
+        kept = self._versions_to_keep()
+        for name, files in needed.items():
+            needed[name] = self._with_older(name, kept[name], files)
+        self._fetch_files(needed)
+        return needed
+
+    def remove_old_files(self, name: str) -> None:
+        """Remove what nobody reads from a copy: a table's older versions and change feeds, which the store has.
+
+        Raises:
+            SetupError: The table is damaged.
+            OSError: Storage failed.
+        """
+        version = self.versions.get(name, -1)
+        if version < 0 or (self.folder / name / entry_name(version + 1)).exists():
+            return  # what is not published yet names files that are still to be put into the store
+        needed = self._with_older(name, self._versions_to_keep()[name], self._files(name))
+        self._remove_others({name: needed}, since_s=time.time() - _YOUNG_S)
+
+    def _with_older(self, name: str, versions: set[int], newest: dict[str, int]) -> dict[str, int]:
+        """The files of the newest version and of those before it that are kept."""
+        for version in versions & set(range(self.versions.get(name, -1))):
+            newest = newest | self._files(name, version)
+        return newest
+
+    def _versions_to_keep(self) -> dict[str, set[int]]:
+        """Of each table: where the last epoch has it, and the last one that a seed begins with (`lake.write.seed`)."""
+        kept: dict[str, set[int]] = {name: set() for name in TABLES}
+        if ROUTE_COMMIT_TABLE.name in self.versions:
+            for commit in (last_commit(self.folder), last_exact_commit(self.folder)):
+                for name, version in ({} if commit is None else commit.versions).items():
+                    kept.get(name, set()).add(version)
+        return kept
+
+    def _follow_intervals(self) -> dict[str, dict[str, int]]:
+        needed: dict[str, dict[str, int]] = {}
+        for name in _INTERVALS:
+            if name in self.versions:
+                try:
+                    needed[name] = self._files(name)
+                    self._fetch_files({name: needed[name]})
+                except (FileNotFoundError, SetupError) as error:
+                    log.warning("a table of intervals is to be made anew", table=name, why=one_line(error))
+                    needed.pop(name, None)
+                    self._forget(name)
+        return needed
+
+    def _forget(self, name: str) -> None:
+        """There is no such table."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self.versions.pop(name, None)
+        self.checkpoints.pop(name, None)
+
+    def _begin_log(self, name: str, oldest: int | None) -> None:
+        """The log from a checkpoint on by which a version can be read, or the newest one (None)."""
+        table = self.folder / name
+        pointer = self._know(f"{name}/{LAST_CHECKPOINT}")
+        last = None if pointer is None else decode_last_checkpoint(pointer)
+        if self._goes_on(name, -1 if last is None else last.version, oldest):
+            return
+        self.versions.pop(name, None)
+        self.checkpoints.pop(name, None)
+        shutil.rmtree(table / LOG_FOLDER, ignore_errors=True)
+        if last is None and self.store.find(f"{name}/{entry_name(0)}") is None:
+            self._forget(name)
+            return
+        base = -1
+        if last is not None:
+            base = last.version if oldest is None or oldest >= last.version else self._checkpoint_before(name, oldest)
+            for version in {base, last.version} - {-1}:
+                file = checkpoint_name(version)
+                try:
+                    self.store.fetch(f"{name}/{file}", table / file)
+                except FileNotFoundError:
+                    if name not in _INTERVALS:
+                        raise
+                    self._forget(name)
+                    return
+            assert pointer is not None
+            (table / LAST_CHECKPOINT).write_bytes(pointer)
+            self.checkpoints[name] = last.version
+        self.versions[name] = max(base, 0) - 1  # a copy has the entry of its checkpoint, too
+
+    def _goes_on(self, name: str, checkpoint: int, oldest: int | None) -> bool:
+        """Whether a table's log can be followed from where it is: it is the store's, and no longer than need be."""
+        version = self.versions.get(name, -1)
+        if version < 0 or self.checkpoints.get(name, -1) < checkpoint <= (checkpoint if oldest is None else oldest):
+            return False
+        entry = f"{name}/{entry_name(version)}"
+        try:
+            return self.store.get(entry) == (self.folder / entry).read_bytes()
+        except FileNotFoundError:
+            return False
+
+    def _checkpoint_before(self, name: str, version: int) -> int:
+        """The newest checkpoint up to a version; -1 where the log is to be read from its beginning."""
+        for first in (max(0, version - _LOOK_BACK), 0):
+            listed = self.store.listed(f"{name}/{LOG_FOLDER}", f"{name}/{entry_name(first)}")
+            names = (found.path.rpartition("/")[2] for found in listed)
+            found = [int(file[:20]) for file in names if file.endswith(".checkpoint.parquet") and file[:20].isdigit()]
+            if before := [one for one in found if one <= version]:
+                return max(before)
+        return -1
+
+    def follow_log(self, name: str) -> None:
+        """Take one table's new entries. Raises StoreError, OSError."""
+        first = self.versions[name] + 1
+        after = f"{name}/{entry_name(first - 1)}" if first else None
+        listed = {found.path for found in self.store.listed(f"{name}/{LOG_FOLDER}", after)}
+        # One by one: this runs in a thread of the store's, which must not wait for others of them.
+        while (path := f"{name}/{entry_name(first)}") in listed:
+            self.store.fetch(path, self.folder / path)
+            self.versions[name] = first
+            first += 1
+
+    def _files(self, name: str, version: int | None = None) -> dict[str, int]:
+        """The files of a table at a version, with their sizes."""
+        try:
+            found = DeltaTable(str(self.folder / name), version=version).get_add_actions()
+        except DeltaError as error:
+            raise SetupError(
+                f"the table {self.store.url}/{name} cannot be opened: {one_line(error)}. If it is damaged, restore the "
+                "lake from a backup."
+            ) from error
+        actions = pa.table(found)
+        paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+        return dict(zip(map(unquote, paths), sizes, strict=True))
+
+    def _fetch_files(self, needed: dict[str, dict[str, int]]) -> None:
+        missing = [
+            f"{name}/{path}"
+            for name, files in needed.items()
+            for path, size_bytes in files.items()
+            if not _has_size(self.folder / name / path, size_bytes)
+        ]
+        self.store.side_by_side(lambda path: self.store.fetch(path, self.folder / path), missing)
+
+    def _remove_others(self, needed: dict[str, dict[str, int]], since_s: float = math.inf) -> None:
+        """Files of older versions, and what a kill left of fetching one; none written since a time (s since 1970)."""
+        for name, files in needed.items():
+            table = self.folder / name
+            for file in chain(data_files(table), table.rglob(f"*{PART}")):
+                if str(file.relative_to(table)) not in files and file.stat().st_mtime < since_s:
+                    file.unlink(missing_ok=True)
+
+    def _know(self, path: str) -> bytes | None:
+        """What stands in the store; from now on only that is replaced."""
+        self.known.pop(path, None)
+        try:
+            self.known[path] = self.store.get_tagged(path)
+        except FileNotFoundError:
+            return None
+        return self.known[path].data
+
+
+def _has_size(file: Path, size_bytes: int) -> bool:
+    try:
+        return file.stat().st_size == size_bytes
+    except FileNotFoundError:
+        return False
+
+
+__all__ = ["TABLES", "LocalReplica"]

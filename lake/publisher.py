@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake in an object store, and the copy of it that its one writer commits to.
+
+The copy is an ordinary lake in a folder of the fold's machine: the newest version of each table and its log since the
+last checkpoint. Everything that writes a lake works on it as on any other. What was committed there is then published
+in waves, each side by side: data files, the entries of all tables, the entry of routeCommitTable. Only that last one
+makes the epoch exist, for readers of the store as for those of a folder. Afterwards comes what readers can do without:
+intervals, checkpoints, the fold's own reports.
+
+**One writer.** An entry is put only where none stands. Whoever takes the lake over first puts an entry of its own, a
+*fence*, behind the newest one of every table; where that is refused the writer before was just in time, so its entry is
+fetched and the next place is tried. From then on that writer's next entry, in whichever table, meets a fence, and it
+ends: however long it was stopped, and at whatever step. A lease (`lake.lease`) only keeps two from doing so to each
+other again and again. What is replaced rather than added (the pointer to a checkpoint, reports) is put in the place of
+what this writer knows, or not at all. Data files are put without a condition: nobody else knows their names.
+
+Source: the Delta transaction protocol, "Delta Log Entries" (entries are put with
+put-if-absent) and "Commit Provenance Information" (a commit that says nothing but who made it).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+import structlog
+from deltalake import DeltaTable
+
+from lake.delta.actions import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    checkpoint_name,
+    entry_name,
+    read_actions,
+    read_last_checkpoint,
+)
+from lake.delta.ddl import LAKE_FILE
+from lake.local_replica import LocalReplica
+from lake.offer import Offer, offer_of
+from lake.store import Store, StoreError, Tagged, TakenError
+from schemas.errors import RoutelakeError, one_line
+from schemas.intervals import INTERVAL_TABLES
+from schemas.tables import ALL_TABLES, FOLD_FAILURE_FILE, FOLD_STATUS_FILE, ROUTE_COMMIT_TABLE
+
+log = structlog.get_logger("routelake.fold")
+
+FENCE: Final = "FENCE"
+"""Operation of an entry that holds nothing: whoever wrote before must stop."""
+
+_EPOCHS: Final = tuple(table.name for table in ALL_TABLES)
+_INTERVALS: Final = tuple(table.name for table in INTERVAL_TABLES)
+_REPORT_EVERY_S: Final = 2.0
+"""Between two copies of the fold's status."""
+
+
+class FencedError(RoutelakeError):
+    """Another fold has taken the lake: this one must write no more."""
+
+
+def _is_entry(path: str) -> bool:
+    return f"/{LOG_FOLDER}/" in path and path.endswith(".json")
+
+
+class _Entry(NamedTuple):
+    """A commit of the copy that the store does not have yet."""
+
+    table: str
+    version: int
+    text: bytes
+
+    @property
+    def path(self) -> str:
+        return f"{self.table}/{entry_name(self.version)}"
+
+    @property
+    def files(self) -> list[str]:
+        actions = read_actions(self.text)
+        named = [file for action in actions for file in (action.add, action.cdc) if file is not None]
+        return [f"{self.table}/{unquote(file.path)}" for file in named]
+
+
+class Publisher:
+    """The store and the copy. For one thread.
+
+    Args:
+        store: Where the lake is.
+        copy_dir: Of the copy, which is this process's alone (`lake.delta.ddl.lock_lake`).
+
+    Attributes:
+        copy: The copy, and how far it and the store agree.
+        lost: Why this process must write no more; None while it may.
+        on_published: Told of epochs that the store has more; must neither wait nor raise. None: nobody is told.
+    """
+
+    def __init__(self, store: Store, copy_dir: Path) -> None:
+        self.store = store
+        self.lost: str | None = None
+        self.on_published: Callable[[Offer], None] | None = None
+        self.copy = LocalReplica(store, copy_dir)
+        self._uploaded: set[str] = set()
+        """Files of entries that are not published yet."""
+        self._last: dict[str, bytes] = {}
+        """The newest entry that both have, of each table of intervals."""
+        self._in_doubt: dict[str, list[bytes]] = {}
+        """What was put in another's place, by path, and may stand there: the answer was lost."""
+        self._reported_s = 0.0
+        self._is_held = False
+
+    def fetch(self) -> None:
+        """Bring the copy to the newest version of every table; what an earlier process committed to it alone is gone.
+
+        Called again before the lake is taken it asks the store for what is new.
+
+        Raises:
+            SetupError: The lake is of a newer format, or its tables are damaged.
+            StoreError, OSError: Storage failed.
+        """
+        self._is_held = False
+        self._uploaded.clear()
+        self._last.clear()
+        self._in_doubt.clear()
+        self.copy.fetch()
+
+    # --- the lake is taken over ---
+
+    def fence(self, holder: str, term: int) -> None:
+        """Let whoever wrote before find its next commit's place taken, in every table; then take what it had written.
+
+        Args:
+            holder: Who takes the lake over.
+            term: How many did before.
+
+        Raises:
+            StoreError, OSError, SetupError: As `follow`; some tables may have their fence: calling again goes on.
+        """
+        self.store.side_by_side(lambda name: self._fence(name, holder, term), list(self.copy.versions))
+        self.copy.follow()
+        for name in _INTERVALS:
+            if name not in self.copy.versions:  # what is there was cut off, or is of no use
+                self._clear(name, [found.path for found in self.store.listed(name)])
+        self._is_held = True
+
+    def _fence(self, name: str, holder: str, term: int) -> None:
+        while True:
+            said = {
+                "timestamp": time.time_ns() // 1_000_000,
+                "operation": FENCE,
+                "operationParameters": {"holder": holder, "term": str(term)},
+                "engineInfo": "routelake",
+                "txnId": str(uuid.uuid4()),
+            }
+            entry = _Entry(name, self.copy.versions[name] + 1, json.dumps({"commitInfo": said}).encode() + b"\n")
+            try:
+                self.store.put_new(entry.path, entry.text)
+            except TakenError:
+                self.copy.follow_log(name)
+                continue
+            (self.copy.folder / entry.path).write_bytes(entry.text)
+            self._have(entry)
+            return
+
+    # --- from the copy into the store ---
+
+    def publish(self) -> None:
+        """Let the store have the epochs that the copy has more. Nothing is asked of the store where there are none.
+
+        Raises:
+            FencedError: Another fold has taken the lake.
+            StoreError, OSError: Storage failed; calling again goes on.
+        """
+        commits = ROUTE_COMMIT_TABLE.name
+        # Who reads routeCommitTable finds every version that it names.
+        published = self._publish([name for name in _EPOCHS if name != commits], [commits])
+        if self.on_published is not None and any(entry.table == commits for entry in published):
+            self.on_published(offer_of(self.copy.folder, self.copy.versions[commits], published))
+
+    def publish_rest(self) -> None:
+        """The same for what no reader of epochs waits for: intervals, checkpoints, the fold's reports.
+
+        Raises:
+            FencedError: As `publish`; storage that failed is tried again the next time, and says so.
+        """
+        try:
+            self._publish_rest()
+        except OSError as error:
+            log.warning("not published yet", error=one_line(error))
+
+    def publish_all(self) -> None:
+        """Both, for who ends with that.
+
+        Raises:
+            FencedError, StoreError, OSError: As `publish`.
+        """
+        self.publish()
+        self._publish_rest()
+
+    # --- what only takes up room in the store ---
+
+    def vacuum(self, name: str, hours: int) -> None:
+        """Delete a table's files in the store that no version of the last hours has.
+
+        Without a commit, which delta-rs would make: a fold that has lost the lake meanwhile deletes what is of no use
+        to anybody, and no more.
+
+        Raises:
+            StoreError, DeltaError: Storage failed.
+        """
+        table = DeltaTable(f"{self.store.url}/{name}")
+        # They are named as objects are, and not percent-encoded once more, as an entry of the log has them.
+        self.store.delete([f"{name}/{path}" for path in table.vacuum(hours, dry_run=True, full=True)])
+
+    def clean_log(self, name: str) -> None:
+        """Delete entries of a table's log in the store that are older than its retention.
+
+        Raises:
+            DeltaError: Storage failed.
+        """
+        DeltaTable(f"{self.store.url}/{name}").cleanup_metadata()
+
+    def _publish_rest(self) -> None:
+        try:
+            self._publish(_INTERVALS)  # which never run ahead of the epochs
+            self._publish_marker()  # after the tables, so that a lake with the marker has every one of them
+            self._publish_checkpoints()
+            self._publish_reports()
+        except TakenError as error:
+            raise self._fenced(error) from error
+
+    def _publish(self, *waves: Sequence[str]) -> list[_Entry]:
+        if self.lost is not None:
+            raise FencedError(self.lost)
+        if not self._is_held:
+            raise RuntimeError(f"{self.store.url} was not taken by this fold: nothing is published")
+        pending = [[entry for name in wave for entry in self._pending(name)] for wave in waves]
+        if not any(pending):
+            return []
+        try:
+            self._upload(path for wave in pending for entry in wave for path in entry.files)
+            for wave in pending:
+                self._put_entries(wave)
+        except TakenError as error:
+            raise self._fenced(error) from error
+        self._uploaded.clear()
+        return [entry for wave in pending for entry in wave]
+
+    def _fenced(self, error: TakenError) -> FencedError:
+        self.lost = f"{error} was written by another fold, which has taken the lake over"
+        return FencedError(self.lost)
+
+    def _replace(self, path: str, data: bytes) -> None:
+        """Put what is known to stand there, or not to. Raises TakenError, StoreError."""
+        known = self.copy.known.get(path)
+        if known is not None and known.data == data and path not in self._in_doubt:
+            return
+        try:
+            tag = self.store.put_new(path, data) if known is None else self.store.replace(path, data, known.tag)
+        except StoreError:
+            self._in_doubt.setdefault(path, []).append(data)
+            raise
+        except TakenError:
+            if not self._was_put(path):
+                raise
+            self._replace(path, data)
+        else:
+            self._in_doubt.pop(path, None)
+            self.copy.known[path] = Tagged(data, tag)
+
+    def _was_put(self, path: str) -> bool:
+        """Whether it is of this writer what has taken the place. Raises StoreError."""
+        try:
+            there = self.store.get_tagged(path)
+        except FileNotFoundError:
+            return False
+        if there.data not in self._in_doubt.pop(path, ()):
+            return False
+        self.copy.known[path] = there
+        return True
+
+    def _pending(self, name: str) -> Iterable[_Entry]:
+        version = self.copy.versions.get(name, -1)
+        if name in self._last and not self._has_last(name, version):
+            self._begin_anew(name)
+            version = -1
+        while (file := self.copy.folder / name / entry_name(version + 1)).exists():
+            version += 1
+            yield _Entry(name, version, file.read_bytes())
+
+    def _has_last(self, name: str, version: int) -> bool:
+        """Whether the copy's table goes on from what both have."""
+        try:
+            return (self.copy.folder / name / entry_name(version)).read_bytes() == self._last[name]
+        except FileNotFoundError:
+            return False
+
+    def _have(self, entry: _Entry) -> None:
+        self.copy.versions[entry.table] = entry.version
+        if entry.table in _INTERVALS:
+            self._last[entry.table] = entry.text
+
+    def _begin_anew(self, name: str) -> None:
+        """A table of intervals that could not be used was made anew in the copy: the store's goes.
+
+        Raises:
+            TakenError: Another fold has written to it since.
+            StoreError: Storage failed; calling again goes on.
+        """
+        log.warning("a table of intervals is made anew in the store", table=name)
+        there = [found.path for found in self.store.listed(name)]
+        # No condition can be put to a DELETE. So only what was there before this look goes, and that it is ours.
+        newest = max((path for path in there if _is_entry(path)), default=None)
+        if newest is not None and self.store.find(newest) != self._last[name]:
+            raise TakenError(f"{self.store.url}/{newest}")
+        self._clear(name, there)
+
+    def _clear(self, name: str, paths: list[str]) -> None:
+        """Delete a table of intervals, or what is left of one. Raises StoreError.
+
+        What a log is begun with goes first: cut off anywhere it is whole, or there is none. Its newest entry goes last,
+        which says whose it is.
+        """
+        newest = max(filter(_is_entry, paths), default="")
+        begins = [path for path in (f"{name}/{LAST_CHECKPOINT}", f"{name}/{entry_name(0)}") if path in paths]
+        for some in (*([path] for path in begins), [path for path in paths if path not in (*begins, newest)], [newest]):
+            self.store.delete([path for path in some if path])
+        self._last.pop(name, None)
+        self.copy.versions.pop(name, None)
+        self.copy.checkpoints.pop(name, None)
+        self.copy.known.pop(f"{name}/{LAST_CHECKPOINT}", None)
+
+    def _upload(self, paths: Iterable[str]) -> None:
+        def put(path: str) -> None:
+            self.store.put(path, self.copy.folder / path)
+            self._uploaded.add(path)
+
+        self.store.side_by_side(put, [path for path in paths if path not in self._uploaded])
+
+    def _put_entries(self, entries: list[_Entry]) -> None:
+        """Each table's in order, the tables side by side."""
+        by_table: dict[str, list[_Entry]] = {}
+        for entry in entries:
+            by_table.setdefault(entry.table, []).append(entry)
+
+        def put(some: list[_Entry]) -> None:
+            for entry in some:
+                self.store.put_new(entry.path, entry.text)
+                self._have(entry)
+
+        self.store.side_by_side(put, by_table.values())
+
+    def _publish_marker(self) -> None:
+        with suppress(FileNotFoundError):
+            self._replace(LAKE_FILE, (self.copy.folder / LAKE_FILE).read_bytes())
+
+    def _publish_checkpoints(self) -> None:
+        for name in self.copy.versions:
+            last = read_last_checkpoint(self.copy.folder / name)
+            if (
+                last is None
+                or last.version <= self.copy.checkpoints.get(name, -1)
+                or last.version > self.copy.versions[name]
+            ):
+                continue
+            file = checkpoint_name(last.version)
+            self.store.put(f"{name}/{file}", self.copy.folder / name / file)
+            self._replace(f"{name}/{LAST_CHECKPOINT}", (self.copy.folder / name / LAST_CHECKPOINT).read_bytes())
+            self.copy.checkpoints[name] = last.version
+
+    def _publish_reports(self) -> None:
+        if time.monotonic() - self._reported_s < _REPORT_EVERY_S:
+            return
+        self._reported_s = time.monotonic()
+        for name in (FOLD_STATUS_FILE, FOLD_FAILURE_FILE):
+            with suppress(FileNotFoundError):
+                self._replace(name, (self.copy.folder / name).read_bytes())
+
+
+__all__ = ["FENCE", "FencedError", "Publisher"]

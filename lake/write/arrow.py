@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Row changes as Arrow tables: what the Spark workers hand to the writer.
+
+Changes of topicQueueTable, of which there may be millions, take a shorter way (topic_rows.py). The others have three
+shapes: *operations* on a state table (its columns plus ``op``: i insert, u update, d delete), rows of
+routeChangeTable (without ``epoch``, which the writer knows), and quarantined records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from lake.delta.types import ARROW_TYPES, arrow_schema
+from nameserver.state_machine.changes import LIVENESS_COLUMNS, RowChange
+from schemas.outcomes import APPLIED
+from schemas.tables import (
+    BROKER_LIVE_TABLE,
+    QUARANTINE_TABLE,
+    ROUTE_CHANGE_TABLE,
+    Table,
+)
+
+OP: Final = "op"
+INSERT: Final = "i"
+UPDATE: Final = "u"
+DELETE: Final = "d"
+LIVENESS: Final = "l"
+"""In what shards report about brokerLiveTable: a row in which nothing has changed but when its broker was heard."""
+
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+_json = msgspec.json.Encoder()
+
+
+CHANGE_SCHEMA: Final = arrow_schema(ROUTE_CHANGE_TABLE, without=("epoch",))
+QUARANTINE_SCHEMA: Final = arrow_schema(QUARANTINE_TABLE)
+
+
+def operation_schema(table: Table) -> pa.Schema:
+    """Columns of a state table, all nullable (a deletion has only its key), and ``op``."""
+    fields = [pa.field(column.name, ARROW_TYPES[column.type]) for column in table.columns]
+    return pa.schema([*fields, pa.field(OP, pa.string(), nullable=False)])
+
+
+def operations(table: Table, rows: Iterable[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]) -> pa.Table:
+    """Operations from (key, values or None, op) triples."""
+    schema = operation_schema(table)
+    nothing = (None,) * len(table.value_columns)
+    columns = list(zip(*((*key, *(values or nothing), op) for key, values, op in rows), strict=True))
+    if not columns:
+        return schema.empty_table()
+    # Keys are the first columns of every table (checked by tests/schemas), so the order is the declared one.
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+class NetChanges:
+    """What is left to do per table when several changes of one batch touched the same rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, tuple[Any, ...]], tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]] = {}
+        """Of each row: what was there first, and what is there now."""
+
+    def add(self, changes: Iterable[RowChange]) -> None:
+        """Take note of changes, in their order."""
+        for change in changes:
+            row = (change.table.name, change.key)
+            known = self._rows.get(row)
+            self._rows[row] = (change.before if known is None else known[0], change.after)
+
+    def operations(self) -> dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]]:
+        """Table name to (key, values or None, op)."""
+        net: dict[str, list[tuple[tuple[Any, ...], tuple[Any, ...] | None, str]]] = {}
+        for (table, key), (before, after) in self._rows.items():
+            if before == after:
+                continue
+            op = INSERT if before is None else DELETE if after is None else UPDATE
+            net.setdefault(table, []).append((key, after, op))
+        return net
+
+
+class Cause(msgspec.Struct, frozen=True, array_like=True):
+    """Why rows changed: what routeChangeTable says about each of them. ``actor`` is JSON, None for an expiry."""
+
+    offset: int
+    event_time_ms: int
+    command: str
+    actor: str | None
+
+
+class ChangeRows:
+    """Rows of routeChangeTable, collected column by column. Those of topicQueueTable come by `topic_rows` instead.
+
+    Attributes:
+        text_bytes: characters of JSON so far, of which nearly all of its memory is.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in CHANGE_SCHEMA.names}
+        self.text_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._columns["offset"])
+
+    def add(self, changes: Iterable[RowChange], cause: Cause, first_seq: int = 0) -> None:
+        """Append the row changes of one cause, numbered in order within it from ``first_seq`` on."""
+        columns = self._columns
+        keys, befores, afters = columns["key"], columns["before"], columns["after"]
+        tables, brokers, topics = columns["tableName"], columns["brokerName"], columns["topic"]
+        count = 0
+        for table, key, before, after in changes:
+            names = dict(zip(table.key, key, strict=True))
+            texts = (
+                _json.encode(names).decode(),
+                None if before is None else values_json(table, before),
+                None if after is None else values_json(table, after),
+            )
+            for column, text in zip((keys, befores, afters), texts, strict=True):
+                column.append(text)
+                self.text_bytes += len(text or "")
+            tables.append(table.name)
+            brokers.append(names.get("brokerName"))
+            topics.append(names.get("topic"))
+            count += 1
+        columns["seq"].extend(range(first_seq, first_seq + count))
+        for name, value in (
+            ("offset", cause.offset),
+            ("eventTime", cause.event_time_ms * 1000),
+            ("command", cause.command),
+            ("outcome", APPLIED),
+            ("reason", None),
+            ("actor", cause.actor),
+        ):
+            columns[name].extend([value] * count)
+
+    def table(self) -> pa.Table:
+        """The rows so far, in the schema of routeChangeTable without ``epoch``."""
+        return pa.Table.from_arrays(
+            [pa.array(self._columns[field.name], field.type) for field in CHANGE_SCHEMA], schema=CHANGE_SCHEMA
+        )
+
+
+def command_rows(entries: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows of routeChangeTable about commands themselves, from outcome entries (see `lake.write.rows`)."""
+    rows = [
+        {
+            "offset": entry["offset"],
+            "seq": -1,
+            "eventTime": entry["eventTime"] * 1000,
+            "command": entry["command"],
+            "outcome": entry["outcome"],
+            "reason": entry.get("reason"),
+            "actor": entry.get("actor"),
+            "tableName": None,
+            "brokerName": entry.get("brokerName"),
+            "topic": entry.get("topic"),
+            "key": entry.get("key"),
+            "before": None,
+            "after": None,
+        }
+        for entry in entries
+    ]
+    return pa.Table.from_pylist(rows, schema=CHANGE_SCHEMA)
+
+
+def values_json(table: Table, values: tuple[Any, ...]) -> str:
+    """Column ``before`` or ``after`` of routeChangeTable: value columns by name, less what every heartbeat moves."""
+    named = dict(zip(table.value_columns, values, strict=True))
+    if table is BROKER_LIVE_TABLE:
+        named = {name: value for name, value in named.items() if name not in LIVENESS_COLUMNS}
+    if "brokerAddrs" in named:
+        named["brokerAddrs"] = {str(broker_id): addr for broker_id, addr in named["brokerAddrs"]}
+    return _json.encode(named).decode()
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """Arrow IPC stream, compressed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
+        stream.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """Inverse of `to_ipc`."""
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Housekeeping of the tables, by the one writer, in small steps between batches.
+
+At most one piece of work after a batch, each well under a second: a checkpoint of one table, compaction of one
+partition, vacuum or log clean-up of one table, a trim of the event log, or some hundred data files of a lake that an
+older routelake wrote (`lake.delta.arrow_types`). What is due is decided by counters and by the clock; nothing
+here changes what a reader sees at an epoch that is still kept.
+
+Before a trim, and before entries of a table's log go, the lake is brought to the disk: a power cut must not take what
+the forgotten records were folded into, or the checkpoint that stands for the forgotten entries (`lake.write.synced`).
+
+What is old enough to go is judged by a clock of its own, which is never ahead of the machine's and runs at most twice
+as fast as time passes. So a clock that is set ahead by a month makes nothing a month older. After a stop more is kept,
+for as long as the stop was.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+
+import structlog
+from deltalake import DeltaTable
+
+from eventlog.base import EventLog
+from lake.commits import last_commit, to_ms
+from lake.delta.arrow_types import data_files, drop_arrow_types
+from lake.delta.ddl import declare_plain_types, has_plain_types
+from lake.publisher import Publisher
+from lake.write.staging import StagedTable
+from lake.write.synced import read_synced, sync_lake
+from lake.write.writer import PROPERTIES, LakeWriter
+from schemas.intervals import INTERVAL_TABLES
+from schemas.tables import ALL_TABLES, Table
+
+log = structlog.get_logger("routelake.maintenance")
+
+CHECKPOINT_EVERY_COMMITS = 50
+"""At first. A checkpoint also holds every file that was removed within the retention; where it has many times as many
+actions as there were commits, it is written less often: a hundredth of them, up to `CHECKPOINT_AT_MOST_COMMITS`."""
+CHECKPOINT_AT_MOST_COMMITS = 2_500
+CHECKPOINT_AGAIN_S = 300.0
+"""After one that could not be written: the table does without, and the rest has its turn."""
+COMPACT_EVERY_COMMITS = 250
+COMPACT_WHEN_FILES = 32
+"""A partition with more files than this is compacted."""
+COMPACTED_BYTES = 16 * 1024 * 1024
+"""Files of this size are left alone: else the whole past would be written again each time."""
+SWEEP_INTERVAL_S = 3600.0
+FIRST_SWEEP_S = 300.0
+"""After the start: a fold that often starts anew must get there, too."""
+TRIM_INTERVAL_S = 60.0
+FILES_AT_A_TIME = 500
+"""Of a lake whose files are looked at for types of Arrow's own: 50 ms, or as long as a disk takes for so many reads."""
+
+HOUR_MS = 3_600_000
+
+INTERVALS_RETENTION_H = 24
+"""Of earlier versions of the tables of intervals, for which nobody asks: all that was is in the newest."""
+
+Work = Callable[[], object]
+
+
+class Maintenance:
+    """Call `step` after each batch, from the writer's thread."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, StagedTable],
+        event_log: EventLog,
+        retention_days: int,
+        log_retention_hours: float,
+        mirror: Publisher | None = None,
+    ) -> None:
+        self._mirror = mirror
+        self._tables = tables
+        self._declared = [table for table in (*ALL_TABLES, *INTERVAL_TABLES) if table.name in tables]
+        self._event_log = event_log
+        self._retention_hours = retention_days * 24
+        self._log_retention_ms = round(log_retention_hours * HOUR_MS)
+        self._lake_dir = next(iter(tables.values())).path.parent
+        self._clock = CleanUpClock(self._lake_dir)
+        self._synced: dict[str, int] = {}
+        """Versions of the tables when they were last brought to the disk."""
+        self._compacted = {name: table.version for name, table in tables.items()}
+        self._checkpoint_from_s: dict[str, float] = {}
+        """Of tables whose last try failed: when there is another one."""
+        self._sweep: Iterator[tuple[str, Work]] = iter(())
+        self._swept_at = time.monotonic() - SWEEP_INTERVAL_S + FIRST_SWEEP_S
+        self._trimmed_at = time.monotonic()
+        self._folded_before = -1
+        self._refused_files = 0
+        self._older_files: Iterator[tuple[str, Work]] = self._older_files_work()
+
+    def step(self, writer: LakeWriter) -> None:
+        """Do the next due piece of work, if any. A failure is logged and tried again later: it loses nothing."""
+        due = self._due(writer)
+        self._folded_before = writer.log_offset
+        if due is None:
+            return
+        what, work = due
+        started = time.monotonic()
+        try:
+            work()
+        except Exception as error:
+            log.warning("maintenance failed", work=what, error=str(error))
+        else:
+            log.debug("maintenance", work=what, seconds=round(time.monotonic() - started, 3))
+
+    def _due(self, writer: LakeWriter) -> tuple[str, Work] | None:
+        now = time.monotonic()
+        for declared in self._declared:
+            name, table = declared.name, self._tables[declared.name]
+            is_late = table.version - table.checkpointed >= _checkpoint_interval(table)
+            if is_late and now >= self._checkpoint_from_s.get(name, now):
+                return f"checkpoint {name}", partial(self._checkpoint, name)
+            # At multiples of a version, so that a process that often starts anew compacts as well.
+            if table.version // COMPACT_EVERY_COMMITS > self._compacted[name] // COMPACT_EVERY_COMMITS:
+                self._sweep = chain(self._sweep, self._compaction(declared))
+                self._compacted[name] = table.version
+        if now - self._trimmed_at >= TRIM_INTERVAL_S:
+            self._trimmed_at = now
+            before_offset = min(writer.liveness_offset, self._folded_before) + 1
+            return "trim event log", partial(self._trim, before_offset, writer.event_time_ms)
+        if now - self._swept_at >= SWEEP_INTERVAL_S:
+            self._swept_at = now
+            self._sweep = self._sweep_work()
+        return next(self._sweep, None) or next(self._older_files, None)
+
+    def _checkpoint(self, name: str) -> None:
+        self._checkpoint_from_s[name] = time.monotonic() + CHECKPOINT_AGAIN_S
+        self._tables[name].checkpoint()
+        del self._checkpoint_from_s[name]
+
+    def _trim(self, before_offset: int, event_time_ms: int) -> int:
+        """Drop old records that every committed epoch has folded.
+
+        Never one that a seed might need, nor one of the batch under way: Spark reads it again if the process dies
+        before the batch is in the checkpoint. Age is by the log's own time, so that no clock of the fold's decides.
+        """
+        if self._versions() != self._synced:
+            self._sync()
+        return self._event_log.trim(before_offset, event_time_ms - self._log_retention_ms)
+
+    def _sync(self) -> None:
+        """Bring the lake to the disk. What was published is in the store already. Raises OSError."""
+        if self._mirror is None:
+            versions = self._versions()
+            sync_lake(self._lake_dir, versions, self._clock.now_ms())
+            self._synced = versions
+
+    def _versions(self) -> dict[str, int]:
+        return {name: table.version for name, table in self._tables.items()}
+
+    def _vacuum(self, table: StagedTable, hours: int) -> None:
+        table.maintain(partial(_vacuum, hours=self._clock.hours_to_keep(hours)))
+
+    def _clean_log(self, table: StagedTable) -> None:
+        """delta-rs goes by the machine's clock alone."""
+        if self._clock.ahead_ms() < HOUR_MS:
+            self._sync()
+            table.maintain(DeltaTable.cleanup_metadata)
+
+    def _vacuum_store(self, mirror: Publisher, name: str, hours: int) -> None:
+        mirror.vacuum(name, self._clock.hours_to_keep(hours))
+
+    def _clean_store_log(self, mirror: Publisher, name: str) -> None:
+        if self._clock.ahead_ms() < HOUR_MS:
+            mirror.clean_log(name)
+
+    def _sweep_work(self) -> Iterator[tuple[str, Work]]:
+        for declared in self._declared:
+            name, table = declared.name, self._tables[declared.name]
+            yield from self._compaction(declared)
+            hours = INTERVALS_RETENTION_H if declared in INTERVAL_TABLES else self._retention_hours
+            if self._mirror is None:
+                yield f"vacuum {name}", partial(self._vacuum, table, hours)
+            else:
+                yield f"remove old files of {name} from the copy", partial(self._mirror.copy.remove_old_files, name)
+            yield f"clean up log of {name}", partial(self._clean_log, table)
+            if self._mirror is not None:
+                yield f"vacuum {name} in the store", partial(self._vacuum_store, self._mirror, name, hours)
+                yield f"clean up log of {name} in the store", partial(self._clean_store_log, self._mirror, name)
+
+    def _older_files_work(self) -> Iterator[tuple[str, Work]]:
+        """Files of earlier versions, and of change feeds; those of the newest versions are mended at the start."""
+        if self._mirror is not None:
+            return  # a copy has the newest ones alone, and what is in the store is not written again
+        lake_dir = next(iter(self._tables.values())).path.parent
+        if has_plain_types(lake_dir) and not any(table.had_arrow_types for table in self._tables.values()):
+            return
+        for name, table in self._tables.items():
+            files = data_files(table.path)
+            while some := list(islice(files, FILES_AT_A_TIME)):
+                yield f"types of {len(some)} files of {name}", partial(self._drop_arrow_types, some)
+        if not self._refused_files:
+            yield "types of all files", partial(declare_plain_types, lake_dir)
+
+    def _drop_arrow_types(self, files: list[Path]) -> None:
+        """Raises OSError for files that cannot be written, after all others."""
+        refused: list[OSError] = []
+        for file in files:
+            try:
+                drop_arrow_types(file)
+            except FileNotFoundError:
+                pass  # vacuum was there first
+            except OSError as error:
+                refused.append(error)
+        self._refused_files += len(refused)
+        if refused:
+            raise OSError(f"{len(refused)} of {len(files)} files, such as {refused[0]}")
+
+    def _compaction(self, declared: Table) -> Iterator[tuple[str, Work]]:
+        for partition in self._crowded(self._tables[declared.name].delta, declared.partition_by):
+            yield f"compact {declared.name} {partition}", partial(self._compact, declared.name, partition)
+
+    def _compact(self, name: str, partition: list[tuple[str, str, str]]) -> None:
+        table = self._tables[name]
+        table.delta.optimize.compact(
+            partition_filters=partition or None, target_size=COMPACTED_BYTES, writer_properties=PROPERTIES[name]
+        )
+        table.publish()
+
+    @staticmethod
+    def _crowded(table: DeltaTable, partition_by: tuple[str, ...]) -> list[list[tuple[str, str, str]]]:
+        counts: dict[tuple[str, ...], int] = {}
+        for uri in table.file_uris():
+            parts = tuple(part for part in uri.split("/") if "=" in part)[-len(partition_by) :] if partition_by else ()
+            counts[parts] = counts.get(parts, 0) + 1
+        crowded = [parts for parts, count in counts.items() if count > COMPACT_WHEN_FILES]
+        if not partition_by:
+            return [[] for _ in crowded]
+        return [[tuple_of(part) for part in parts] for parts in crowded]
+
+
+class CleanUpClock:
+    """What time it is, for what is deleted because it is old.
+
+    Args:
+        lake_dir: Says what this clock showed when the lake was last brought to the disk, or else when its last epoch
+            was committed.
+    """
+
+    def __init__(self, lake_dir: Path) -> None:
+        known_ms = read_synced(lake_dir).clean_up_ms
+        if not known_ms and (last := last_commit(lake_dir)) is not None:
+            known_ms = to_ms(last.commit_time)
+        self._now_ms = min(known_ms or _wall_ms(), _wall_ms())
+        self._seen_s = time.monotonic()
+        self._said = False
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        now_s = time.monotonic()
+        passed_ms = round((now_s - self._seen_s) * 1000)
+        self._seen_s = now_s
+        self._now_ms = min(_wall_ms(), self._now_ms + 2 * passed_ms)
+        return self._now_ms
+
+    def ahead_ms(self) -> int:
+        """By how much the machine's clock is ahead of this one."""
+        ahead_ms = _wall_ms() - self.now_ms()
+        if ahead_ms >= HOUR_MS and not self._said:
+            self._said = True
+            log.warning(
+                "the clock is ahead of the time that has passed: old versions and events are kept for longer",
+                ahead_hours=ahead_ms // HOUR_MS,
+            )
+        return ahead_ms
+
+    def hours_to_keep(self, hours: int) -> int:
+        """How long to keep what the machine's clock judges, for it to be kept so many hours."""
+        return hours + math.ceil(self.ahead_ms() / HOUR_MS)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _vacuum(table: DeltaTable, *, hours: int) -> None:
+    # In full: the light one leaves change feed files behind, and what was removed before the last checkpoint.
+    table.vacuum(hours, dry_run=False, full=True)
+
+
+def _checkpoint_interval(table: StagedTable) -> int:
+    return max(CHECKPOINT_EVERY_COMMITS, min(table.checkpoint_actions // 100, CHECKPOINT_AT_MOST_COMMITS))
+
+
+def tuple_of(part: str) -> tuple[str, str, str]:
+    """``brokerName=a`` as a delta-rs partition filter."""
+    from urllib.parse import unquote
+
+    name, value = part.split("=", 1)
+    return (name, "=", unquote(value))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which shard a record belongs to.
+
+Group state is spread over a fixed number of shards by hash(routing key), one Spark task each. Spark places a grouping
+key by its own hash, so the shard keys are chosen such that each falls into a partition of its own.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from nameserver.state_machine.codec import Shard, encode_shard, encode_topics, pack_group
+from nameserver.state_machine.state import RouteState
+from schemas.errors import SetupError
+from schemas.events import KEY_KV, broker_key
+
+SHARD_KEYS: Final[Mapping[int, tuple[int, ...]]] = {
+    1: (0,),
+    2: (2, 0),
+    4: (12, 6, 2, 0),
+    8: (12, 6, 5, 1, 25, 15, 2, 0),
+    16: (12, 16, 5, 1, 37, 20, 2, 35, 13, 6, 49, 7, 25, 15, 4, 0),
+}
+"""Number of shards -> one grouping key per Spark partition: ``pmod(hash(key), n)`` is 0, 1, 2, ..."""
+
+
+def shard_keys(shards: int) -> tuple[int, ...]:
+    """Grouping keys of so many shards. Raises SetupError for a number that is not offered."""
+    try:
+        return SHARD_KEYS[shards]
+    except KeyError:
+        raise SetupError(f"{shards} shards: choose one of {', '.join(map(str, SHARD_KEYS))}.") from None
+
+
+def shard_of(routing_key: str, shards: int) -> int:
+    """Grouping key for a routing key; Spark SQL's ``crc32`` gives the same."""
+    return shard_keys(shards)[zlib.crc32(routing_key.encode()) % shards]
+
+
+SeedRow = tuple[int, bytes, list[str], list[bytes]]
+"""shard, encoded `Shard`, broker names, their encoded topics: the columns of processor.SEED_SCHEMA."""
+
+
+def seed_rows(state: RouteState, shards: int) -> list[SeedRow]:
+    """A whole state as the initial state of each shard."""
+    groups = defaultdict(list)
+    for name, group in state.groups.items():
+        groups[shard_of(broker_key(name), shards)].append(group)
+    rows = []
+    for key in shard_keys(shards):
+        mine = groups[key]
+        shard = Shard(
+            groups=[pack_group(group) for group in mine],
+            kv={ns: dict(entries) for ns, entries in state.kv.items()} if shard_of(KEY_KV, shards) == key else {},
+            now_ms=state.now_ms,
+            preserved_ms=state.preserved_ms,
+        )
+        with_topics = [group for group in mine if group.topics.rows]
+        rows.append(
+            (
+                key,
+                encode_shard(shard),
+                [group.broker_name for group in with_topics],
+                [encode_topics(group.topics.rows) for group in with_topics],
+            )
+        )
+    return rows

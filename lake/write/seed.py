@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fold's state back from the tables, for a query whose checkpoint is lost.
+
+The state at the last epoch is what its table versions hold. Only the times in brokerLiveTable may be older there than
+they were in the lost state store: heartbeats are written every ten seconds. So the state is read at the newest epoch
+whose livenessOffset is its own logOffset, and the log from there to the last epoch is folded over it again, on the
+driver, with the same pure rules: the result is exactly the lost state, and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from eventlog.base import LOST_LOG, EventLog, lacks
+from lake.commits import last_commit, last_exact_commit, to_ms
+from lake.delta.active import active, dataset
+from lake.delta.damage import DamagedTableError
+from lake.delta.log import table_uri
+from lake.write.resumes import preserved_ms
+from nameserver.state_machine.replay import replay
+from nameserver.state_machine.rows import group_from_rows, kv_from_rows
+from nameserver.state_machine.state import RouteState
+from runtime.disk import at_start
+from schemas.errors import SetupError, one_line
+from schemas.route_commit import RouteCommit
+from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A state and the first log offset it does not contain."""
+
+    state: RouteState
+    next_offset: int
+    epoch: int
+
+
+def read_seed(lake_dir: Path, log: EventLog) -> Seed:
+    """State of the last epoch, from the tables and a few seconds of log; an empty state for an empty lake.
+
+    Raises:
+        SetupError: a table cannot be read, or the log lacks records that are needed for it.
+        UnavailableError: the disk is full or failing.
+    """
+    try:
+        return _read_seed(lake_dir, log)
+    except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        raise at_start(error)(
+            f"the state cannot be read back from the tables in {lake_dir}: {one_line(error)}. If this does not pass, "
+            "see what `./routelake doctor` says, or restore the lake from a backup."
+        ) from error
+
+
+def _read_seed(lake_dir: Path, log: EventLog) -> Seed:
+    last = last_commit(lake_dir)
+    if last is None:
+        return Seed(RouteState(), 0, 0)
+    exact = last_exact_commit(lake_dir)
+    # None is exact only in the first moments of a lake: then the log is whole, and short.
+    state, first = (read_state(lake_dir, exact), exact.log_offset + 1) if exact is not None else (RouteState(), 0)
+    state = replay(state, _between(log, first, last.log_offset), watermark_ms=to_ms(last.watermark))
+    return Seed(state, last.log_offset + 1, last.epoch)
+
+
+def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
+    """State at one row of routeCommitTable."""
+    by_group: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    kv: list[dict[str, Any]] = []
+    for table in STATE_TABLES:
+        files = active(table_uri(str(lake_dir), table), commit.versions[table.name]).files
+        rows = dataset(str(lake_dir), table, files).to_table().to_pylist()
+        if table is KV_CONFIG_TABLE:
+            kv = rows
+            continue
+        for row in rows:
+            by_group[row["brokerName"]][table.name].append(row)
+    groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
+    now_ms = to_ms(commit.event_time)
+    return RouteState(
+        groups=groups,
+        kv=kv_from_rows(kv),
+        now_ms=now_ms,
+        preserved_ms=preserved_ms(commit),
+    )
+
+
+def _between(log: EventLog, first: int, last: int) -> Iterable[Any]:
+    while first <= last:
+        records = log.read(first)
+        if not records or lacks(log, first, records):
+            raise SetupError(
+                f"the event log lacks records from offset {first} on; up to offset {last} they are needed to bring the "
+                f"state in the tables up to date. {LOST_LOG}",
+                first_missing=first,
+            )
+        for record in records:
+            if record.offset > last:
+                return
+            yield record
+        first = records[-1].offset + 1

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's staging folder: where delta-rs commits, on a log that stays short.
+
+For each commit delta-rs lists the whole ``_delta_log`` folder twice, and its table object remembers every commit it
+has made: 4 ms in a young table, 190 ms after 100,000 versions (docs/adr/0007). So the one writer works in a folder
+whose log begins anew every 50 commits, and every commit is then linked into the table: its data files, and last its
+entry in the log, which makes it exist. Hard links: no data is copied, and to whoever reads it the table is an ordinary
+Delta table.
+
+The folder holds nothing that is not in the table, but for a commit whose process died before it was linked: it is made
+anew from the table at each start. Source: the Delta transaction protocol, "Delta Log Entries" and "Checkpoints".
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from lake.delta.actions import (
+    LOG_FOLDER,
+    LastCheckpoint,
+    checkpoint_name,
+    entry_name,
+    read_actions,
+    read_last_checkpoint,
+    write_last_checkpoint,
+)
+from lake.delta.arrow_types import drop_arrow_types
+from lake.delta.ddl import write_whole
+from runtime.disk import at_start
+from schemas.errors import UnavailableError, one_line
+
+STAGING_FOLDER: Final = "_staging"
+"""In the lake. It can be deleted while the fold is stopped, and needs no place in a backup."""
+
+_BEGIN_AFTER_COMMITS: Final = 50
+
+
+class StagedTable:
+    """One table, written by one process. Call `publish` after each use of `delta` that commits.
+
+    Attributes:
+        path: the table.
+        staging: its staging folder.
+        delta: the table in its staging folder, for delta-rs to commit to.
+        version: the newest version that has been published.
+        checkpointed: the version of the last checkpoint; 0 if there is none.
+        checkpoint_actions: how many actions it holds: files, and files removed within the retention.
+        had_arrow_types: whether a file of the newest version said types of Arrow's own; none does any more.
+    """
+
+    def __init__(self, table: DeltaTable, path: Path, staging: Path) -> None:
+        """Make the staging folder.
+
+        Args:
+            table: the table, at its newest version.
+            path: where it lies.
+            staging: made anew, on the same file system.
+
+        Raises:
+            SetupError: a file of the table is missing, or the folder cannot be written.
+            UnavailableError: the disk is full or failing.
+        """
+        self.path = path
+        self.staging = staging
+        self._stage(table)
+
+    def stage_anew(self) -> None:
+        """Begin again from what is there, where somebody else has written to the table.
+
+        Raises:
+            DeltaError: the table cannot be opened.
+            SetupError, UnavailableError: as the constructor.
+        """
+        self._stage(DeltaTable(str(self.path)))
+
+    def _stage(self, table: DeltaTable) -> None:
+        path, staging = self.path, self.staging
+        self.version = table.version()
+        try:
+            self.checkpointed, self.checkpoint_actions = self._last_checkpoint(table)
+            files = [unquote(file) for file in table.get_add_actions()["path"].to_pylist()]
+            entries = [entry_name(version) for version in range(self.checkpointed, self.version + 1)]
+            for name in (*files, *entries):
+                (path / name).stat()  # what is lost may still be in the staging folder: `ops.doctor`
+            if staging.exists():
+                shutil.rmtree(staging)
+            (staging / LOG_FOLDER).mkdir(parents=True)
+            self.had_arrow_types = False
+            for name in files:
+                self.had_arrow_types |= self._drop_arrow_types(path / name)
+                self._link(name, path, staging)
+            for name in entries:
+                self._link(name, path, staging)
+            if self.checkpoint_actions:
+                self._stage_checkpoint(path / checkpoint_name(self.checkpointed), self.checkpointed)
+            self.delta, self._begun_at = DeltaTable(str(staging)), self.checkpointed
+        except (DeltaError, OSError) as error:
+            raise at_start(error)(
+                f"the table {path} cannot be made ready for writing in {staging}: {one_line(error)}. Both must be on "
+                "one file system, with room on it, and all files of the table be there: `./routelake doctor` says what "
+                "is lost and whether it can be made good; else restore it from a backup."
+            ) from error
+
+    def publish(self) -> None:
+        """Let the table have what was committed to `delta`.
+
+        Raises:
+            UnavailableError: somebody else has written to the table. `stage_anew`, or another start, goes on from what
+                is there.
+            DeltaError, OSError: storage failed; calling again goes on.
+        """
+        while self.version < self.delta.version():
+            try:
+                self._link_commit(self.staging, self.path)
+            except FileExistsError as error:
+                raise UnavailableError(
+                    f"{self.path / entry_name(self.version + 1)} was written by somebody else while routelake held the "
+                    "lake. routelake begins anew from what is there."
+                ) from error
+        if self.version - self._begun_at >= _BEGIN_AFTER_COMMITS:
+            self._begin_anew()
+
+    def take(self, file: str, name: str) -> str:
+        """Let the staging folder have a file that somebody else has written, for a commit.
+
+        Args:
+            file: where it lies, which may be its place; on the same file system it is linked, else copied.
+            name: relative to the table.
+
+        Returns:
+            The name.
+
+        Raises:
+            OSError: storage failed.
+        """
+        old, new = Path(file), self.staging / name
+        if old == new:
+            return name
+        if old.stat().st_uid == os.geteuid():  # a file of another user's could not be written to
+            try:
+                _hard_link(old, new)
+                return name
+            except FileExistsError:
+                raise
+            except OSError:
+                pass  # another file system, or one that has no links
+        new.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(old, new)
+        return name
+
+    def commit(self, entry: bytes) -> None:
+        """Commit the lines of an entry of the log to `delta`.
+
+        Raises:
+            DeltaError, OSError: storage failed.
+        """
+        write_whole(self.staging / entry_name(self.delta.version() + 1), entry.decode())
+        self.delta.update_incremental()
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the table."""
+        self.publish()
+        DeltaTable(str(self.path)).create_checkpoint()
+        self.checkpointed = self.version
+        self.checkpoint_actions = self._size_of_last_checkpoint()
+
+    def maintain(self, work: Callable[[DeltaTable], object]) -> None:
+        """Do what concerns the whole table, such as vacuum, on the table itself; its commits are taken over."""
+        self.publish()
+        try:
+            work(DeltaTable(str(self.path)))
+        finally:
+            # Also what it committed before it failed: vacuum does so before it deletes.
+            while (self.path / entry_name(self.version + 1)).exists():
+                self._link_commit(self.path, self.staging)
+            self.delta.update_incremental()
+
+    def _last_checkpoint(self, table: DeltaTable) -> tuple[int, int]:
+        """Version and number of actions of one that can be begun with; (0, 0) for none, where none is needed."""
+        try:
+            last = read_last_checkpoint(self.path)
+            if last is None and (self.path / entry_name(0)).exists():
+                return 0, 0
+            if last is not None and last.parts is None and (self.path / checkpoint_name(last.version)).exists():
+                return last.version, last.size
+        except ValueError:
+            pass  # torn, or not as the protocol has it: a new one takes its place
+        table.create_checkpoint()
+        return self.version, self._size_of_last_checkpoint()
+
+    def _size_of_last_checkpoint(self) -> int:
+        last = read_last_checkpoint(self.path)
+        assert last is not None
+        return last.size
+
+    def _begin_anew(self) -> None:
+        """Let the staged log begin at the newest version, and open it."""
+        self.delta.create_checkpoint()
+        self._stage_checkpoint(self.staging / checkpoint_name(self.version), self.version)
+        for file in (self.staging / LOG_FOLDER).iterdir():
+            number = file.name.partition(".")[0]
+            if number.isdigit() and int(number) < self.version:
+                file.unlink()
+        self.delta, self._begun_at = DeltaTable(str(self.staging)), self.version
+
+    def _stage_checkpoint(self, checkpoint: Path, version: int) -> None:
+        """Take a checkpoint into staging, but for what only vacuum asks for.
+
+        Those are the files that were removed within the retention, by far the most of a checkpoint.
+        """
+        wanted = pc.is_null(pc.field("remove")) if "remove" in pq.read_schema(checkpoint).names else None
+        actions = pq.read_table(checkpoint, filters=wanted, partitioning=None)
+        pq.write_table(actions, self.staging / checkpoint_name(version))
+        write_last_checkpoint(self.staging, LastCheckpoint(version, actions.num_rows))
+
+    def _link_commit(self, source: Path, target: Path) -> None:
+        """Link the files of the next version, and last its entry in the log.
+
+        Raises:
+            FileExistsError: the target has another commit of that version.
+        """
+        entry = entry_name(self.version + 1)
+        actions = read_actions((source / entry).read_bytes())
+        for action in actions:
+            for file in (action.add, action.cdc):
+                if file is not None:
+                    if target == self.path:
+                        drop_arrow_types(source / unquote(file.path))
+                    self._link(unquote(file.path), source, target)
+        self._link(entry, source, target)
+        self.version += 1
+        # In staging nobody reads what a commit has removed, nor the change feed.
+        for action in actions:
+            for file in (action.cdc, action.remove):
+                if file is not None:
+                    (self.staging / unquote(file.path)).unlink(missing_ok=True)
+
+    @staticmethod
+    def _drop_arrow_types(file: Path) -> bool:
+        try:
+            return drop_arrow_types(file)
+        except PermissionError:
+            return False  # of the user who restored the lake: it stays readable as far as it was
+
+    def _link(self, name: str, source: Path, target: Path) -> None:
+        """Raises FileExistsError where another file stands in the place."""
+        old, new = source / name, target / name
+        try:
+            _hard_link(old, new)
+        except FileExistsError:
+            if not filecmp.cmp(old, new, shallow=False):
+                raise
+        except PermissionError:
+            # Linux links only files of one's own, and some may be of the user who restored the lake. Staging only reads
+            # them, so that a copy does as well.
+            if target != self.staging:
+                raise
+            new.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(old, new)
+
+
+def stage(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> dict[str, StagedTable]:
+    """Make the staging folders of a lake's tables, which were just opened.
+
+    Raises:
+        SetupError: see `StagedTable`.
+    """
+    staging = lake_dir / STAGING_FOLDER
+    return {name: StagedTable(table, lake_dir / name, staging / name) for name, table in tables.items()}
+
+
+def _hard_link(old: Path, new: Path) -> None:
+    """Link a file, in a folder that may have to be made first."""
+    try:
+        os.link(old, new)
+    except FileNotFoundError:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        os.link(old, new)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a lake is known to be on the disk, and what a power cut has left of the rest.
+
+No commit is synced: the event log has all that came, and is. So the lake's file system is synced as a whole before
+anything is forgotten that the lake was made from, and a file of the lake then says which versions that was.
+
+What is newer may be torn, empty or missing after a power cut, in any combination: a name can be on the disk without its
+bytes, and a commit without the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from lake.commits import last_commit
+from lake.delta.actions import LOG_FOLDER, checkpoint_name, entry_name, read_last_checkpoint
+from lake.delta.damage import DamagedTableError
+from lake.delta.inspection import Entry, StoredFile, UnreadableError, read_entry
+from runtime.disk import sync_file_system, write_synced
+from schemas.errors import one_line
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
+
+SYNCED_FILE: Final = "synced.json"
+"""In the lake. Without it all is looked at that came after the last checkpoints of the tables."""
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """What the file says.
+
+    Attributes:
+        versions: Of each table, up to which it is on the disk.
+        clean_up_ms: What the clock of the clean-up said then (`lake.write.maintenance`).
+    """
+
+    versions: dict[str, int] = {}
+    clean_up_ms: int = 0
+
+
+_decoder = msgspec.json.Decoder(Synced)
+
+
+def read_synced(lake_dir: Path) -> Synced:
+    """What is known; nothing where the file is missing or cannot be read."""
+    try:
+        return _decoder.decode((lake_dir / SYNCED_FILE).read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return Synced()
+
+
+def sync_lake(lake_dir: Path, versions: Mapping[str, int], clean_up_ms: int | None = None) -> None:
+    """Bring a lake to the disk, and write down up to which versions.
+
+    Args:
+        lake_dir: The lake, whose lock this process holds.
+        versions: Of the tables, as they are now; of others what was known stays true.
+        clean_up_ms: As `Synced.clean_up_ms`; None: as it was.
+
+    Raises:
+        OSError: The disk did not take all of it.
+    """
+    sync_file_system(lake_dir)
+    known = read_synced(lake_dir)
+    found = Synced({**known.versions, **versions}, known.clean_up_ms if clean_up_ms is None else clean_up_ms)
+    write_synced(lake_dir / SYNCED_FILE, msgspec.json.encode(found))
+
+
+class Whole(NamedTuple):
+    """What a table has that can be read.
+
+    Attributes:
+        version: The greatest one up to which all that was not synced is whole; -1 for none.
+        damage: What is wrong with the next one, in words; None where that is the newest.
+    """
+
+    version: int
+    damage: str | None
+
+
+def whole_up_to(table: Path, synced: int) -> Whole:
+    """Read a table's commits after a version, and all rows of the files that they brought.
+
+    Args:
+        table: Its folder.
+        synced: The version up to which it is on the disk; -1 where that is not known.
+    """
+    try:
+        names = [path.name for path in (table / LOG_FOLDER).iterdir()]
+        versions = [int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()]
+        newest = max(versions, default=-1)
+        if newest < synced:
+            synced = -1  # the table was restored, or gone back with
+        first = max(synced, _checkpoint(table, synced)) + 1
+    except (UnreadableError, OSError) as error:
+        return Whole(synced, one_line(error))
+    entries: dict[int, Entry] = {}
+    damage = None
+    for version in range(first, newest + 1):
+        path = table / entry_name(version)
+        try:
+            entries[version] = read_entry(path)
+        except FileNotFoundError:
+            damage = f"{path} is missing"
+            break
+        except (UnreadableError, OSError) as error:
+            damage = f"{path} {one_line(error)}"
+            break
+    removed = {file.path for entry in entries.values() for file in entry.removed}
+    for version, entry in entries.items():
+        for file in (*entry.added, *entry.feed):
+            is_needed = synced >= 0 or (file in entry.added and file.path not in removed)  # else vacuum may have it
+            if why := _why_unreadable(table, file, is_needed=is_needed):
+                return Whole(version - 1, why)
+    return Whole(max(entries, default=first - 1), damage)
+
+
+def unsynced_damage(lake_dir: Path) -> str | None:
+    """What is wrong with the part of a lake that was never synced, in words; None where it is whole."""
+    versions = read_synced(lake_dir).versions
+    newest: dict[str, int] = {}
+    for table in ALL_TABLES:
+        if (lake_dir / table.name).is_dir():
+            newest[table.name], damage = whole_up_to(lake_dir / table.name, versions.get(table.name, -1))
+            if damage is not None:
+                return damage
+    if ROUTE_COMMIT_TABLE.name not in newest:
+        return None
+    try:
+        last = last_commit(lake_dir)
+    except (DamagedTableError, DeltaError, OSError, ValueError, pa.ArrowException):
+        return None  # what is older is damaged: whoever opens the tables says so
+    for name, version in ({} if last is None else last.versions).items():
+        if newest.get(name, -1) < version:
+            return f"{lake_dir / name} is at version {newest.get(name, -1)}, and the last epoch needs version {version}"
+    return None
+
+
+def _checkpoint(table: Path, synced: int) -> int:
+    """Version of the last checkpoint; -1 for none. One that was written since is read.
+
+    Raises:
+        UnreadableError: It cannot be read.
+    """
+    try:
+        last = read_last_checkpoint(table)
+    except ValueError:
+        return -1  # a new one takes its place (`lake.write.staging`)
+    if last is None:
+        return -1
+    path = table / checkpoint_name(last.version)
+    if last.version > synced:
+        try:
+            pq.read_table(path, columns=["add"], partitioning=None, use_threads=False)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise UnreadableError(f"{path} cannot be read: {one_line(error)}") from error
+    return last.version
+
+
+def _why_unreadable(table: Path, file: StoredFile, *, is_needed: bool) -> str | None:
+    path = table / unquote(file.path)
+    try:
+        size = path.stat().st_size
+        if file.size not in (None, size):
+            return f"{path} has {size} bytes, and was written with {file.size}"
+        with pq.ParquetFile(path) as parquet:
+            for group in range(parquet.num_row_groups):
+                parquet.read_row_group(group, use_threads=False)
+    except FileNotFoundError:
+        return f"{path} is missing" if is_needed else None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return f"{path} cannot be read: {one_line(error)}"
+    return None
+
+
+__all__ = ["SYNCED_FILE", "Synced", "Whole", "read_synced", "sync_lake", "unsynced_damage", "whole_up_to"]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a micro-batch does to topicQueueTable, as data files that the shard writes (docs/adr/0021).
+
+A group's rows are a partition of that table, and they are in memory when one of them changes. New rows are a file that
+is added; else the partition gets a file of all its rows in the place of those that it has, and one of exactly the
+changed rows for the change data feed. It is all that the table's commit needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from lake.delta.data_file import (
+    AFTER,
+    BEFORE,
+    CHANGE_TYPE,
+    DELETED,
+    INSERTED,
+    NO_TWO_ALIKE,
+    DataFile,
+    Partition,
+    write_data_file,
+)
+from lake.delta.types import arrow_schema
+from nameserver.state_machine.changes import TopicChanges, topic_changes
+from nameserver.state_machine.state import BrokerGroup
+from schemas.broker import QueueRow
+from schemas.tables import TOPIC_QUEUE_TABLE
+
+_SCHEMA: Final = arrow_schema(TOPIC_QUEUE_TABLE, without=TOPIC_QUEUE_TABLE.partition_by)
+_FEED_SCHEMA: Final = _SCHEMA.append(pa.field(CHANGE_TYPE, pa.string()))
+_PLAIN: Final = (NO_TWO_ALIKE[TOPIC_QUEUE_TABLE.name],)
+(_PARTITION,) = TOPIC_QUEUE_TABLE.partition_by
+
+
+class TopicFiles:
+    """The files of one shard in one micro-batch.
+
+    Args:
+        folder: where they go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._changes: dict[str, TopicChanges | None] = {}
+        """Of groups that changed since `write`: how, where one cause did all of it."""
+        self._written: dict[str, Partition | None] = {}
+
+    def changed(self, changes: TopicChanges) -> None:
+        """Take note of what one cause did to one group."""
+        name = changes.broker_name
+        self._changes[name] = None if name in self._changes or name in self._written else changes
+
+    def write(self, start: Mapping[str, BrokerGroup], groups: Mapping[str, BrokerGroup]) -> None:
+        """Write what has changed: before rows leave memory, and at the end.
+
+        Args:
+            start: groups by name, as they were when the batch began.
+            groups: as they are now.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        for name, changes in self._changes.items():
+            nothing = BrokerGroup(name)
+            before, after = start.get(name, nothing), groups.get(name, nothing)
+            net = changes or topic_changes(before, after)
+            self._discard(self._written.get(name))
+            self._written[name] = net and self._partition(net, after)
+            before.topics.unload()
+            after.topics.unload()
+        self._changes.clear()
+
+    def partitions(self) -> list[Partition]:
+        """What is to be committed."""
+        return [partition for partition in self._written.values() if partition is not None]
+
+    def _partition(self, changes: TopicChanges, after: BrokerGroup) -> Partition:
+        values = {_PARTITION: changes.broker_name}
+        if all(row is None for row in changes.before):
+            return Partition(values, self._rows(changes.topics, changes.after), None)
+        rows = after.topics.rows
+        added = self._rows(list(rows), list(rows.values())) if rows else None
+        return Partition(values, added, self._feed(changes))
+
+    def _rows(self, topics: Sequence[str], rows: Sequence[QueueRow | None]) -> DataFile:
+        return write_data_file(self._folder, pa.Table.from_arrays(_columns(topics, rows), schema=_SCHEMA), _PLAIN)
+
+    def _feed(self, changes: TopicChanges) -> DataFile:
+        topics: list[str] = []
+        rows: list[QueueRow] = []
+        kinds: list[str] = []
+        for topic, before, after in zip(changes.topics, changes.before, changes.after, strict=True):
+            if before is not None:
+                topics.append(topic)
+                rows.append(before)
+                kinds.append(DELETED if after is None else BEFORE)
+            if after is not None:
+                topics.append(topic)
+                rows.append(after)
+                kinds.append(INSERTED if before is None else AFTER)
+        columns = [*_columns(topics, rows), pa.array(kinds, pa.string())]
+        return write_data_file(self._folder, pa.Table.from_arrays(columns, schema=_FEED_SCHEMA), _PLAIN)
+
+    @staticmethod
+    def _discard(partition: Partition | None) -> None:
+        for file in partition.files if partition is not None else ():
+            with suppress(OSError):
+                Path(file.path).unlink()
+
+
+def _columns(topics: Sequence[str], rows: Sequence[QueueRow | None]) -> Iterable[pa.Array]:
+    """Columns of so many rows, few of which differ."""
+    places = {row: at for at, row in enumerate(dict.fromkeys(rows))}
+    at = pa.array(map(places.__getitem__, rows), pa.int32(), size=len(rows))
+    values = zip(*(row for row in places if row is not None), strict=True)
+    return [pa.array(topics, pa.string()), *(pa.array(column, pa.int32()).take(at) for column in values)]

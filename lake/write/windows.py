@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""routeChangeTable from one end to the other, some rows at a time, in the order of epochs.
+
+Its files are in no order once they have been put together anew, and one epoch may have a million rows. So the two
+columns that say where a row belongs are read first, and then window after window of rows, each from the files that may
+hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.commits import epochs_in
+from lake.delta.actions import File
+from lake.delta.active import active, dataset
+from lake.delta.log import plain_text, table_uri
+from schemas.tables import ROUTE_CHANGE_TABLE
+
+WINDOW_ROWS: Final = 200_000
+"""In a window, unless one offset has more."""
+
+
+class Window(NamedTuple):
+    """Rows from (epoch, offset) to (epoch, offset), both included."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+    rows: int
+
+
+class ChangeWindows:
+    """The rows of some epochs.
+
+    Args:
+        lake_dir: directory of the lake.
+        version: of routeChangeTable; the newest if None.
+        first: the first epoch.
+        last: the last epoch; all that come if None.
+        whole_epochs: whether an epoch must not be parted.
+        rows: in a window, at most if it can be.
+
+    Raises:
+        DamagedTableError, DeltaError, OSError: the table cannot be read.
+    """
+
+    def __init__(
+        self,
+        lake_dir: str,
+        version: int | None = None,
+        *,
+        first: int | None = None,
+        last: int | None = None,
+        whole_epochs: bool = False,
+        rows: int = WINDOW_ROWS,
+    ) -> None:
+        self._lake_dir = lake_dir
+        files = active(table_uri(lake_dir, ROUTE_CHANGE_TABLE), version).files
+        self._files = [file for file in files if _may_hold(file, first, last)]
+        self._windows = list(self._plan(first, last, whole_epochs, rows))
+
+    @property
+    def rows(self) -> int:
+        """Of all windows."""
+        return sum(window.rows for window in self._windows)
+
+    def read(self, columns: Sequence[str] | None = None, codes: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """The rows of each window, in no order within it; text columns named by ``codes`` as dictionaries."""
+        for window in self._windows:
+            yield self._read(window, columns, codes)
+
+    def _read(self, window: Window, columns: Sequence[str] | None, codes: Sequence[str]) -> pa.Table:
+        files = [file for file in self._files if _may_hold(file, window.first[0], window.last[0])]
+        rows = self._rows_of(window, columns, codes, files)
+        # Somebody wrote into a file what the log's statistics do not know of.
+        return rows if rows.num_rows == window.rows else self._rows_of(window, columns, codes, self._files)
+
+    def _rows_of(
+        self, window: Window, columns: Sequence[str] | None, codes: Sequence[str], files: Sequence[File]
+    ) -> pa.Table:
+        found = dataset(self._lake_dir, ROUTE_CHANGE_TABLE, files, codes)
+        return plain_text(
+            found.to_table(
+                columns=None if columns is None else list(columns), filter=_from(window.first) & _to(window.last)
+            )
+        )
+
+    def _plan(self, first: int | None, last: int | None, whole_epochs: bool, rows: int) -> Iterator[Window]:
+        places = self._places(first, last, whole_epochs)
+        start, end, count = None, None, 0
+        for part in places.to_batches(max_chunksize=100_000):
+            epochs = part["epoch"].to_pylist()
+            offsets = part["offset"].to_pylist() if "offset" in part.schema.names else [None] * len(epochs)
+            for epoch, offset, some in zip(epochs, offsets, part["count"].to_pylist(), strict=True):
+                if start is not None and end is not None and count + some > rows:
+                    yield Window(start, end, count)
+                    start, count = None, 0
+                if start is None:
+                    start = (epoch, -(2**62) if offset is None else offset)
+                end, count = (epoch, 2**62 if offset is None else offset), count + some
+        if start is not None and end is not None:
+            yield Window(start, end, count)
+
+    def _places(self, first: int | None, last: int | None, whole_epochs: bool) -> pa.Table:
+        """How many rows there are of each (epoch, offset), or of each epoch, in order."""
+        names = ["epoch"] if whole_epochs else ["epoch", "offset"]
+        epoch = pc.field("epoch")
+        wanted = (epoch >= (-(2**62) if first is None else first)) & (epoch <= (2**62 if last is None else last))
+        found: list[pa.Table] = []
+        for batch in dataset(self._lake_dir, ROUTE_CHANGE_TABLE, self._files).to_batches(columns=names, filter=wanted):
+            if batch.num_rows:
+                counted = pa.Table.from_batches([batch]).append_column("one", pa.repeat(pa.scalar(1), batch.num_rows))
+                found.append(counted.group_by(names).aggregate([("one", "sum")]))
+        if not found:
+            return pa.table({name: pa.array([], pa.int64()) for name in [*names, "count"]})
+        whole = pa.concat_tables(found).group_by(names).aggregate([("one_sum", "sum")])
+        return whole.rename_columns([*names, "count"]).sort_by([(name, "ascending") for name in names])
+
+
+def _may_hold(file: File, first: int | None, last: int | None) -> bool:
+    oldest, newest = epochs_in(file)
+    return (first is None or newest >= first) and (last is None or oldest <= last)
+
+
+def _from(place: tuple[int, int]) -> pc.Expression:
+    epoch, offset = pc.field("epoch"), pc.field("offset")
+    return (epoch >= place[0]) & ((epoch > place[0]) | (offset >= place[1]))
+
+
+def _to(place: tuple[int, int]) -> pc.Expression:
+    epoch, offset = pc.field("epoch"), pc.field("offset")
+    return (epoch <= place[0]) & ((epoch < place[0]) | (offset <= place[1]))
+
+
+__all__ = ["WINDOW_ROWS", "ChangeWindows", "Window"]

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One micro-batch to one epoch.
+
+The order of a commit, written down because recovery depends on it:
+
+1. If routeCommitTable already carries this (query id, batch id), the batch is done: stop.
+2. For each changed state table in declared order: append when every changed row is new, else MERGE by key. For
+   topicQueueTable shards have written the files, which are only committed (`lake.write.file_commits`, docs/adr/0021).
+   Each carries the Delta app transaction (query id, batch id); a table that already has it is skipped.
+3. brokerLiveTable with every live row that changed; those in which only the time of the last heartbeat moved are
+   written every ten seconds, all at once.
+4. routeChangeTable, quarantineTable: append; of the former shards may have written files, too.
+5. routeCommitTable: one row naming the versions of all tables, with the chain's digest of it and of what step 4 wrote
+   (`lake.write.hash_chain`). Only now does the epoch exist for readers.
+
+Each of them is a Delta commit in the table's staging folder, which is then published (`lake.write.staging`).
+
+Steps 2 to 4 have no order among themselves, two tables are written at a time; step 5 waits for all of them. A crash
+leaves some tables ahead of the last epoch; the repeated batch skips what is there and writes the rest, so the tables
+end the same. Source: Delta protocol, "Transaction Identifiers".
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+
+from lake.commits import last_commit, to_ms
+from lake.delta.active import active, dataset
+from lake.delta.data_file import (
+    COMPRESSION,
+    COMPRESSION_LEVEL,
+    NO_TWO_ALIKE,
+    STATISTICS_LENGTH,
+    Partition,
+)
+from lake.delta.ddl import open_lake
+from lake.delta.log import table_uri
+from lake.delta.types import arrow_schema
+from lake.write.arrow import DELETE, INSERT, LIVENESS, OP, UPDATE, operation_schema
+from lake.write.batch import Batch
+from lake.write.file_commits import NO_HOOKS, append_files, change_partitions
+from lake.write.hash_chain import EpochDigest, in_blocks
+from lake.write.history_file import HistoryFile, with_epoch
+from lake.write.partition import shard_keys
+from lake.write.resumes import RESUME, preserved_ms, resumed_ms
+from lake.write.staging import StagedTable, stage
+from lake.write.topic_columns import HISTORY_SCHEMA
+from nameserver.state_machine.step import PRESERVED
+from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from runtime.disk import at_start
+from schemas.errors import SetupError, one_line
+from schemas.intervals import INTERVAL_TABLES
+from schemas.outcomes import APPLIED
+from schemas.route_commit import NO_COMMIT, RouteCommit
+from schemas.tables import (
+    ALL_TABLES,
+    BROKER_LIVE_TABLE,
+    CHAIN,
+    QUARANTINE_TABLE,
+    ROUTE_CHANGE_TABLE,
+    ROUTE_COMMIT_TABLE,
+    STATE_TABLES,
+    TOPIC_QUEUE_TABLE,
+    Table,
+)
+
+_AT_ONCE = 2
+"""Tables that are written at a time. An epoch of four small commits takes three quarters of the time."""
+
+PROPERTIES = {
+    table.name: WriterProperties(
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        statistics_truncate_length=STATISTICS_LENGTH,
+        column_properties={NO_TWO_ALIKE[table.name]: ColumnProperties(dictionary_enabled=False)}
+        if table.name in NO_TWO_ALIKE
+        else None,
+    )
+    for table in (*ALL_TABLES, *INTERVAL_TABLES)
+}
+"""How delta-rs writes Parquet files; `lake.delta.data_file` writes the same."""
+
+_SCHEMAS = {table.name: arrow_schema(table) for table in ALL_TABLES}
+_COMMIT_SCHEMA = _SCHEMAS[ROUTE_COMMIT_TABLE.name]
+_LIVE_KEY = BROKER_LIVE_TABLE.key
+_json = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What a commit made visible."""
+
+    epoch: int
+    log_offset: int
+    versions: Mapping[str, int]
+
+
+class LakeWriter:
+    """The one writer of a lake. Not thread-safe: foreachBatch calls it batch after batch."""
+
+    def __init__(self, lake_dir: Path, *, retention_days: int, liveness_interval_s: float, shards: int) -> None:
+        self.lake_dir = lake_dir
+        opened = open_lake(lake_dir, retention_days=retention_days)
+        self._liveness_interval_s = liveness_interval_s
+        self._shards = shards
+        self._pending_live: dict[tuple[str, ...], dict[str, Any] | None] = {}
+        self._changed_live: set[tuple[str, ...]] = set()
+        """Which of them an epoch must have."""
+        self._flushed_at = -math.inf  # never: the clock may have begun with the machine, a moment ago
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lake-writer")
+        commit = last_commit(lake_dir) or NO_COMMIT
+        check_versions(lake_dir, opened, commit)
+        self.tables: Mapping[str, StagedTable] = stage(lake_dir, opened)
+        # Shards whose live rows have all been reported to this writer. Before the first epoch there are none to miss.
+        self._full: set[int] = set() if commit.epoch else set(shard_keys(shards))
+        self.epoch = commit.epoch
+        self._offset = commit.log_offset
+        self._liveness_offset = commit.liveness_offset
+        self._event_time_ms = to_ms(commit.event_time)
+        self._watermark_ms = to_ms(commit.watermark)
+        self._resumed_ms = resumed_ms(lake_dir, commit)
+        self._chain = commit.chain
+        self._committed_offset = commit.log_offset
+        self._preserved_ms = preserved_ms(commit)
+
+    def write(self, query_id: str, batch_id: int, batch: Batch) -> Epoch | None:
+        """Commit a batch; None when it was empty and liveness is not due yet, or already committed.
+
+        Args:
+            query_id: id in the checkpoint of the streaming query (a new checkpoint is a new writer).
+            batch_id: Spark's batch id, increasing within a query id.
+            batch: the shards' parts.
+
+        Raises:
+            deltalake.exceptions.DeltaError, OSError: storage failed; the batch will be repeated.
+        """
+        self._take_progress(batch)
+        self._take_live(batch)
+        for staged in self.tables.values():
+            staged.publish()  # what a batch that failed may have left
+        if self._has(ROUTE_COMMIT_TABLE, query_id, batch_id):
+            return None
+        now_s = time.monotonic()
+        live_is_due = now_s - self._flushed_at >= self._liveness_interval_s
+        if batch.is_empty and not (self._pending_live and live_is_due):
+            return None
+
+        transaction = Transaction(query_id, batch_id)
+        epoch = self.epoch + 1
+        steps: list[Callable[[], None]] = []
+        for table in STATE_TABLES:
+            kinds = batch.kinds_of(table)
+            if kinds and not self._has(table, query_id, batch_id):
+                steps.append(partial(self._apply, table, kinds, batch.operations_of(table), transaction))
+        if batch.partitions and not self._has(TOPIC_QUEUE_TABLE, query_id, batch_id):
+            steps.insert(0, partial(self._commit_partitions, batch.partitions, transaction))
+        written_live = set(self._pending_live) if live_is_due else set(self._changed_live)
+        if self._has(BROKER_LIVE_TABLE, query_id, batch_id):
+            written_live.clear()
+        if written_live:
+            live = self._live_operations(written_live)
+            steps.append(
+                partial(self._apply, BROKER_LIVE_TABLE, set(live[OP].unique().to_pylist()), [live], transaction)
+            )
+        digest, quarantine_digest = EpochDigest(), EpochDigest()  # each filled by the thread that writes its table
+        if self._has(ROUTE_CHANGE_TABLE, query_id, batch_id):
+            digest.add_changes(in_blocks(self._written(ROUTE_CHANGE_TABLE, pc.field("epoch") == epoch)))
+        elif batch.has_history:
+            steps.append(partial(self._append_history, batch, epoch, digest, transaction))
+        if self._has(QUARANTINE_TABLE, query_id, batch_id):
+            since = pc.field("offset") > self._committed_offset
+            quarantine_digest.add_quarantine(self._written(QUARANTINE_TABLE, since))
+        elif batch.quarantine:
+            quarantine = map(quarantine_digest.add_quarantine, batch.quarantine)
+            steps.append(partial(self._append, QUARANTINE_TABLE, quarantine, transaction))
+        self._do(steps)
+        for key in written_live:
+            del self._pending_live[key]
+        self._changed_live -= written_live
+        if not self._pending_live:
+            self._flushed_at = now_s
+
+        if len(self._full) == self._shards and not self._pending_live:
+            self._liveness_offset = self._offset
+        versions = {name: table.version for name, table in self.tables.items() if name != ROUTE_COMMIT_TABLE.name}
+        row = {
+            "epoch": epoch,
+            "logOffset": self._offset,
+            "livenessOffset": self._liveness_offset,
+            "eventTime": self._event_time_ms * 1000,
+            "watermark": self._watermark_ms * 1000,
+            "commitTime": time.time_ns() // 1000,
+            "versions": list(versions.items()),
+            "outcomes": _json.encode(list(map(_short, batch.outcomes))).decode() if batch.outcomes else None,
+            "queryId": query_id,
+            "batchId": batch_id,
+            "resumeTime": self._resumed_ms * 1000 if self._resumed_ms else None,
+            "rulesVersion": STATE_MACHINE_VERSION,
+            "preserveTime": self._preserved_ms * 1000 if self._preserved_ms else None,
+        }
+        row[CHAIN] = chain = digest.link(self._chain, row, quarantine_digest)
+        self._append(ROUTE_COMMIT_TABLE, [pa.Table.from_pylist([row], schema=_COMMIT_SCHEMA)], transaction)
+        self.epoch, self._chain, self._committed_offset = epoch, chain, self._offset
+        return Epoch(epoch, self._offset, versions)
+
+    @property
+    def log_offset(self) -> int:
+        """Everything up to and including this log offset has been folded, empty batches included."""
+        return self._offset
+
+    @property
+    def event_time_ms(self) -> int:
+        """The greatest event time that has been folded."""
+        return self._event_time_ms
+
+    @property
+    def liveness_offset(self) -> int:
+        """A seed needs no log record at or below this one."""
+        return self._liveness_offset
+
+    def _take_progress(self, batch: Batch) -> None:
+        for shard in batch.progress:
+            self._offset = max(self._offset, shard.offset)
+            self._event_time_ms = max(self._event_time_ms, shard.event_time_ms)
+            self._watermark_ms = max(self._watermark_ms, shard.watermark_ms)
+            if shard.full:
+                self._full.add(shard.shard)
+        for entry in batch.outcomes:
+            if entry["command"] == RESUME and entry["outcome"] == APPLIED:
+                self._resumed_ms = max(self._resumed_ms, entry["eventTime"])
+            if PRESERVED in (entry["result"] or {}):
+                self._preserved_ms = entry["result"][PRESERVED]
+
+    def _take_live(self, batch: Batch) -> None:
+        for part in batch.live:
+            for row in part.to_pylist():
+                op = row.pop(OP)
+                key = tuple(row[name] for name in _LIVE_KEY)
+                self._pending_live[key] = None if op == DELETE else row
+                if op != LIVENESS:
+                    self._changed_live.add(key)
+
+    def _live_operations(self, keys: Set[tuple[str, ...]]) -> pa.Table:
+        rows = [
+            {**dict(zip(_LIVE_KEY, key, strict=True)), OP: DELETE} if row is None else {**row, OP: UPDATE}
+            for key, row in self._pending_live.items()
+            if key in keys
+        ]
+        return pa.Table.from_pylist(rows, schema=operation_schema(BROKER_LIVE_TABLE))
+
+    def _written(self, table: Table, wanted: pc.Expression) -> pa.Table:
+        """Rows that an earlier try of this batch has already written."""
+        files = active(table_uri(str(self.lake_dir), table)).files
+        return dataset(str(self.lake_dir), table, files).to_table(filter=wanted)
+
+    def _has(self, table: Table, query_id: str, batch_id: int) -> bool:
+        """Whether a table has its part of a batch."""
+        version = self.tables[table.name].delta.transaction_version(query_id)
+        return version is not None and version >= batch_id
+
+    def _do(self, steps: Sequence[Callable[[], None]]) -> None:
+        """Take the steps, each about a table of its own, two at a time; if one fails, the others are finished first."""
+        started = [self._threads.submit(step) for step in steps]
+        wait(started)
+        for step in started:
+            step.result()
+
+    def _apply(self, table: Table, kinds: Set[str], parts: Iterable[pa.Table], transaction: Transaction) -> None:
+        if kinds == {INSERT}:
+            self._append(table, (part.drop_columns([OP]) for part in parts), transaction)
+            return
+        operations = pa.concat_tables(parts)
+        staged = self.tables[table.name]
+        merge = staged.delta.merge(
+            operations,
+            predicate=_predicate(table, operations),
+            source_alias="s",
+            target_alias="t",
+            writer_properties=PROPERTIES[table.name],
+            commit_properties=CommitProperties(app_transactions=[transaction]),
+            post_commithook_properties=NO_HOOKS,
+        )
+        assign = {f'"{name}"': f's."{name}"' for name in table.column_names}
+        if DELETE in kinds:
+            merge = merge.when_matched_delete(f"s.{OP} = '{DELETE}'")
+        if kinds != {DELETE}:
+            # A key alone (clusterAddrTable) has nothing to update.
+            if table.value_columns:
+                merge = merge.when_matched_update({f'"{name}"': f's."{name}"' for name in table.value_columns})
+            merge = merge.when_not_matched_insert(assign, predicate=f"s.{OP} <> '{DELETE}'")
+        merge.execute()
+        staged.publish()
+
+    def _commit_partitions(self, partitions: Sequence[Partition], transaction: Transaction) -> None:
+        change_partitions(self.tables[TOPIC_QUEUE_TABLE.name], TOPIC_QUEUE_TABLE, partitions, transaction)
+
+    def _append_history(self, batch: Batch, epoch: int, digest: EpochDigest, transaction: Transaction) -> None:
+        rows_of_driver = batch.history(digest)
+        if not batch.histories:
+            self._append(ROUTE_CHANGE_TABLE, (with_epoch(rows, epoch) for rows in rows_of_driver), transaction)
+            return
+        for written in batch.histories:
+            if written.epoch != epoch:
+                raise ValueError(f"a shard wrote changes of epoch {written.epoch}, and this is epoch {epoch}")
+        staged = self.tables[ROUTE_CHANGE_TABLE.name]
+        rest = HistoryFile(staged.staging, epoch)
+        for rows in rows_of_driver:
+            rest.add(rows.cast(HISTORY_SCHEMA), ())
+        files = [written.file for written in (*batch.histories, rest.close()) if written is not None]
+        append_files(staged, [({}, file) for file in files], transaction)
+
+    def _append(self, table: Table, parts: Iterable[pa.Table], transaction: Transaction) -> None:
+        schema = _SCHEMAS[table.name]
+        staged = self.tables[table.name]
+        batches = (batch for part in parts for batch in part.cast(schema).to_batches())
+        write_deltalake(
+            staged.delta,
+            pa.RecordBatchReader.from_batches(schema, batches),
+            mode="append",
+            writer_properties=PROPERTIES[table.name],
+            commit_properties=CommitProperties(app_transactions=[transaction]),
+            post_commithook_properties=NO_HOOKS,
+        )
+        staged.publish()
+
+
+def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What routeCommitTable says of a command: what its answer needs. The rest is in routeChangeTable."""
+    return {name: entry[name] for name in ("offset", "outcome", "reason", "result")}
+
+
+def _predicate(table: Table, operations: pa.Table) -> str:
+    """Rows of equal key; on a partitioned table only within the partitions that change."""
+    terms = [f't."{name}" = s."{name}"' for name in table.key]
+    for name in table.partition_by:
+        values = pc.unique(operations[name]).to_pylist()
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(values))
+        terms.append(f't."{name}" in ({listed})')
+    return " and ".join(terms)
+
+
+def check_versions(lake_dir: Path, tables: Mapping[str, DeltaTable], commit: RouteCommit) -> None:
+    """Refuse a lake that lost a table, or got one back from an older backup.
+
+    Raises:
+        SetupError: the last epoch names a version that its table does not have yet.
+    """
+    for name, needed in commit.versions.items():
+        if name in tables and (found := tables[name].version()) < needed:
+            raise SetupError(
+                f"{lake_dir / name} is at version {found}, but epoch {commit.epoch} needs version {needed}: "
+                "it was lost or restored alone. Restore the whole lake from one backup."
+            )
+
+
+def rewind(lake_dir: Path, tables: Mapping[str, DeltaTable]) -> None:
+    """Before a new checkpoint starts: put tables that ran ahead of the last epoch back to it.
+
+    Raises:
+        SetupError: the last epoch's versions cannot be read any more.
+        UnavailableError: the disk is full or failing.
+    """
+    commit = last_commit(lake_dir) or NO_COMMIT
+    check_versions(lake_dir, tables, commit)
+    for name, table in tables.items():
+        if name == ROUTE_COMMIT_TABLE.name:
+            continue
+        committed = commit.versions.get(name, 0)
+        if table.version() > committed:
+            try:
+                table.restore(committed)
+            except Exception as error:
+                raise at_start(error)(
+                    f"{lake_dir / name} cannot be put back to version {committed} of epoch {commit.epoch}: "
+                    f"{one_line(error)}"
+                ) from error

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changed between two states, as table rows.
+
+A `RowChange` is one row of one state table before and after. For brokerLiveTable the columns that every heartbeat
+moves do not count: a heartbeat is no change. A group's rows of topicQueueTable, ten thousand of which may change at
+once, are `TopicChanges` instead: columns, without an object for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, Final, NamedTuple
+
+from nameserver.state_machine.rows import Rows, rows_of
+from nameserver.state_machine.state import BrokerGroup, replace
+from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange, KvChange
+from schemas.broker import QueueRow
+from schemas.events import (
+    AccessRefused,
+    AddWritePerm,
+    AnyEvent,
+    DeleteKvConfig,
+    DeleteTopic,
+    Preserve,
+    PreserveEnd,
+    PutKvConfig,
+    RegisterTopic,
+    Resume,
+    UnregisterBroker,
+    WipeWritePerm,
+)
+from schemas.outcomes import APPLIED, REJECTED
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    BROKER_LIVE_TABLE,
+    CLUSTER_ADDR_TABLE,
+    FILTER_SERVER_TABLE,
+    KV_CONFIG_TABLE,
+    TOPIC_QUEUE_MAPPING_INFO_TABLE,
+    Table,
+)
+
+HEARTBEAT_COLUMNS: Final = frozenset({"lastUpdateTimestamp", "lastUpdateOffset", "expireTimestamp", "channels"})
+"""Columns of brokerLiveTable that every heartbeat moves."""
+
+LIVENESS_COLUMNS: Final = HEARTBEAT_COLUMNS | {"topicConfigDigest"}
+"""Columns of brokerLiveTable that move without anything having changed."""
+
+
+def _live_values_but(names: frozenset[str]) -> itemgetter[Any]:
+    """Of a row of brokerLiveTable: its values without those of some columns."""
+    return itemgetter(*(at for at, name in enumerate(BROKER_LIVE_TABLE.value_columns) if name not in names))
+
+
+_without_liveness: Final = _live_values_but(LIVENESS_COLUMNS)
+_without_heartbeat: Final = _live_values_but(HEARTBEAT_COLUMNS)
+
+_key_of = attrgetter("key")
+
+
+class RowChange(NamedTuple):
+    """One row before and after; None where there is none. Values are in the order of ``table.value_columns``."""
+
+    table: Table
+    key: tuple[Any, ...]
+    before: tuple[Any, ...] | None
+    after: tuple[Any, ...] | None
+
+
+class TopicChanges(NamedTuple):
+    """A group's changed rows of topicQueueTable: topics, and the row of each before and after, None for no row."""
+
+    broker_name: str
+    topics: Sequence[str]
+    before: Sequence[QueueRow | None]
+    after: Sequence[QueueRow | None]
+
+
+def is_liveness_only(before: tuple[Any, ...] | None, after: tuple[Any, ...]) -> bool:
+    """Whether a row of brokerLiveTable differs from the one before only in when its broker was heard."""
+    return before is not None and bool(_without_heartbeat(before) == _without_heartbeat(after))
+
+
+def topic_changes(before: BrokerGroup, after: BrokerGroup) -> TopicChanges | None:
+    """Every changed row of topicQueueTable, in the order in which history lists them; None when none changed."""
+    if before.topics is after.topics:
+        return None
+    name, old, new = after.broker_name, before.topics.rows, after.topics.rows
+    if not old:
+        return TopicChanges(name, list(new), [None] * len(new), list(new.values())) if new else None
+    was, now = old.get, new.get
+    changed = [topic for topic, row in new.items() if was(topic) != row]
+    changed += [topic for topic in old if topic not in new]
+    # A state that came back from the tables holds its rows in another order; history must not tell.
+    changed.sort()
+    return TopicChanges(name, changed, list(map(was, changed)), list(map(now, changed))) if changed else None
+
+
+def row_changes(before: BrokerGroup, after: BrokerGroup) -> Iterator[RowChange]:
+    """Every changed row of one group but its topics', table by table in commit order."""
+    if before is after:
+        return
+    if _addr_fields(before) != _addr_fields(after):
+        yield from _diff(BROKER_ADDR_TABLE, before, after)
+    if before.clusters != after.clusters:
+        yield from _diff(CLUSTER_ADDR_TABLE, before, after)
+    if before.live is not after.live:
+        for change in _diff(BROKER_LIVE_TABLE, before, after):
+            if (
+                change.before is None
+                or change.after is None
+                or _without_liveness(change.before) != _without_liveness(change.after)
+            ):
+                yield change
+    if before.filter_servers is not after.filter_servers:
+        yield from _diff(FILTER_SERVER_TABLE, before, after)
+    if before.mappings is not after.mappings:
+        yield from _diff(TOPIC_QUEUE_MAPPING_INFO_TABLE, *_changed_mappings(before, after))
+
+
+def kv_changes(change: KvChange) -> Iterator[RowChange]:
+    """Every changed row of kvConfigTable: the command's own, and one that only kept its namespace in being."""
+    namespace = change.event.namespace
+    nothing: Mapping[str, str | None] = {}
+    old, new = change.before.get(namespace, nothing), change.after.get(namespace, nothing)
+    keys = {change.event.key}
+    if None in old.values():
+        keys.update(key for key, value in old.items() if value is None)
+    for key in sorted(keys):
+        was, now = ((entries[key],) if key in entries else None for entries in (old, new))
+        if was != now:
+            yield RowChange(KV_CONFIG_TABLE, (namespace, key), was, now)
+
+
+def changes_of(change: GroupChange | KvChange) -> Iterator[RowChange]:
+    """The row changes of one step but its topics'."""
+    if isinstance(change, KvChange):
+        return kv_changes(change)
+    return row_changes(change.before, change.after)
+
+
+def command_of(change: GroupChange | KvChange) -> str:
+    """RequestCode name of the cause, or BROKER_EXPIRED."""
+    return BROKER_EXPIRED if change.event is None else command_name(change.event)
+
+
+def command_name(event: AnyEvent) -> str:
+    """The tag an event has on the log."""
+    return str(event.__struct_config__.tag)
+
+
+def is_audited(event: AnyEvent, verdict: str) -> bool:
+    """Whether a command gets a row of its own in routeChangeTable and an entry in the epoch's outcomes.
+
+    Every refusal, every admin command whatever became of it, every unregistration that removed something, every
+    RESUME: the operator wants to know when nobody was listening; and where a pause of expiry began and ended.
+    """
+    if verdict == REJECTED:
+        return True
+    if isinstance(event, UnregisterBroker | Resume | Preserve | PreserveEnd):
+        return verdict == APPLIED
+    return isinstance(
+        event,
+        DeleteTopic | RegisterTopic | WipeWritePerm | AddWritePerm | PutKvConfig | DeleteKvConfig | AccessRefused,
+    )
+
+
+def _diff(table: Table, before: BrokerGroup, after: BrokerGroup) -> Iterable[RowChange]:
+    return _diff_rows(table, rows_of(table, before), rows_of(table, after))
+
+
+def _changed_mappings(before: BrokerGroup, after: BrokerGroup) -> tuple[BrokerGroup, BrokerGroup]:
+    """The groups with only those static mappings that one has and the other has not: rows of mappings are expensive."""
+    old, new = before.mappings, after.mappings
+    changed = [key for key, entry in new.items() if old.get(key) is not entry]
+    changed += [key for key in old if key not in new]
+    return (
+        replace(before, mappings={key: old[key] for key in changed if key in old}),
+        replace(after, mappings={key: new[key] for key in changed if key in new}),
+    )
+
+
+def _diff_rows(table: Table, old: Rows, new: Rows) -> Iterable[RowChange]:
+    changes = [RowChange(table, key, old.get(key), values) for key, values in new.items() if old.get(key) != values]
+    if old:
+        changes += [RowChange(table, key, values, None) for key, values in old.items() if key not in new]
+        changes.sort(key=_key_of)  # as above
+    return changes
+
+
+def _addr_fields(group: BrokerGroup) -> tuple[object, ...]:
+    return (group.known, group.cluster, group.broker_addrs, group.zone_name, group.enable_acting_master)

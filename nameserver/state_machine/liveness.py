@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is alive: heartbeats, unregistration, lost connections, expiry, and time in which no gateway was listening.
+
+A broker has expired at an instant if and only if that instant is past its ``expire_ms`` (last heartbeat plus its
+timeout). `expire` removes the expired ones: before the group's next event is applied, and by CLOCK or an event-time
+timer when the group stays silent. The deadline itself is the time of the expiry, so what is written does not depend on
+when it was noticed.
+
+While a PRESERVE is in force nobody expires, and a lost connection removes nobody (`step`, ADR 14).
+
+Deliberate differences from RocketMQ (docs/known-differences.md): liveness is per group and address; a stale live row
+whose address was superseded expires too; a broker is unregistered by a lost connection only when no other gateway
+still hears it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nameserver.state_machine.state import (
+    OUTCOME_APPLIED,
+    OUTCOME_UNCHANGED,
+    At,
+    BrokerGroup,
+    BrokerKey,
+    HeardChannel,
+    Outcome,
+    TopicTable,
+    alive_until_ms,
+    deadline_ms,
+    each_row,
+    replace,
+    without,
+)
+from schemas.broker import MASTER_ID, PERM_WRITE
+from schemas.events import BrokerHeartbeat, ChannelClosed, UnregisterBroker
+
+
+def heartbeat(group: BrokerGroup, event: BrokerHeartbeat, at: At) -> tuple[BrokerGroup, Outcome]:
+    """904, 322: refresh the live row; nothing happens for an unknown broker (updateBrokerInfoUpdateTimestamp)."""
+    key = (event.cluster_name, event.broker_addr)
+    live = group.live.get(key)
+    if live is None:
+        return group, OUTCOME_UNCHANGED
+    channels = still_heard(live.channels, live.heartbeat_timeout_ms, at.now_ms)
+    heard = live.channels.get(event.actor.gateway)
+    if heard is not None:
+        channels[event.actor.gateway] = HeardChannel(heard.connection, at.now_ms)
+    refreshed = msgspec.structs.replace(
+        live,
+        last_update_ms=at.now_ms,
+        last_update_offset=at.offset,
+        expire_ms=alive_until_ms(at.now_ms, live.heartbeat_timeout_ms),
+        channels=channels,
+    )
+    return replace(group, live={**group.live, key: refreshed}), OUTCOME_UNCHANGED
+
+
+def unregister(group: BrokerGroup, event: UnregisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
+    """104. RocketMQ fails half way when brokerId is missing: the live row is gone, address and topics stay."""
+    key = (event.cluster_name, event.broker_addr)
+    half_done = event.broker_id is None and bool(group.broker_addrs)
+    after = _without_live(group, key) if half_done else remove_broker(group, key)
+    return after, OUTCOME_UNCHANGED if after is group else OUTCOME_APPLIED
+
+
+def still_heard(channels: Mapping[str, HeardChannel], timeout_ms: int, now_ms: int) -> dict[str, HeardChannel]:
+    """The connections over which a broker was heard within its own timeout; the others count for nothing any more."""
+    return {gateway: heard for gateway, heard in channels.items() if heard.heard_ms + timeout_ms >= now_ms}
+
+
+def channel_closed(
+    group: BrokerGroup, event: ChannelClosed, at: At, *, is_preserved: bool = False
+) -> tuple[BrokerGroup, Outcome]:
+    """BrokerHousekeepingService.onChannelClose: the broker leaves, unless another gateway still hears it.
+
+    A connection that has been replaced by a newer registration of the same broker counts for nothing. Another
+    gateway's connection counts while the broker was heard there within its own heartbeat timeout. With a grace, or
+    while nobody expires, the deadline comes nearer instead: to the end of the grace, or of half of its timeout.
+    """
+    key = (event.cluster_name, event.broker_addr)
+    live = group.live.get(key)
+    if live is None:
+        return group, OUTCOME_UNCHANGED
+    bound = live.channels.get(event.channel.gateway)
+    if bound is None or bound.connection != event.channel.connection:
+        return group, OUTCOME_UNCHANGED
+    others = still_heard(live.channels, live.heartbeat_timeout_ms, at.now_ms)
+    others.pop(event.channel.gateway, None)
+    if others or not _holds_address(group, key):
+        kept = msgspec.structs.replace(live, channels=others)
+        return replace(group, live={**group.live, key: kept}), OUTCOME_UNCHANGED
+    if is_preserved or event.grace_ms > 0:
+        grace_ms = max(0, min(event.grace_ms, live.heartbeat_timeout_ms // 2))
+        expire_ms = min(live.expire_ms, deadline_ms(at.now_ms, grace_ms))
+        silent = msgspec.structs.replace(live, channels={}, expire_ms=expire_ms)
+        return replace(group, live={**group.live, key: silent}), OUTCOME_UNCHANGED
+    return remove_broker(group, key), OUTCOME_APPLIED
+
+
+def expire(group: BrokerGroup, now_ms: int) -> list[tuple[BrokerGroup, At]]:
+    """Expire every member whose deadline lies before ``now_ms`` (RouteInfoManager.scanNotActiveBroker).
+
+    Returns:
+        One entry per expired member, in the order of history, which RESUME and PRESERVE_END leave many at one deadline:
+        the group after it, and the expiry's place in history (time of its deadline, offset of its last heartbeat).
+        Empty when nobody expired.
+    """
+    expired = [
+        (live.expire_ms, live.last_update_offset, key) for key, live in group.live.items() if live.expire_ms < now_ms
+    ]
+    steps: list[tuple[BrokerGroup, At]] = []
+    if not expired:
+        return steps
+    for expire_ms, _, key in sorted(expired):
+        live = group.live.get(key)
+        if live is None:
+            continue
+        at = At(live.last_update_offset, expire_ms)
+        group = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
+        steps.append((group, at))
+    return steps
+
+
+def expire_one(group: BrokerGroup, key: BrokerKey, now_ms: int) -> list[tuple[BrokerGroup, At]]:
+    """Expire one member if its deadline lies before ``now_ms``, as of just now; returned as `expire` does."""
+    live = group.live.get(key)
+    if live is None or live.expire_ms >= now_ms:
+        return []
+    after = remove_broker(group, key) if _holds_address(group, key) else _without_live(group, key)
+    return [(after, At(live.last_update_offset, now_ms - 1))]
+
+
+def extend_deadlines(group: BrokerGroup, gap_ms: int) -> BrokerGroup:
+    """RESUME: time in which no gateway was running counts against no broker."""
+    if gap_ms <= 0 or not group.live:
+        return group
+    return replace(
+        group,
+        live={
+            key: msgspec.structs.replace(live, expire_ms=deadline_ms(live.expire_ms, gap_ms))
+            for key, live in group.live.items()
+        },
+    )
+
+
+def spare_overdue(group: BrokerGroup, now_ms: int, grace_ms: int) -> BrokerGroup:
+    """PRESERVE_END: who is overdue has so long to be heard. Without a grace they are due, as of just now."""
+    overdue = {key: live for key, live in group.live.items() if live.expire_ms < now_ms}
+    if not overdue:
+        return group
+    expire_ms = deadline_ms(now_ms - 1, max(0, grace_ms))
+    moved = {key: msgspec.structs.replace(live, expire_ms=expire_ms) for key, live in overdue.items()}
+    return replace(group, live={**group.live, **moved})
+
+
+def remove_broker(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
+    """RouteInfoManager.unRegisterBroker for one request, cleanTopicByUnRegisterRequests included."""
+    cluster, addr = key
+    after = _without_live(group, key)
+    if not group.known:
+        return after
+    addrs = {broker_id: held for broker_id, held in group.broker_addrs.items() if held != addr}
+    if not addrs:
+        gone = replace(
+            after,
+            known=False,
+            cluster=None,
+            clusters=group.clusters - {cluster},
+            broker_addrs={},
+            zone_name=None,
+            enable_acting_master=False,
+            topics=TopicTable({}),
+        )
+        # A live row that stays (the same address in another cluster) must not vouch for topics that went.
+        return without_digests(gone)
+    if len(addrs) != len(group.broker_addrs):
+        after = replace(after, broker_addrs=addrs)
+    if group.enable_acting_master and min(addrs) > MASTER_ID:
+        after = without_write_perm(after)
+    return after
+
+
+def without_write_perm(group: BrokerGroup) -> BrokerGroup:
+    """Clear the write bit in every row of the group; the group itself when none had it."""
+    rows = group.topics.rows
+    wiped = each_row(rows, lambda row: row._replace(perm=row.perm & ~PERM_WRITE))
+    return replace(group, topics=TopicTable(wiped)) if wiped != rows else group
+
+
+def without_digests(group: BrokerGroup) -> BrokerGroup:
+    """Forget which topic tables are known to be all present: a row of the group was taken away."""
+    live = {key: msgspec.structs.replace(info, topic_config_digest=None) for key, info in group.live.items()}
+    return replace(group, live=live)
+
+
+def _without_live(group: BrokerGroup, key: BrokerKey) -> BrokerGroup:
+    if key not in group.live and key not in group.filter_servers:
+        return group
+    return replace(group, live=without(group.live, key), filter_servers=without(group.filter_servers, key))
+
+
+def _holds_address(group: BrokerGroup, key: BrokerKey) -> bool:
+    """Whether losing this live row means losing the address: it is in the group and no other cluster's row holds it."""
+    cluster, addr = key
+    if addr not in group.broker_addrs.values():
+        return False
+    return group.cluster == cluster or not any(other != key and other[1] == addr for other in group.live)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether so many brokers are silent that expiry should pause, and whether a pause should end (ADR 14). Pure.
+
+A gateway asks this of its view at the head, and writes what comes of it to the log. What the fold then does is in
+`step`: it follows the events, and judges nothing.
+
+A broker is *silent* when more than half of its timeout has passed: stock brokers are heard every 30 s and expire after
+120, so whoever is silent has missed two heartbeats, and has 60 s left. RESUME moves deadlines, and so the time in which
+nobody listened makes nobody silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from nameserver.state_machine.state import FOR_EVER_MS
+from schemas.events import Actor, Preserve, PreserveEnd
+
+CLOSED_GRACE_MS: Final = 10_000
+"""What a broker has to be heard again after its connection was lost: clients of RocketMQ connect anew at once."""
+
+BACK_GRACE_MS: Final = 30_000
+"""What the last ones have to come back when a pause ends because most did: a heartbeat of stock brokers."""
+
+
+class EndReason(StrEnum):
+    """Why a pause ended."""
+
+    RECOVERED = "RECOVERED"
+    LIMIT = "LIMIT"
+    SWITCHED_OFF = "SWITCHED_OFF"
+    REQUESTED = "REQUESTED"
+
+
+class Census(NamedTuple):
+    """How many live addresses there are, and how many of them are silent."""
+
+    live: int
+    silent: int
+
+    def exceeds(self, percent: int) -> bool:
+        """Whether more than that share is silent. One alone never is: it is no cut, but a broker that died."""
+        return self.silent > 1 and self.silent * 100 > self.live * percent
+
+
+def census(deadlines: Iterable[tuple[int, int]], now_ms: int) -> Census:
+    """Count.
+
+    Args:
+        deadlines: Of each live address, when it expires and its timeout, milliseconds.
+        now_ms: The log's time.
+    """
+    live = silent = 0
+    for expire_ms, timeout_ms in deadlines:
+        live += 1
+        # Whoever is alive for ever is never silent, though less than half of its timeout may be left.
+        silent += expire_ms < FOR_EVER_MS and 2 * (expire_ms - now_ms) < timeout_ms
+    return Census(live, silent)
+
+
+class Heard(NamedTuple):
+    """A live address: its key, when it expires, its timeout, milliseconds."""
+
+    broker_name: str
+    cluster_name: str
+    broker_addr: str
+    expire_ms: int
+    timeout_ms: int
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether more than half of its timeout has passed."""
+        return 2 * (self.expire_ms - now_ms) < self.timeout_ms
+
+
+def superseded(rows: Sequence[Heard], now_ms: int) -> list[Heard]:
+    """Who is silent at an address at which a broker of another name is heard: it was restarted under that name.
+
+    It is no sign of a cut network, and its address is no place for its topics any more.
+    """
+    silent = [row for row in rows if row.is_silent(now_ms)]
+    if not silent:
+        return []
+    names: dict[str, set[str]] = {row.broker_addr: set() for row in silent}
+    for row in rows:
+        if row.broker_addr in names and not row.is_silent(now_ms):
+            names[row.broker_addr].add(row.broker_name)
+    return [row for row in silent if names[row.broker_addr] - {row.broker_name}]
+
+
+class Switch(NamedTuple):
+    """What an operator wants.
+
+    ``percent`` of live brokers may expire within one timeout; 0: all of them, self-preservation is off. It
+    ``is_ordered`` if the live switch says so, which holds for every gateway of the log; else it is this one's option.
+    """
+
+    percent: int
+    limit_ms: int
+    is_ordered: bool = False
+
+
+def to_begin(switch: Switch, counted: Census, actor: Actor) -> Preserve | None:
+    """The event that begins a pause, where there is none; None if nothing asks for it."""
+    if not switch.percent or not counted.exceeds(switch.percent):
+        return None
+    return Preserve(actor=actor, live=counted.live, silent=counted.silent, percent=switch.percent)
+
+
+def to_end(switch: Switch, counted: Census, preserved_ms: int, now_ms: int, actor: Actor) -> PreserveEnd | None:
+    """The event that ends a pause; None while it should go on.
+
+    A gateway whose own option is off leaves the pause to those that asked for it, except for its limit.
+
+    Args:
+        switch: What is wanted now.
+        counted: Who is silent.
+        preserved_ms: Since when nobody expires.
+        now_ms: The log's time.
+        actor: Who says it.
+    """
+    if now_ms - preserved_ms >= switch.limit_ms:
+        return PreserveEnd(actor=actor, grace_ms=0, reason=EndReason.LIMIT)
+    if switch.percent:
+        if not counted.exceeds(switch.percent):
+            return PreserveEnd(actor=actor, grace_ms=BACK_GRACE_MS, reason=EndReason.RECOVERED)
+    elif switch.is_ordered:
+        return PreserveEnd(actor=actor, grace_ms=0, reason=EndReason.SWITCHED_OFF)
+    return None

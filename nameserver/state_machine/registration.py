@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REGISTER_BROKER: RouteInfoManager.registerBroker (5.5.0), step by step.
+
+The numbers in the comments count its steps. A refusal does not undo the
+steps before it: that is RocketMQ's behaviour too, and brokers see it in GET_BROKER_CLUSTER_INFO.
+
+One history worked through: broker-a registers as id 0 with topics {T, U} at DataVersion v1. The group becomes known,
+rows T and U are written. The same again 30 s later: equal version and an equal digest, so nothing but the live row's
+time moves and the topics are not even loaded. DELETE_TOPIC_IN_NAMESRV T removes the row and forgets the digest; the
+next registration, still v1, finds T missing and writes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nameserver.state_machine.liveness import still_heard, without_digests
+from nameserver.state_machine.state import (
+    OUTCOME_APPLIED,
+    OUTCOME_UNCHANGED,
+    At,
+    BrokerGroup,
+    BrokerKey,
+    HeardChannel,
+    LiveInfo,
+    Outcome,
+    RegisteredMapping,
+    TopicTable,
+    alive_until_ms,
+    each_row,
+    replace,
+    without,
+)
+from schemas.broker import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE
+from schemas.events import RegisterBroker
+from schemas.outcomes import REJECTED, SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT, TOPICS_REQUIRED
+
+
+def register(group: BrokerGroup, event: RegisterBroker, at: At) -> tuple[BrokerGroup, Outcome]:
+    """Fold one registration into its group.
+
+    Returns:
+        The next group, and applied, unchanged (only the live row's time moved), or rejected with
+        SINGLE_TOPIC_REFUSED, STATE_VERSION_CONFLICT or TOPICS_REQUIRED (the gateway left the topics out, and they
+        turn out to be needed).
+    """
+    key: BrokerKey = (event.cluster_name, event.broker_addr)
+    previous = group.live.get(key)
+
+    # 1-3: cluster membership, BrokerData, flags of the last writer.
+    first = not group.known
+    joined = replace(
+        group,
+        known=True,
+        cluster=event.cluster_name if first else group.cluster,
+        clusters=group.clusters | {event.cluster_name},
+        zone_name=event.zone_name,
+        enable_acting_master=bool(event.enable_acting_master),
+        # 5: one address has one id within a group (a slave that became master, or the other way round).
+        broker_addrs={
+            broker_id: addr
+            for broker_id, addr in group.broker_addrs.items()
+            if addr != event.broker_addr or broker_id == event.broker_id
+        },
+    )
+    addrs = joined.broker_addrs
+
+    # 6: the id is held by another address that is alive in this cluster and ahead in stateVersion.
+    holder_addr = addrs.get(event.broker_id)
+    if holder_addr is not None and holder_addr != event.broker_addr:
+        holder = group.live.get((event.cluster_name, holder_addr))
+        if holder is not None and holder.data_version.state_version > event.data_version.state_version:
+            refused = replace(joined, live=without(group.live, key))
+            return refused, Outcome(REJECTED, STATE_VERSION_CONFLICT)
+
+    # 7: an incremental update must not create a broker: the rest of its topics would be missing.
+    if event.broker_id not in addrs:
+        if event.topic_config_table is None:
+            return group, Outcome(REJECTED, TOPICS_REQUIRED)
+        if len(event.topic_config_table) == 1:
+            return joined, Outcome(REJECTED, SINGLE_TOPIC_REFUSED)
+
+    # 8: take the id.
+    first = first or not holder_addr
+    addrs = {**addrs, event.broker_id: event.broker_addr}
+    registered = replace(joined, broker_addrs=addrs)
+
+    # 9-12: topics count only from the master, or from the smallest slave of a group without one.
+    is_prime_slave = (
+        event.enable_acting_master is not None and event.broker_id != MASTER_ID and event.broker_id == min(addrs)
+    )
+    digest = previous.topic_config_digest if previous is not None else None
+    data_version = event.data_version
+    outcome = OUTCOME_APPLIED
+    if event.broker_id == MASTER_ID or is_prime_slave:
+        everything = first or previous is None or previous.data_version != event.data_version
+        if everything or digest != event.topic_config_digest or event.delete_absent_topics:
+            if event.topic_config_table is None:
+                outcome = Outcome(REJECTED, TOPICS_REQUIRED)
+                if previous is None:
+                    return group, outcome
+                # Keep the old version, so that the next registration, with topics, counts as changed.
+                data_version = previous.data_version
+                digest = None
+            else:
+                wipe = is_prime_slave and registered.enable_acting_master
+                registered = _with_topics(registered, event, everything=everything, wipe_write_perm=wipe)
+                digest = event.topic_config_digest
+        if everything and event.topic_queue_mapping_info_map:
+            registered = _with_mappings(registered, event, at)
+    else:
+        digest = None
+
+    # 13: the live row.
+    timeout_ms = (
+        DEFAULT_HEARTBEAT_TIMEOUT_MS if event.heartbeat_timeout_millis is None else event.heartbeat_timeout_millis
+    )
+    live = LiveInfo(
+        last_update_ms=at.now_ms,
+        last_update_offset=at.offset,
+        heartbeat_timeout_ms=timeout_ms,
+        expire_ms=alive_until_ms(at.now_ms, timeout_ms),
+        data_version=data_version,
+        ha_server_addr=event.ha_server_addr,
+        topic_config_digest=digest,
+        channels=_bound_channels(previous, event, timeout_ms, at),
+    )
+    registered = replace(
+        registered, live={**registered.live, key: live}, filter_servers=_filter_servers(group, event, key)
+    )
+
+    if outcome is OUTCOME_APPLIED and not _differs(group, registered, key):
+        outcome = OUTCOME_UNCHANGED
+    return registered, outcome
+
+
+def _with_topics(group: BrokerGroup, event: RegisterBroker, *, everything: bool, wipe_write_perm: bool) -> BrokerGroup:
+    """10-11: write the rows that count as changed; with ``everything`` that is all of them, else the missing ones."""
+    table = event.topic_config_table
+    assert table is not None
+    rows = group.topics.rows
+    removed: set[str] = set()
+    if event.delete_absent_topics and not event.topic_queue_mapping_info_map:
+        removed = rows.keys() - table.keys()
+    if wipe_write_perm:
+        table = each_row(table, lambda row: row._replace(perm=row.perm & ~PERM_WRITE))
+    if not rows:
+        updates = table
+    elif everything:
+        present = rows.get
+        updates = {topic: row for topic, row in table.items() if present(topic) != row}
+    else:
+        updates = {topic: row for topic, row in table.items() if topic not in rows}
+    if not updates and not removed:
+        return group
+    kept = {topic: row for topic, row in rows.items() if topic not in removed} if removed else rows
+    return replace(without_digests(group) if removed else group, topics=TopicTable({**kept, **updates}))
+
+
+def _with_mappings(group: BrokerGroup, event: RegisterBroker, at: At) -> BrokerGroup:
+    """12: merge static-topic mappings under their own bname; absent ones stay.
+
+    An equal one is written anew, too: another group may have mapped the same bname since, and the later offset counts.
+    """
+    merged = dict(group.mappings)
+    for topic, mapping in event.topic_queue_mapping_info_map.items():
+        merged[topic, mapping.bname or ""] = RegisteredMapping(mapping, at.offset)
+    return replace(group, mappings=merged)
+
+
+def _bound_channels(
+    previous: LiveInfo | None, event: RegisterBroker, timeout_ms: int, at: At
+) -> dict[str, HeardChannel]:
+    """A registration binds the broker to this connection of this gateway; others that still hear it keep theirs."""
+    channels = still_heard(previous.channels, timeout_ms, at.now_ms) if previous is not None else {}
+    if event.channel is not None:
+        channels[event.channel.gateway] = HeardChannel(event.channel.connection, at.now_ms)
+    return channels
+
+
+def _filter_servers(group: BrokerGroup, event: RegisterBroker, key: BrokerKey) -> Mapping[BrokerKey, tuple[str, ...]]:
+    """14: null leaves them alone, an empty list removes them."""
+    if event.filter_server_list is None:
+        return group.filter_servers
+    if not event.filter_server_list:
+        return without(group.filter_servers, key) if key in group.filter_servers else group.filter_servers
+    return {**group.filter_servers, key: tuple(event.filter_server_list)}
+
+
+def _differs(before: BrokerGroup, after: BrokerGroup, key: BrokerKey) -> bool:
+    """Whether a registration did more than move the live row's time, connection and digest."""
+    old, new = before.live.get(key), after.live[key]
+    return (
+        old is None
+        or old.data_version != new.data_version
+        or old.heartbeat_timeout_ms != new.heartbeat_timeout_ms
+        or old.ha_server_addr != new.ha_server_addr
+        or before.topics is not after.topics
+        or before.known != after.known
+        or before.cluster != after.cluster
+        or before.clusters != after.clusters
+        or before.zone_name != after.zone_name
+        or before.enable_acting_master != after.enable_acting_master
+        or before.broker_addrs != after.broker_addrs
+        or before.filter_servers != after.filter_servers
+        or before.mappings != after.mappings
+    )

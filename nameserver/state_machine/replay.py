@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stretch of log to the state after it: recovery, audit, and the oracle of the tests.
+
+The state of an epoch is the fold of every record up to its log offset, less what had expired at its watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final, Protocol
+from urllib.parse import quote
+
+from nameserver.state_machine.state import At, RouteState
+from nameserver.state_machine.step import apply, apply_expiries, expire_due, step
+from schemas.errors import EventDecodeError
+from schemas.events import AnyEvent, broker_key, decode, inflated_bytes, routing_key
+from schemas.limits import MAX_BROKER_NAME_PATH_BYTES
+
+_BROKER_PREFIX: Final = broker_key("")
+
+_SMALL_BYTES: Final = 512
+_SMALL_INFLATED_BYTES: Final = 1_024
+_KEPT_EVENTS: Final = 8_192
+"""Of small ones, in case they come again: a connection's heartbeats are the same bytes each time. At most 20 MB."""
+
+_kept: dict[tuple[str | None, bytes], AnyEvent] = {}
+
+
+class Record(Protocol):
+    """What replay needs of a log record."""
+
+    @property
+    def offset(self) -> int:
+        """Log offset."""
+
+    @property
+    def event_time_ms(self) -> int:
+        """Event time, ms since the epoch."""
+
+    @property
+    def key(self) -> str | None:
+        """Routing key."""
+
+    @property
+    def payload(self) -> bytes | None:
+        """Encoded event."""
+
+
+def read_event(record: Record) -> AnyEvent:
+    """The event of a record.
+
+    Raises:
+        EventDecodeError: there is none that could be folded and stored: the payload does not decode, it stands under
+            another event's key, or it is about a broker group whose name no table can hold.
+    """
+    payload = record.payload or b""
+    if len(payload) > _SMALL_BYTES:
+        return _event(record.key, payload)
+    event = _kept.get((record.key, payload))
+    if event is None:
+        event = _event(record.key, payload)
+        if (inflated_bytes(payload) or 0) <= _SMALL_INFLATED_BYTES:
+            if len(_kept) >= _KEPT_EVENTS:
+                _kept.clear()
+            _kept[record.key, payload] = event
+    return event
+
+
+def _event(record_key: str | None, payload: bytes) -> AnyEvent:
+    event = decode(payload)
+    key = routing_key(event)
+    if key != record_key:
+        raise EventDecodeError(reason=f"key {record_key!r} does not belong to this event")
+    if key.startswith(_BROKER_PREFIX):
+        length = len(quote(key.removeprefix(_BROKER_PREFIX), safe="", errors="replace"))
+        if not 0 < length <= MAX_BROKER_NAME_PATH_BYTES:
+            raise EventDecodeError(reason=f"a brokerName of {length} bytes, percent-encoded, cannot be stored")
+    return event
+
+
+def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | None = None) -> RouteState:
+    """Fold records in order; what the stream puts into quarantine is passed over here.
+
+    Args:
+        state: state before the first record. It is changed, and returned.
+        records: log records in offset order.
+        watermark_ms: when given, expire what is silent at this time at the end.
+    """
+    for record in records:
+        # Whatever a record or a rule is wrong about: the stream goes on without it, and so must who starts it anew.
+        with suppress(Exception):
+            apply(state, step(state, read_event(record), At(record.offset, record.event_time_ms)))
+        state.now_ms = max(state.now_ms, record.event_time_ms)
+    if watermark_ms is not None:
+        apply_expiries(state, expire_due(state, watermark_ms))
+    return state

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each table of a `RouteView` goes from commit to commit: pure functions that copy what changes, nothing else.
+
+An unchanged table is returned as the very same object, so that readers can tell by identity.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
+
+from nameserver.view.model import (
+    BrokerRow,
+    LiveKey,
+    LiveRow,
+    MappingRow,
+    RouteBroker,
+    Row,
+    TopicDelta,
+    TopicMapping,
+    TopicQueues,
+)
+
+_POOL_SLACK: Final = 4096
+_FEW: Final = 8
+"""Up to here, looking rows up one by one is quicker than through a dict of all."""
+
+Topics = Mapping[str, TopicQueues]
+Groups = Mapping[str, RouteBroker]
+Clusters = Mapping[str, tuple[str, ...]]
+LiveRows = Mapping[str, Mapping[tuple[str, str], LiveRow]]
+Filters = Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]
+Mappings = Mapping[str, TopicMapping]
+KvTables = Mapping[str, Mapping[str, str | None]]
+
+
+class Pool:
+    """Where equal tuples of a line of views become one object. One thread at a time."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._brokers: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._rows: dict[tuple[tuple[str, ...], tuple[Row, ...]], TopicQueues] = {}
+
+    def topic_rows(self, brokers: tuple[str, ...], rows: tuple[Row, ...]) -> TopicQueues:
+        """The one object for these contents."""
+        brokers = self._brokers.setdefault(brokers, brokers)
+        key = (brokers, rows)
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = TopicQueues(brokers, rows)
+        return found
+
+    def copy(self) -> Pool:
+        """Another one with the same objects, for another line of views."""
+        copy = Pool()
+        copy._brokers, copy._rows = dict(self._brokers), dict(self._rows)
+        return copy
+
+    def prune(self, topics: Topics, pause: Callable[[], None]) -> None:
+        """Forget what no topic has any more, once that is most of the pool."""
+        if len(self._rows) <= 2 * len(topics) + _POOL_SLACK:
+            return
+        used = set(map(id, topics.values()))
+        for key, value in list(self._rows.items()):
+            pause()
+            if id(value) not in used:
+                del self._rows[key]
+        self._brokers = {value.brokers: value.brokers for value in self._rows.values()}
+
+
+def apply_topics(before: Topics, deltas: Iterable[TopicDelta], pool: Pool, pause: Callable[[], None]) -> Topics:
+    """topicQueueTable. Equal (old rows, delta) pairs are worked out once: topics of a cluster change alike."""
+    topics: dict[str, TopicQueues] | None = None
+    seen: dict[tuple[int, int, int], tuple[TopicQueues | None, object]] = {}
+    for topic, brokers, rows in deltas:
+        pause()
+        old = (before if topics is None else topics).get(topic)
+        key = (id(old), id(brokers), id(rows))
+        known = seen.get(key)
+        if known is None:
+            # The second item keeps the objects alive whose ids are in the key.
+            known = seen[key] = (_merge(old, brokers, rows, pool), (old, brokers, rows))
+        new = known[0]
+        if new is old:
+            continue
+        if topics is None:
+            topics = dict(before)
+        if new is None:
+            del topics[topic]
+        else:
+            topics[topic] = new
+    if topics is None:
+        return before
+    pool.prune(topics, pause)
+    return topics
+
+
+def _merge(
+    old: TopicQueues | None, brokers: tuple[str, ...], rows: tuple[Row | None, ...], pool: Pool
+) -> TopicQueues | None:
+    """A topic's rows after a delta; None when no row is left."""
+    if old is None and None not in rows:
+        return pool.topic_rows(brokers, cast(tuple[Row, ...], rows))
+    if old is not None and len(brokers) <= _FEW:
+        replaced = _replace(old, brokers, rows)
+        if replaced is not None:
+            return pool.topic_rows(old.brokers, replaced)
+    merged: dict[str, Row] = {} if old is None else dict(zip(old.brokers, old.rows, strict=True))
+    for broker, row in zip(brokers, rows, strict=True):
+        if row is None:
+            merged.pop(broker, None)
+        else:
+            merged[broker] = row
+    if not merged:
+        return None
+    if old is not None and len(merged) == len(old.brokers) and all(map(merged.__contains__, old.brokers)):
+        return pool.topic_rows(old.brokers, tuple(map(merged.__getitem__, old.brokers)))
+    names = tuple(sorted(merged))
+    return pool.topic_rows(names, tuple(map(merged.__getitem__, names)))
+
+
+def _replace(old: TopicQueues, brokers: tuple[str, ...], rows: tuple[Row | None, ...]) -> tuple[Row, ...] | None:
+    """The rows when some brokers' rows were replaced and none came or went; else None."""
+    found = list(old.rows)
+    for broker, row in zip(brokers, rows, strict=True):
+        index = bisect_left(old.brokers, broker)
+        if row is None or index == len(old.brokers) or old.brokers[index] != broker:
+            return None
+        found[index] = row
+    return tuple(found)
+
+
+def apply_filters(before: Filters, changed: Mapping[LiveKey, tuple[str, ...] | None]) -> tuple[Filters, set[str]]:
+    """filterServerTable, and the groups whose filter servers moved."""
+    moved: set[str] = set()
+    if not changed:
+        return before, moved
+    filters = dict(before)
+    for (broker_name, cluster, addr), servers in changed.items():
+        place = (cluster, addr)
+        rows = dict(filters.get(place, {}))
+        if rows.get(broker_name) == servers:
+            continue
+        moved.add(broker_name)
+        if servers is None:
+            del rows[broker_name]
+        else:
+            rows[broker_name] = servers
+        if rows:
+            filters[place] = rows
+        else:
+            del filters[place]
+    return filters, moved
+
+
+def apply_groups(before: Groups, changed: Mapping[str, BrokerRow | None], filters: Filters, moved: set[str]) -> Groups:
+    """brokerAddrTable, with the filter servers of each group's addresses."""
+    rows: dict[str, BrokerRow | None] = dict(changed)
+    for name in moved:
+        if name in before:
+            rows.setdefault(name, before[name].row)
+    groups: dict[str, RouteBroker] | None = None
+    for name, row in rows.items():
+        new = None if row is None else RouteBroker(name, row, _filter_servers_of(name, row, filters))
+        if new == before.get(name):
+            continue
+        if groups is None:
+            groups = dict(before)
+        if new is None:
+            del groups[name]
+        else:
+            groups[name] = new
+    return before if groups is None else groups
+
+
+def _filter_servers_of(name: str, row: BrokerRow, filters: Filters) -> dict[str, tuple[str, ...]]:
+    """Filter servers by address: its own alone, since anybody can register at another's address."""
+    found = {}
+    for addr in row.broker_addrs.values():
+        servers = filters.get((row.cluster, addr), {}).get(name)
+        if servers is not None:
+            found[addr] = servers
+    return found
+
+
+def apply_clusters(before: Clusters, changed: Mapping[tuple[str, str], bool]) -> Clusters:
+    """clusterAddrTable; a cluster without members is gone."""
+    if not changed:
+        return before
+    sets: dict[str, set[str]] = {}
+    for (cluster, broker_name), member in changed.items():
+        names = sets.setdefault(cluster, set(before.get(cluster, ())))
+        if member:
+            names.add(broker_name)
+        else:
+            names.discard(broker_name)
+    clusters = {**before, **{cluster: tuple(sorted(names)) for cluster, names in sets.items()}}
+    return {cluster: names for cluster, names in clusters.items() if names}
+
+
+def apply_live(before: LiveRows, changed: Mapping[LiveKey, LiveRow | None]) -> LiveRows:
+    """brokerLiveTable."""
+    if not changed:
+        return before
+    touched: dict[str, dict[tuple[str, str], LiveRow]] = {}
+    for (broker_name, cluster, addr), row in changed.items():
+        rows = touched.get(broker_name)
+        if rows is None:
+            rows = touched[broker_name] = dict(before.get(broker_name, {}))
+        if row is None:
+            rows.pop((cluster, addr), None)
+        else:
+            rows[cluster, addr] = row
+    live = {**before, **touched}
+    for broker_name, rows in touched.items():
+        if not rows:
+            del live[broker_name]
+    return live
+
+
+def apply_mappings(before: Mappings, changed: Mapping[tuple[str, str, str], MappingRow | None]) -> Mappings:
+    """topicQueueMappingInfoTable."""
+    if not changed:
+        return before
+    touched: dict[str, dict[tuple[str, str], MappingRow]] = {}
+    for (broker_name, topic, bname), row in changed.items():
+        rows = touched.get(topic)
+        if rows is None:
+            rows = touched[topic] = dict(before[topic].rows) if topic in before else {}
+        if row is None:
+            rows.pop((bname, broker_name), None)
+        else:
+            rows[bname, broker_name] = row
+    mappings = dict(before)
+    for topic, rows in touched.items():
+        if not rows:
+            mappings.pop(topic, None)
+        elif topic not in mappings or mappings[topic].rows != rows:
+            by_offset = sorted(rows, key=lambda key: (rows[key].registered_offset, key))
+            winners = {bname: rows[bname, broker_name].mapping for bname, broker_name in by_offset}
+            mappings[topic] = TopicMapping(rows, dict(sorted(winners.items())))
+    return mappings
+
+
+def apply_kv(before: KvTables, changed: Mapping[tuple[str, str], tuple[str | None] | None]) -> KvTables:
+    """kvConfigTable. A namespace lives as long as it has a row; a deleted key stays behind as a null row."""
+    if not changed:
+        return before
+    touched: dict[str, dict[str, str | None]] = {}
+    for (namespace, key), value in changed.items():
+        table = touched.get(namespace)
+        if table is None:
+            table = touched[namespace] = dict(before.get(namespace, {}))
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value[0]
+    return {namespace: table for namespace, table in {**before, **touched}.items() if table}

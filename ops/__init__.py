@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools for operators: backup, doctor and verification."""

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a backup is: a folder with a manifest, which names everything in it. Without the manifest it is none.
+
+===========  ==============================================================================
+backup.json  the manifest, written last
+lake/        lake.json and every table, up to its version of one epoch
+events.db    the event log up to that epoch or later; not where the log is in Kafka
+===========  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import unquote
+
+import msgspec
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from eventlog.sqlite.file import read_log_id, sqlite_errors
+from eventlog.sqlite.start import check_extent, read_generation
+from lake.delta.ddl import check_format
+from runtime.machine import acting_as_root
+from schemas.errors import SetupError, one_line
+from schemas.tables import ALL_TABLES
+
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "backup.json"
+LAKE: Final = "lake"
+LOG: Final = "events.db"
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_MOST_PATH_BYTES: Final = 2048
+_MOST_NAME_BYTES: Final = 255
+"""Linux: NAME_MAX."""
+
+
+class File(msgspec.Struct, rename="camel", frozen=True):
+    """A file. ``path`` is relative to the backup, ``sha256`` in hexadecimal digits."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Log(msgspec.Struct, rename="camel", frozen=True):
+    """The event log.
+
+    Attributes:
+        kind: sqlite (then it is in the backup) or kafka.
+        log_id: See `eventlog.base.EventLog.log_id`.
+        first_offset: Of the oldest record; None for kafka.
+        next_offset: The offset after the last record at that time.
+        url: Of a Kafka log.
+    """
+
+    kind: str
+    log_id: str
+    next_offset: int
+    first_offset: int | None = None
+    url: str | None = None
+
+
+class Lake(msgspec.Struct, rename="camel", frozen=True):
+    """One consistent cut of all tables.
+
+    Attributes:
+        epoch: The last one; 0 in a lake without any.
+        log_offset: Everything up to and including this offset is in the tables; 0 in a lake without an epoch.
+        needs_from: The oldest log record that the fold's start asks for.
+        event_time: Of log_offset, ISO 8601; None without an epoch.
+        versions: Table name to Delta version.
+    """
+
+    epoch: int
+    log_offset: int
+    needs_from: int
+    event_time: str | None
+    versions: dict[str, int]
+
+
+class Manifest(msgspec.Struct, rename="camel", frozen=True):
+    """``made_at`` is ISO 8601, UTC; ``files`` are all but the manifest itself."""
+
+    format: int
+    made_at: str
+    lake: Lake
+    log: Log
+    files: list[File]
+
+
+def read_manifest(folder: Path, expect: str = "") -> Manifest:
+    """The manifest of a backup, in which every path is one inside it.
+
+    Args:
+        folder: The backup.
+        expect: Digest that the manifest must have (SHA-256, hexadecimal); empty for any.
+
+    Raises:
+        SetupError: There is none, or it is not ours, or of a newer format, or not the expected one.
+    """
+    path = folder / MANIFEST
+    try:
+        with open_inside(folder, MANIFEST) as file:
+            text = file.read()
+        digest = hashlib.sha256(text).hexdigest()
+        if expect and expect.strip().lower() != digest:
+            raise SetupError(
+                f"{path} has the digest {digest}, and --expect says {expect}. Use the backup that has the expected one."
+            )
+        found = msgspec.json.decode(text, type=dict[str, object]).get("format")
+        if isinstance(found, int) and found > FORMAT_VERSION:
+            raise SetupError(
+                f"{folder} is a backup of format {found}, this routelake reads up to {FORMAT_VERSION}. "
+                "Upgrade routelake first."
+            )
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except OSError as error:
+        raise SetupError(
+            f"{folder} is not a complete backup: {path.name}, which is written last, cannot be read "
+            f"({error.strerror}). Name the folder that `./routelake backup` reported."
+        ) from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise SetupError(f"{path} is not the manifest of a backup ({error}). Use another backup.") from error
+    _check_names(path, manifest)
+    return manifest
+
+
+def manifest_digest(folder: Path) -> str:
+    """Of a backup's manifest, which has the digests of all else: SHA-256, hexadecimal."""
+    with open_inside(folder, MANIFEST) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _check_names(path: Path, manifest: Manifest) -> None:
+    """Refuse a manifest that names anything but files of a lake and the log, each once. Raises SetupError."""
+    tables = {table.name for table in ALL_TABLES}
+    if strange := sorted(set(manifest.lake.versions) - tables):
+        raise SetupError(f"{path} names a table {strange[0]!r}, which no lake has. Use another backup.")
+    seen: set[str] = set()
+    for file in manifest.files:
+        if why := _why_no_name(file.path):
+            raise SetupError(f"{path} names a file {file.path!r}, which {why}. Use another backup.")
+        if file.path in seen:
+            raise SetupError(f"{path} names the file {file.path!r} twice. Use another backup.")
+        seen.add(file.path)
+    for name in seen:
+        parts = name.split("/")
+        if any("/".join(parts[:end]) in seen for end in range(1, len(parts))):
+            raise SetupError(f"{path} names a file {name!r} below another file. Use another backup.")
+
+
+def _why_no_name(name: str) -> str | None:
+    parts = name.split("/")
+    if name.startswith("/"):
+        return "is an absolute path"
+    if ".." in parts:
+        return "leads out of the backup"
+    if any(part in ("", ".") for part in parts) or not name.isprintable() or "\\" in name:
+        return "is no plain path"
+    if len(name.encode()) > _MOST_PATH_BYTES or any(len(part.encode()) > _MOST_NAME_BYTES for part in parts):
+        return "is too long"
+    if name != LOG and (parts[0] != LAKE or len(parts) == 1):
+        return f"is neither {LOG} nor below {LAKE}/"
+    return None
+
+
+def open_inside(folder: Path, path: str) -> IO[bytes]:
+    """Open a regular file inside a folder for reading; no link on the way from the folder is followed.
+
+    Args:
+        folder: Where to begin; it may be a link itself.
+        path: Relative, of plain parts.
+
+    Raises:
+        OSError: It is not there, is a link or below one, or is no regular file.
+    """
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        *parents, name = path.split("/")
+        for parent in parents:
+            at = _descend(at, parent)
+        # A pipe without a writer must not hold this up.
+        opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    except OSError as error:
+        why = "a link is in the way" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
+        raise OSError(error.errno, why, str(folder / path)) from error
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "it is no regular file", str(folder / path))
+    return os.fdopen(opened, "rb")
+
+
+def _descend(at: int, name: str) -> int:
+    """Open a folder within an open one, which is closed, and follow no link. After an OSError it is still open."""
+    below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    os.close(at)
+    return below
+
+
+def copy_inside(folder: Path, path: str, to: Path, name: str) -> None:
+    """Copy a file of one folder into another one; no link is followed in either, and nothing is written over.
+
+    Args:
+        folder: That has the file.
+        path: Of the file there.
+        to: Where the copy goes.
+        name: Of the copy there; folders on the way are made.
+
+    Raises:
+        OSError: As for `open_inside`; or something stands in the copy's place.
+    """
+    with acting_as_root():  # a backup may be root's alone; whose rights are given up is who could have put links here
+        source = open_inside(folder, path)
+    with source:
+        copy_into(source, to, name)
+
+
+def copy_into(source: IO[bytes], to: Path, name: str) -> None:
+    """Write a new file from an open one; see `copy_inside`."""
+    at = os.open(to, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        *parents, last = name.split("/")
+        for parent in parents:
+            with suppress(FileExistsError):
+                os.mkdir(parent, dir_fd=at)
+            at = _descend(at, parent)
+        made = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=at)
+    finally:
+        os.close(at)
+    with os.fdopen(made, "wb") as copy:
+        shutil.copyfileobj(source, copy, _CHUNK_BYTES)
+
+
+def describe(folder: Path, path: str) -> File:
+    """A file of a backup, by its path inside it, which is read in full."""
+    digest = hashlib.sha256()
+    size = 0
+    with open_inside(folder, path) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            size += len(chunk)
+            digest.update(chunk)
+    return File(path, size, digest.hexdigest())
+
+
+def check_backup(folder: Path, manifest: Manifest) -> None:
+    """Prove a backup, or a copy of one: files by their digests, tables by opening them, the log by its offsets.
+
+    Raises:
+        SetupError: Names what is wrong.
+    """
+    for file in manifest.files:
+        try:
+            found = describe(folder, file.path)
+        except OSError as error:
+            raise SetupError(
+                f"{folder / file.path} cannot be read ({error.strerror}), but belongs to the backup. Use another one."
+            ) from error
+        if found != file:
+            raise SetupError(f"{folder / file.path} is not what was backed up: it was changed. Use another backup.")
+    check_lake(folder / LAKE, manifest.lake.versions, {file.path for file in manifest.files})
+    if manifest.log.kind == "sqlite":
+        check_log(folder / LOG, manifest)
+
+
+def check_lake(lake_dir: Path, versions: Mapping[str, int], files: Iterable[str] | None = None) -> None:
+    """Open every table at its version, which is its newest, and look for its files.
+
+    Args:
+        lake_dir: The lake.
+        versions: By table name.
+        files: Paths relative to the backup that are there; None looks into the lake.
+
+    Raises:
+        SetupError: Names the table.
+    """
+    check_format(lake_dir)
+    known = None if files is None else set(files)
+    for name, version in versions.items():
+        try:
+            table = DeltaTable(str(lake_dir / name))
+            paths = [unquote(path) for path in table.get_add_actions()["path"].to_pylist()]
+        except (DeltaError, OSError) as error:
+            raise SetupError(f"the table {lake_dir / name} cannot be opened: {one_line(error)}.") from error
+        if table.version() != version:
+            raise SetupError(f"the table {lake_dir / name} is at version {table.version()}, not {version}.")
+        for path in paths:
+            there = (lake_dir / name / path).exists() if known is None else f"{LAKE}/{name}/{path}" in known
+            if not there:
+                raise SetupError(f"the table {lake_dir / name} lacks its file {path}.")
+
+
+def check_log(path: Path, manifest: Manifest) -> None:
+    """Prove a copy of the log, which nobody has opened since.
+
+    Raises:
+        SetupError: It lacks records, or is another log.
+    """
+    with (
+        sqlite_errors(path, "check", at_start=True),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection,
+    ):
+        extent = check_extent(path, connection, whole=True)
+        found = read_log_id(connection), extent.first, extent.end, read_generation(connection)
+    if found != (manifest.log.log_id, manifest.log.first_offset, manifest.log.next_offset, ""):
+        raise SetupError(f"{path} is not the log that was backed up. Use another backup.")
+    check_reach(path, manifest.lake, extent.first, extent.end)
+
+
+def check_reach(log: object, lake: Lake, first: int, end: int) -> None:
+    """Make sure that the fold can go on from these tables with a log that has these offsets.
+
+    Raises:
+        SetupError: Records that it needs are missing.
+    """
+    if first > lake.needs_from or end <= lake.log_offset:
+        raise SetupError(
+            f"{log} has the offsets from {first} to {end - 1}; the tables at epoch {lake.epoch} need those from "
+            f"{lake.needs_from} on, and were folded up to {lake.log_offset}."
+        )

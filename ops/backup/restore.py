@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backup takes the place of what is in a data directory.
+
+1. Locks: the fold's, the log's, and the data directory's own. Whoever holds one is still at work: refused.
+2. The backup is copied beside (``restore.unfinished.*``), and the copy is proved.
+3. The marker (`ops.backup.marker`): from here on nothing starts, should this process die.
+4. What is there moves into ``before-restore-<time>``: tables, checkpoint, log with -wal and -shm. Nothing is deleted.
+5. The copy takes its place. What is in place is opened once more; then the marker goes.
+
+An error before 5 is done puts back what was moved. After a kill the same command begins anew, and moves aside whatever
+it finds. The fold makes its checkpoint from the tables; the log begins a new generation (`eventlog.sqlite.start`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from eventlog.sqlite.file import read_log_id, sqlite_errors
+from eventlog.sqlite.start import LockedLog, check_extent, prove
+from eventlog.urls import sqlite_path
+from lake.delta.ddl import LOCK_FILE, lock_lake
+from ops.backup.manifest import (
+    LAKE,
+    LOG,
+    Manifest,
+    check_backup,
+    check_lake,
+    check_log,
+    check_reach,
+    copy_inside,
+    describe,
+    read_manifest,
+)
+from ops.backup.marker import MARKER, read_marker, write_marker
+from runtime.disk import sync_folder
+from runtime.machine import acting_as_owner, acting_as_root
+from schemas.errors import SetupError
+
+_STAGING: Final = "restore.unfinished."
+"""How the names of staging folders begin. The rest is random: nobody can have put anything in its place."""
+_LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
+
+
+@dataclass
+class Restored:
+    """What was done, or with a dry run would be: ``aside`` are (from, to) of what was there."""
+
+    manifest: Manifest
+    aside: list[tuple[Path, Path]] = field(default_factory=list)
+    cut_off: list[str] = field(default_factory=list)
+
+
+def restore(
+    backup: Path, data_dir: Path, log_url: str, *, keep_log: bool = False, dry_run: bool = False, expect: str = ""
+) -> Restored:
+    """Restore a backup. Root does it with the rights of the data directory's owner.
+
+    Args:
+        backup: Its folder; it stays as it is.
+        data_dir: Where the lake is to be; made if missing.
+        log_url: Where the event log is to be.
+        keep_log: Leave the log that is there, and restore the tables alone: what it holds beyond them is folded again.
+            With Kafka this is the only way.
+        dry_run: Prove the backup and the locks, and change nothing.
+        expect: Digest that the backup's manifest must have; empty for any.
+
+    Raises:
+        SetupError: It cannot be done; everything is as it was, or else the message says where it is.
+        UnavailableError: The log is locked.
+    """
+    try:
+        manifest = read_manifest(backup, expect)
+        kafka = log_url.startswith("kafka:")
+        if kafka != (manifest.log.kind == "kafka") and not (kafka and keep_log):
+            raise SetupError(
+                f"the backup has a log of kind {manifest.log.kind}, --event-log names {log_url}. Name one of that kind."
+            )
+        log_path = None if kafka else sqlite_path(log_url)
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with acting_as_owner(data_dir), _alone(data_dir, log_path):
+            if dry_run or keep_log:
+                with acting_as_root():  # to read alone; see `copy_inside`
+                    check_backup(backup, manifest)
+            if keep_log and log_path is not None:
+                _check_kept_log(log_path, backup, manifest)
+            plan = _Plan(backup, data_dir, None if keep_log else log_path, manifest)
+            restored = Restored(manifest, plan.aside(), _aside_of_one_cut_off(data_dir))
+            if not dry_run:
+                plan.stage()
+                plan.swap(restored)
+            return restored
+    except OSError as error:
+        raise SetupError(
+            f"{backup} cannot be restored into {data_dir}: {error.filename or ''} {error.strerror}. If the disk is "
+            "full, free some space on it; the owner of the data directory must be able to write there."
+        ) from error
+
+
+@contextlib.contextmanager
+def _alone(data_dir: Path, log_path: Path | None) -> Iterator[None]:
+    with contextlib.ExitStack() as held:
+        opened = os.open(data_dir, os.O_RDONLY)
+        held.callback(os.close, opened)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SetupError(f"another restore into {data_dir} is at work.") from error
+        for name in (LAKE, "checkpoints"):
+            if (data_dir / name).is_symlink():
+                raise SetupError(
+                    f"{data_dir / name} is a link, and a restore follows none. "
+                    "Restore into a data directory without links."
+                )
+        if (data_dir / LAKE).is_dir():
+            held.enter_context(closing(lock_lake(data_dir / LAKE)))
+        if log_path is not None:
+            log_path.parent.mkdir(parents=True, exist_ok=True)
+            lock = LockedLog(log_path)
+            held.enter_context(closing(lock))
+            if not lock.alone:
+                raise SetupError(
+                    f"the event log {log_path} is in use. Stop routelake (serve, gateway, fold) first. Which "
+                    f"processes: `fuser -v {log_path}-lock`"
+                )
+        yield
+
+
+def _check_kept_log(log_path: Path, backup: Path, manifest: Manifest) -> None:
+    """Make sure that the log that is there goes on from the tables of the backup."""
+    if not log_path.exists():
+        raise SetupError(f"there is no event log {log_path} to keep. Restore without --keep-log.")
+    last = manifest.lake.log_offset
+    found = []
+    with sqlite_errors(log_path, "open", at_start=True):
+        prove(log_path)
+        for path, how in ((log_path, "mode=ro"), (backup / LOG, "immutable=1")):
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as connection:
+                if path == log_path:
+                    extent = check_extent(path, connection, whole=False)
+                row = connection.execute("SELECT * FROM event WHERE offset = ?", (last,)).fetchone()
+                found.append((read_log_id(connection), row))
+    check_reach(log_path, manifest.lake, extent.first, extent.end)
+    if found[0] != found[1] or (last and found[0][1] is None):
+        raise SetupError(
+            f"{log_path} is not the log that these tables were folded from: its record at offset {last} is another "
+            "one, or gone. Restore without --keep-log."
+        )
+
+
+def _aside_of_one_cut_off(data_dir: Path) -> list[str]:
+    found = (read_marker(data_dir) or {}).get("aside")
+    return [str(name) for name in found] if isinstance(found, list) else []
+
+
+class _Plan:
+    """One restore. ``log_path`` is None where the log stays."""
+
+    def __init__(self, backup: Path, data_dir: Path, log_path: Path | None, manifest: Manifest) -> None:
+        self._backup = backup
+        self._data_dir = data_dir
+        self._log_path = log_path
+        self._manifest = manifest
+        unique = _STAGING + secrets.token_hex(8)
+        self._staging = data_dir / unique
+        # Beside the log, which may be on another file system.
+        self._staged_log = None if log_path is None else log_path.with_name(f"{log_path.name}.{unique}")
+        self._time = datetime.now(UTC).strftime("before-restore-%Y%m%dT%H%M%S.%fZ")
+
+    def aside(self) -> list[tuple[Path, Path]]:
+        """What is there, and where it goes."""
+        moves = [(self._data_dir / name, self._data_dir / self._time / name) for name in (LAKE, "checkpoints")]
+        if self._log_path is not None:
+            folder = self._log_path.parent / self._time
+            files = [self._log_path.with_name(self._log_path.name + suffix) for suffix in _LOG_FILES]
+            moves += [(file, folder / file.name) for file in files]
+        return [(old, new) for old, new in moves if old.exists()]
+
+    def stage(self) -> None:
+        """Copy the backup beside its place, and prove the copy."""
+        self._clear_cut_off()
+        self._staging.mkdir()
+        try:
+            for file in self._manifest.files:
+                if file.path != LOG:
+                    copy_inside(self._backup, file.path, self._staging, file.path)
+            check_backup(self._staging, self._without_log())
+            if self._staged_log is not None:
+                copy_inside(self._backup, LOG, self._staged_log.parent, self._staged_log.name)
+                staged = describe(self._staged_log.parent, self._staged_log.name)
+                if (staged.bytes, staged.sha256) not in self._log_digests():
+                    raise SetupError(
+                        f"{self._backup / LOG} is not what was backed up: it was changed. Use another backup."
+                    )
+                check_log(self._staged_log, self._manifest)
+            self._give_to_owner()
+            os.sync()
+        except BaseException:
+            self._unstage()
+            raise
+
+    def _log_digests(self) -> list[tuple[int, str]]:
+        return [(file.bytes, file.sha256) for file in self._manifest.files if file.path == LOG]
+
+    def _clear_cut_off(self) -> None:
+        """Remove what restores that were killed have staged; a link of such a name is not followed."""
+        for folder in self._data_dir.glob(f"{_STAGING}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        if self._log_path is not None:
+            for file in self._log_path.parent.iterdir():
+                if file.name.startswith(f"{self._log_path.name}.{_STAGING}"):
+                    file.unlink()
+
+    def swap(self, restored: Restored) -> None:
+        """Move aside what is there, and put the copy in its place."""
+        aside = sorted({str(new.parent) for _, new in restored.aside})
+        write_marker(self._data_dir, self._backup, [*restored.cut_off, *aside])
+        sync_folder(self._data_dir)
+        moves = [*restored.aside, (self._staging / LAKE, self._data_dir / LAKE)]
+        if self._log_path is not None and self._staged_log is not None:
+            moves.append((self._staged_log, self._log_path))
+        moved: list[tuple[Path, Path]] = []
+        # Whoever starts at this moment finds the new lake held, too.
+        with closing(lock_lake(self._staging / LAKE)):
+            self._give(self._staging / LAKE / LOCK_FILE)
+            try:
+                for folder in aside:
+                    Path(folder).mkdir()
+                    self._give(Path(folder))
+                for old, new in moves:
+                    old.rename(new)
+                    moved.append((old, new))
+                check_lake(self._data_dir / LAKE, self._manifest.lake.versions)
+                if self._log_path is not None:
+                    check_log(self._log_path, self._manifest)
+            except BaseException:
+                for old, new in reversed(moved):
+                    new.rename(old)
+                if restored.cut_off:
+                    write_marker(self._data_dir, self._backup, restored.cut_off)
+                else:
+                    (self._data_dir / MARKER).unlink()
+                for folder in aside:
+                    with contextlib.suppress(FileNotFoundError):
+                        Path(folder).rmdir()
+                self._unstage()
+                raise
+            for parent in {self._data_dir, *(new.parent for _, new in moves)}:
+                sync_folder(parent)
+            (self._data_dir / MARKER).unlink()
+            sync_folder(self._data_dir)
+        self._unstage()
+
+    def _without_log(self) -> Manifest:
+        log = self._manifest.log
+        files = [file for file in self._manifest.files if file.path != LOG]
+        kept = type(log)("kept", log.log_id, log.next_offset, log.first_offset, log.url)
+        return Manifest(self._manifest.format, self._manifest.made_at, self._manifest.lake, kept, files)
+
+    def _give_to_owner(self) -> None:
+        """Where root could not act as the owner, what was staged is given to the owner."""
+        for path in [self._staging, *self._staging.rglob("*"), *filter(None, [self._staged_log])]:
+            self._give(path)
+
+    def _give(self, path: Path) -> None:
+        owner = self._data_dir.stat()
+        if os.geteuid() == 0 and owner.st_uid != 0:
+            os.lchown(path, owner.st_uid, owner.st_gid)
+
+    def _unstage(self) -> None:
+        shutil.rmtree(self._staging, ignore_errors=True)
+        if self._staged_log is not None:
+            self._staged_log.unlink(missing_ok=True)

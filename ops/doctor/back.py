@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going back to an epoch that is whole, from which the fold goes on.
+
+It is what a restore with --keep-log does, without a backup: each table's log is cut after the version that the epoch
+names, and the log of events has what came after it. The order matters, for a kill and for gateways that run:
+
+1. Spark's checkpoint is moved aside: it knows what is taken back, and would never write it again.
+2. routeCommitTable is cut, newest entry first. From the first one on the lake is one whose tables ran ahead of its last
+   epoch, as a crash leaves it (`lake.write.writer`).
+3. The other tables are cut, newest entry first.
+
+What is cut is moved aside, never deleted. Data files stay: those that no commit names any more go with vacuum.
+
+`go_back_to_whole` does so at the fold's start with what a power cut has left: nothing older than the last sync needs to
+be looked at (`lake.write.synced`), and the log of events has all that came after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+
+from eventlog.open import open_log
+from eventlog.sqlite.start import Extent
+from lake import checkpoint
+from lake.commits import plain_commits
+from lake.delta.actions import LOG_FOLDER, LastCheckpoint, checkpoint_name, entry_name, write_last_checkpoint
+from lake.delta.inspection import StoredFile, TableOnDisk
+from lake.write.synced import Whole, read_synced, sync_lake, unsynced_damage, whole_up_to
+from ops.doctor.tables import ExaminedTable
+from runtime.disk import sync_file_system
+from schemas.errors import SetupError, one_line
+from schemas.route_commit import NO_COMMIT, RouteCommit
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE, STATE_TABLES
+
+log = structlog.get_logger("routelake.fold")
+
+
+class _Epochs(msgspec.Struct, frozen=True):
+    epoch: int | None = None
+
+
+class _Stats(msgspec.Struct, rename="camel"):
+    max_values: _Epochs = _Epochs()
+
+
+class Place(NamedTuple):
+    """An epoch to go back to, and each table's version there."""
+
+    commit: RouteCommit
+    versions: dict[str, int]
+
+
+def epoch_versions(table: TableOnDisk) -> dict[int, int]:
+    """By epoch, the version of routeCommitTable that brought it; epoch 0 is the table when it was made."""
+    found = {0: 0} if 0 in table.entries else {}
+    for version, entry in table.entries.items():
+        for file in entry.added:
+            epoch = _newest_epoch(file)
+            if file.data_change and epoch is not None:
+                found[epoch] = version
+    return found
+
+
+def place_to_go_back_to(
+    tables: dict[str, ExaminedTable], commits: Sequence[RouteCommit], extent: Extent | None
+) -> Place | None:
+    """The newest epoch at which every table is whole, and from which the log of events goes on; None if there is none.
+
+    Args:
+        tables: all tables, examined.
+        commits: those that can be read, in order.
+        extent: what the log of events has; None where that is not known.
+    """
+    disk = tables[ROUTE_COMMIT_TABLE.name].disk
+    if extent is None or disk is None:
+        return None
+    versions_of = epoch_versions(disk)
+    for commit in reversed([NO_COMMIT, *commits]):
+        if commit.epoch not in versions_of:
+            continue
+        versions = {table.name: 0 for table in ALL_TABLES} | commit.versions
+        versions[ROUTE_COMMIT_TABLE.name] = versions_of[commit.epoch]
+        exact = next((c for c in reversed(commits) if c.epoch <= commit.epoch and _is_exact(c)), None)
+        if extent.first > needs_from(exact) or extent.end <= commit.log_offset:
+            continue
+        seed_is_whole = exact is None or all(tables[t.name].can_read(exact.versions[t.name]) for t in STATE_TABLES)
+        if seed_is_whole and all(tables[name].can_read(version) for name, version in versions.items()):
+            return Place(commit, versions)
+    return None
+
+
+def needs_from(exact: RouteCommit | None) -> int:
+    """The first offset that a start asks for whose last exact epoch this is (`lake.write.seed`)."""
+    return 1 if exact is None else exact.log_offset + 1
+
+
+def last_exact(commits: Sequence[RouteCommit]) -> RouteCommit | None:
+    """The newest commit at which brokerLiveTable lacks no heartbeat."""
+    return next(filter(_is_exact, reversed(commits)), None)
+
+
+def cut(table: TableOnDisk, version: int, aside: Path) -> list[tuple[Path, Path]]:
+    """Move aside what a table's log has after a version, newest first.
+
+    Returns:
+        What was moved, from and to.
+    """
+    names = [entry_name(number) for number in (*table.entries, *table.torn) if number > version]
+    names += [checkpoint_name(number) for number in table.checkpoints if number > version]
+    moved = []
+    for name in sorted(names, reverse=True):
+        target = aside / table.path.name / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (table.path / name).rename(target)
+        moved.append((table.path / name, target))
+    if table.pointer_error or (table.pointer is not None and table.pointer.version > version):
+        point_to_last_checkpoint(table, version)
+    return moved
+
+
+def point_to_last_checkpoint(table: TableOnDisk, version: int) -> None:
+    """Write the pointer anew, to the newest checkpoint up to a version that can be read; without one it goes."""
+    usable = [number for number in table.checkpoints if number <= version and table.checkpoint_error(number) is None]
+    if usable:
+        rows = pq.read_metadata(table.path / checkpoint_name(usable[-1])).num_rows
+        write_last_checkpoint(table.path, LastCheckpoint(usable[-1], rows))
+    else:
+        (table.path / LOG_FOLDER / "_last_checkpoint").unlink(missing_ok=True)
+
+
+def go_back_to_whole(lake_dir: Path, checkpoint_dir: Path, log_url: str) -> None:
+    """Go back to the newest epoch up to which a lake is whole, where what was not synced yet is damaged.
+
+    Args:
+        lake_dir: The lake, whose lock this process holds.
+        checkpoint_dir: Spark's.
+        log_url: Of the log of events.
+
+    Raises:
+        SetupError: There is no such epoch, or the log lacks what came after it; nothing was changed.
+        UnavailableError: The log cannot be reached.
+        OSError: Storage failed; calling again goes on.
+    """
+    damage = unsynced_damage(lake_dir)
+    if damage is None:
+        return
+    known = read_synced(lake_dir).versions
+    whole = {
+        table.name: whole_up_to(lake_dir / table.name, known.get(table.name, -1))
+        for table in ALL_TABLES
+        if (lake_dir / table.name).is_dir()
+    }
+    commits, disk = _whole_commits(lake_dir, whole)
+    place = _whole_place(commits, disk, whole)
+    if not _goes_on(log_url, commits, place):
+        raise SetupError(
+            f"{damage}, and the event log does not have all that came after the last whole epoch. `./routelake doctor` "
+            "says what else can be made good; or restore the lake from a backup.",
+            path=str(lake_dir),
+        )
+    aside = lake_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
+    checkpoint.remove(checkpoint_dir)
+    if known:  # of a version that is cut, another will take the place
+        sync_lake(lake_dir, {name: min(version, place.versions.get(name, version)) for name, version in known.items()})
+    others = [name for name in place.versions if name != ROUTE_COMMIT_TABLE.name]
+    for name in (ROUTE_COMMIT_TABLE.name, *others):
+        if name not in whole:
+            continue
+        if whole[name].version < 0:  # it was being made
+            aside.mkdir(exist_ok=True)
+            (lake_dir / name).rename(aside / name)
+        else:
+            cut(TableOnDisk(lake_dir / name), place.versions[name], aside)
+    sync_file_system(lake_dir)
+    log.warning(
+        "the lake was cut off before it was on the disk, and goes on from an earlier epoch and the event log",
+        damage=damage,
+        epoch=place.commit.epoch,
+        log_offset=max(place.commit.log_offset, 0),
+        moved_aside=str(aside),
+    )
+
+
+def _whole_commits(lake_dir: Path, whole: dict[str, Whole]) -> tuple[list[RouteCommit], TableOnDisk | None]:
+    """The commits that can be read, in order, and their table; none where it was being made.
+
+    Raises:
+        SetupError: What was synced cannot be read.
+    """
+    name = ROUTE_COMMIT_TABLE.name
+    if name not in whole or whole[name].version < 0:
+        return [], None
+    disk = TableOnDisk(lake_dir / name)
+    files = disk.files_at(whole[name].version)
+    try:
+        if files is not None:
+            return plain_commits(lake_dir, list(files.values())), disk
+        why = "its log does not lead there"
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = one_line(error)
+    raise SetupError(
+        f"{lake_dir / name} cannot be read at version {whole[name].version}: {why}. `./routelake doctor` says what can "
+        "be made good; or restore the lake from a backup.",
+        path=str(lake_dir),
+    )
+
+
+def _whole_place(commits: Sequence[RouteCommit], disk: TableOnDisk | None, whole: dict[str, Whole]) -> Place:
+    """The newest epoch that no table lacks anything of."""
+    name = ROUTE_COMMIT_TABLE.name
+    versions_of = {} if disk is None else epoch_versions(disk)
+    for commit in reversed(commits):
+        versions = {table.name: 0 for table in ALL_TABLES} | commit.versions
+        is_whole = all(versions[other] <= whole[other].version for other in whole if other != name)
+        if is_whole and commit.epoch in versions_of:
+            return Place(commit, versions | {name: versions_of[commit.epoch]})
+    return Place(NO_COMMIT, {table.name: 0 for table in ALL_TABLES})
+
+
+def _goes_on(log_url: str, commits: Sequence[RouteCommit], place: Place) -> bool:
+    """Whether the log of events has all that a start from there asks for."""
+    exact = last_exact([commit for commit in commits if commit.epoch <= place.commit.epoch])
+    first = 0 if exact is None else exact.log_offset + 1
+    with closing(open_log(log_url)) as event_log:
+        if commits and commits[-1].log_offset >= event_log.end().next_offset:
+            return False
+        records = event_log.read(first, 1)
+        return not records or records[0].offset <= max(first, 1)
+
+
+def _is_exact(commit: RouteCommit) -> bool:
+    return commit.liveness_offset == commit.log_offset
+
+
+def _newest_epoch(file: StoredFile) -> int | None:
+    return msgspec.json.decode(file.stats, type=_Stats).max_values.epoch if file.stats else None

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A data directory as a whole: lake, event log and checkpoint, and whether they belong together. Changes nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from lake.checkpoint import judge
+from lake.commits import commits_between, to_ms
+from lake.delta.ddl import LOCK_FILE, check_format
+from ops.backup.marker import MARKER, read_marker
+from ops.doctor.back import Place, last_exact, needs_from, place_to_go_back_to
+from ops.doctor.findings import HARMLESS, REMAINS, Finding, Kind
+from ops.doctor.log import ExaminedLog, examine_log, record_at
+from ops.doctor.tables import ExaminedTable, examine_table
+from schemas.errors import SetupError, one_line
+from schemas.route_commit import RouteCommit
+from schemas.tables import ALL_TABLES, ROUTE_COMMIT_TABLE
+
+RETENTION_DAYS: Final = 30
+"""Of history, where the tables do not say."""
+_AHEAD_S: Final = 60.0
+"""Clocks of two machines may differ by so much."""
+
+
+@dataclass
+class Examination:
+    """What was found.
+
+    Attributes:
+        data_dir: where.
+        findings: all that is wrong.
+        log: the event log, where it is in SQLite.
+        tables: by name.
+        commits: epochs whose rows can be read, in order.
+        fold_runs: a fold holds the lake.
+        place: where the lake can go back to, if it must.
+    """
+
+    data_dir: Path
+    findings: list[Finding] = field(default_factory=list)
+    log: ExaminedLog | None = None
+    tables: dict[str, ExaminedTable] = field(default_factory=dict)
+    commits: Sequence[RouteCommit] = ()
+    fold_runs: bool = False
+    place: Place | None = None
+
+    @property
+    def last(self) -> RouteCommit | None:
+        """The last epoch that can be read."""
+        return self.commits[-1] if self.commits else None
+
+    @property
+    def lake_dir(self) -> Path:
+        """The lake."""
+        return self.data_dir / "lake"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Spark's checkpoint."""
+        return self.data_dir / "checkpoints" / "fold"
+
+    @property
+    def needs_from(self) -> int:
+        """The first offset of the log that the fold may ask for again."""
+        return needs_from(last_exact(self.commits))
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is wrong that somebody must do something about."""
+        return all(finding.kind in HARMLESS for finding in self.findings)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether something keeps gateway or fold from starting, or goes on failing."""
+        return any(finding.kind not in HARMLESS | REMAINS for finding in self.findings)
+
+
+def examine(data_dir: Path, log_path: Path | None, *, thorough: bool = False) -> Examination:
+    """Look at a data directory.
+
+    Args:
+        data_dir: where.
+        log_path: of the SQLite log; None for a log in Kafka, which is not looked at.
+        thorough: read every row of every file that is kept, and not only those of the newest version.
+
+    Raises:
+        SetupError: there is nothing to look at.
+    """
+    found = Examination(data_dir)
+    lake_dir = found.lake_dir
+    if not lake_dir.is_dir() and not (log_path is not None and log_path.exists()):
+        raise SetupError(f"{data_dir} holds neither a lake nor an event log. Name the right folder.")
+    if read_marker(data_dir) is not None:
+        found.findings.append(Finding(Kind.RESTORE, str(data_dir / MARKER), "says that a restore was cut off"))
+    if lake_dir.is_dir():
+        found.fold_runs = _is_held(lake_dir / LOCK_FILE)
+        _examine_lake(found, thorough=thorough)
+    if log_path is not None:
+        found.log = examine_log(log_path, found.needs_from)
+        if found.last is None and not log_path.exists():
+            found.log.findings.clear()  # a data directory that has not begun
+        found.findings += found.log.findings
+        _compare_with_log(found, found.log)
+    _compare_with_clock(found)
+    if found.checkpoint_dir.exists():
+        _examine_checkpoint(found)
+    found.place = (
+        place_to_go_back_to(found.tables, found.commits, found.log.extent if found.log else None)
+        if found.tables
+        else None
+    )
+    return found
+
+
+def _compare_with_clock(found: Examination) -> None:
+    """Whether event time is ahead of this machine's clock, by log or tables."""
+    times = [found.log.last_time_ms] if found.log is not None and found.log.last_time_ms is not None else []
+    times += [to_ms(found.last.event_time)] if found.last is not None else []
+    ahead_s = max(times, default=0) / 1000 - time.time()
+    if ahead_s > _AHEAD_S:
+        where = str(found.log.path) if found.log is not None else str(found.lake_dir)
+        what = f"has events of {ahead_s:,.0f} s after this machine's clock"
+        found.findings.append(Finding(Kind.AHEAD, where, what))
+
+
+def _examine_lake(found: Examination, *, thorough: bool) -> None:
+    try:
+        check_format(found.lake_dir)
+    except SetupError as error:
+        found.findings.append(Finding(Kind.FORMAT, str(found.lake_dir / "lake.json"), one_line(error)))
+    # Its last row names versions that the others have by then, also while a fold goes on.
+    for table in (ROUTE_COMMIT_TABLE, *(table for table in ALL_TABLES if table is not ROUTE_COMMIT_TABLE)):
+        found.tables[table.name] = examined = examine_table(found.lake_dir, table, RETENTION_DAYS, thorough=thorough)
+        found.findings += examined.findings
+    found.commits = _readable_commits(found.lake_dir, found.tables[ROUTE_COMMIT_TABLE.name])
+    if found.last is None:
+        return
+    for name, version in found.last.versions.items():
+        table_on_disk = found.tables[name]
+        if not table_on_disk.findings and table_on_disk.newest < version:
+            what = f"is at version {table_on_disk.newest}, but epoch {found.last.epoch} needs version {version}"
+            found.findings.append(Finding(Kind.BEHIND, str(found.lake_dir / name), what, name, version))
+
+
+def _readable_commits(lake_dir: Path, table: ExaminedTable) -> list[RouteCommit]:
+    """The rows of all files that are there; those of another one are missing between them."""
+    files = (table.disk.files_at(table.newest) if table.disk is not None else None) or {}
+    there = [file for name, file in files.items() if name not in table.broken]
+    try:
+        return [commit.without_outcomes() for commit in commits_between(lake_dir, there)]
+    except (OSError, ValueError, pa.ArrowException):
+        return []
+
+
+def _compare_with_log(found: Examination, log: ExaminedLog) -> None:
+    last, extent = found.last, log.extent
+    if last is None or extent is None:
+        return
+    where = str(log.path)
+    if extent.end <= last.log_offset:
+        what = f"ends at offset {extent.end - 1}, but the tables hold what came up to offset {last.log_offset}"
+        found.findings.append(Finding(Kind.LOG_SHORT, where, what))
+        return
+    if extent.first > found.needs_from:
+        what = f"begins at offset {extent.first}, but the fold needs what came from offset {found.needs_from} on"
+        found.findings.append(Finding(Kind.LOG_LACKS, where, what))
+    for commit in reversed(found.commits):
+        record = record_at(log.path, commit.log_offset)
+        if record is None:
+            break
+        if record.event_time_ms != to_ms(commit.event_time):
+            what = (
+                f"has another record at offset {commit.log_offset} than the one that epoch {commit.epoch} ends with: "
+                f"its time is {record.event_time_ms}, in the tables it is {to_ms(commit.event_time)}"
+            )
+            found.findings.append(Finding(Kind.LOG_OTHER, where, what))
+            break
+
+
+def _examine_checkpoint(found: Examination) -> None:
+    """Judge Spark's checkpoint as the fold does at its start."""
+    judgement = judge(found.checkpoint_dir, found.last)
+    if not judgement.goes_on:
+        found.findings.append(Finding(Kind.FOLD_CHECKPOINT, str(found.checkpoint_dir), judgement.why))
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a fold holds the lake. Takes nothing that a fold could want for longer than a moment."""
+    try:
+        with lock.open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

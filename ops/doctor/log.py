@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event log, read without changing it; and a log made anew from the records that can be read.
+
+A log is proved at each start by its offsets and, after a crash, by its pages (`eventlog.sqlite.start`). Here each
+page is looked at whatever happened, and each record's content by its checksum.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from eventlog.base import LogRecord
+from eventlog.sqlite.file import (
+    LARGE_WAL_BYTES,
+    open_for_writing,
+    read_log_id,
+    wal_bytes,
+    who_holds_the_wal,
+)
+from eventlog.sqlite.start import LOCK_SUFFIX, Extent, check_extent, prove
+from ops.doctor.findings import Finding, Kind
+from schemas.errors import EventDecodeError, SetupError, one_line
+from schemas.events import read_json
+
+_RECORD: Final = "SELECT offset, event_time_ms, key, payload FROM event WHERE offset = ?"
+_NAMED: Final = 20
+"""Damaged records that are named one by one."""
+
+
+@dataclass
+class ExaminedLog:
+    """What is known of a log.
+
+    Attributes:
+        path: The file.
+        extent: Which records it has; None where that cannot be told.
+        last_time_ms: The last record's event time.
+        in_use: A process has it open, so that its -wal could not be compared with it.
+        findings: What is wrong.
+        damaged: Offsets whose content does not fit its checksum, or cannot be read.
+    """
+
+    path: Path
+    extent: Extent | None = None
+    last_time_ms: int | None = None
+    in_use: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)
+
+
+def examine_log(path: Path, needs_from: int) -> ExaminedLog:
+    """Look at a SQLite log.
+
+    Args:
+        path: The file.
+        needs_from: The first offset that the fold may ask for again: what lies before it is in the tables.
+    """
+    found = ExaminedLog(path)
+    if not path.exists():
+        found.findings.append(Finding(Kind.LOG_MISSING, str(path), "is missing"))
+        return found
+    with _alone(path) as alone:
+        found.in_use = not alone
+        try:
+            if alone and _has_wal(path):
+                prove(path)
+            with closing(connect(path)) as connection:
+                connection.execute("BEGIN")  # of one moment, while others append
+                found.extent = check_extent(path, connection, whole=True)
+                (found.last_time_ms,) = connection.execute("SELECT max(event_time_ms) FROM event").fetchone()
+        except SetupError as error:
+            found.findings.append(Finding(Kind.LOG_UNREADABLE, str(path), f"is refused: {one_line(error)}"))
+        except sqlite3.Error as error:
+            found.findings.append(Finding(Kind.LOG_UNREADABLE, str(path), f"is damaged: {one_line(error)}"))
+        if found.extent is not None:
+            found.damaged = [offset for offset, _ in _damaged_records(path, found.extent)]
+    if found.in_use and (size := wal_bytes(path)) >= LARGE_WAL_BYTES:
+        what = f"has a -wal of {size // 2**20} MiB: {who_holds_the_wal(path)}"
+        found.findings.append(Finding(Kind.LOG_WAL, str(path), what))
+    needed = [offset for offset in found.damaged if offset >= needs_from]
+    for offset in needed[:_NAMED]:
+        what = f"has a record at offset {offset} that does not fit its checksum, and is not in the tables yet"
+        found.findings.append(Finding(Kind.RECORD, str(path), what))
+    if count := len(found.damaged) - len(needed):
+        what = f"has {count} records that do not fit their checksums, the first at offset {found.damaged[0]}"
+        found.findings.append(Finding(Kind.RECORD, str(path), f"{what}; the tables are past it"))
+    return found
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write. Beside a -wal SQLite may make its -shm; without one nothing is made."""
+    how = "mode=ro" if _has_wal(path) or path.with_name(path.name + "-shm").exists() else "immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+
+
+def record_at(path: Path, offset: int) -> LogRecord | None:
+    """One record; None where it is not there, or cannot be read."""
+    with suppress(sqlite3.Error), closing(connect(path)) as connection:
+        row = connection.execute(_RECORD, (offset,)).fetchone()
+        return None if row is None else LogRecord(*row)
+    return None
+
+
+def salvageable(path: Path, needs_from: int) -> str | None:
+    """Why a log cannot be made anew from its own records; None if it can.
+
+    It can where every record from ``needs_from`` to the counter, which is the last one that was acknowledged, is there
+    and whole: then what is lost is in the tables already, as if it had been trimmed.
+    """
+    try:
+        with closing(connect(path)) as connection:
+            read_log_id(connection)
+            last = _counter(connection)
+            for offset in range(needs_from, last + 1):
+                row = connection.execute(_RECORD, (offset,)).fetchone()
+                if row is None:
+                    return f"the record at offset {offset} is gone, and the tables do not hold it"
+                read_json(row[3])
+            # The last record always stays, for its event time.
+            if last < needs_from and connection.execute(_RECORD, (last,)).fetchone() is None:
+                return f"its last record, at offset {last}, is gone: what was acknowledged after it cannot be told"
+    except EventDecodeError as error:
+        return f"the record at offset {offset}, which the tables lack, does not fit its checksum ({one_line(error)})"
+    except (sqlite3.Error, TypeError) as error:
+        return f"what was acknowledged last cannot be told any more ({one_line(error)})"
+    return None
+
+
+def salvage(path: Path, needs_from: int, target: Path) -> Extent:
+    """Write a log of the same id with the records from ``needs_from`` on, and the last one in any case.
+
+    Args:
+        path: The damaged log, which `salvageable` has found nothing against.
+        needs_from: The first offset to take.
+        target: The new file; it must not be there.
+    """
+    with closing(connect(path)) as old:
+        last = _counter(old)
+        open_for_writing(target, 1.0).close()
+        with closing(sqlite3.connect(target, isolation_level=None)) as new:
+            new.execute("PRAGMA journal_mode = DELETE")
+            new.execute("BEGIN")
+            new.execute("UPDATE meta SET value = ? WHERE key = 'log_id'", (read_log_id(old),))
+            for offset in range(min(needs_from, last), last + 1):
+                row = old.execute(_RECORD, (offset,)).fetchone()
+                new.execute("INSERT INTO event (offset, event_time_ms, key, payload) VALUES (?, ?, ?, ?)", row)
+            new.execute("COMMIT")
+            return check_extent(target, new, whole=True)
+
+
+def _has_wal(path: Path) -> bool:
+    wal = path.with_name(path.name + "-wal")
+    return wal.exists() and wal.stat().st_size > 0
+
+
+def _counter(connection: sqlite3.Connection) -> int:
+    (found,) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
+    return int(found)
+
+
+def _damaged_records(path: Path, extent: Extent) -> Iterator[tuple[int, str]]:
+    with closing(connect(path)) as connection:
+        last = connection.execute("SELECT max(offset) FROM event").fetchone()[0] or 0
+        rows = connection.execute("SELECT offset, payload FROM event WHERE offset <= ?", (last,))
+        for offset, payload in rows:
+            try:
+                read_json(payload)
+            except EventDecodeError as error:
+                yield offset, str(error)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether nobody else has the log open, nor can open it meanwhile. Makes no lock file: whoever uses a log does."""
+    try:
+        opened = os.open(path.with_name(path.name + LOCK_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield True
+        return
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(opened)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be made good, in this order; the data directory is examined anew after each step that did something.
+
+1. An entry or a file that is gone is linked back from the fold's staging folder, which has the same file under another
+   name (`lake.write.staging`), until the fold's next start. It is what was lost, byte for byte.
+2. A checkpoint of a table that cannot be read is moved aside where the entries lead to the newest version without it.
+3. A file of a state table is written again from the history, where that has it (`ops.doctor.rebuild`).
+4. A damaged event log is written anew from its own records where what it lost is in the tables.
+5. A table that still cannot be read: the lake goes back to the newest epoch that is whole, if the event log has
+   everything since (`ops.doctor.back`).
+
+A checkpoint of Spark's that is torn the fold makes anew at its next start.
+
+The fold's lock is held throughout; gateways may run, but for 4. What is taken away goes to ``before-repair-<time>``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from eventlog.sqlite.start import LockedLog
+from lake.delta.actions import LOG_FOLDER, checkpoint_name, entry_name
+from lake.delta.ddl import lock_lake
+from lake.delta.inspection import TableOnDisk, UnreadableError, read_entry
+from lake.write.staging import STAGING_FOLDER
+from lake.write.synced import SYNCED_FILE
+from ops.backup.marker import refuse_unfinished_restore
+from ops.doctor.back import cut, point_to_last_checkpoint
+from ops.doctor.examine import Examination, examine
+from ops.doctor.findings import Finding, Kind
+from ops.doctor.log import salvage, salvageable
+from ops.doctor.rebuild import CannotRebuildError, place_of, rebuild
+from runtime.disk import sync_folder
+from schemas.errors import SetupError, one_line
+from schemas.tables import ROUTE_COMMIT_TABLE
+
+_LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
+_TABLE_KINDS: Final = frozenset({Kind.TABLE, Kind.ENTRY, Kind.FILE, Kind.BEHIND, Kind.CHECKPOINT_FILE})
+
+
+class Repair:
+    """One run of repairs.
+
+    Attributes:
+        done: what was done, in sentences.
+        refused: why something was not.
+        aside: where things were moved.
+    """
+
+    def __init__(self, data_dir: Path, log_path: Path | None, *, thorough: bool = False) -> None:
+        self._data_dir = data_dir
+        self._log_path = log_path
+        self._thorough = thorough
+        self.done: list[str] = []
+        self.refused: list[str] = []
+        self.aside = data_dir / datetime.now(UTC).strftime("before-repair-%Y%m%dT%H%M%S.%fZ")
+
+    def run(self) -> Examination:
+        """Make good what can be, and examine what is left.
+
+        Raises:
+            SetupError: a fold runs, or a restore was cut off; nothing was changed.
+        """
+        refuse_unfinished_restore(self._data_dir)
+        found = self._examine()
+        if not found.findings:
+            return found
+        if not found.lake_dir.is_dir():
+            self.refused.append("there is no lake to make anything good from")
+            return found
+        with closing(lock_lake(found.lake_dir)):
+            steps = (self._link_back, self._drop_checkpoints, self._rebuild)
+            for step in (*steps, self._rescue_log, self._go_back):
+                before = -1
+                while before < len(self.done):
+                    before = len(self.done)
+                    step(found)
+                    if len(self.done) > before:
+                        found = self._examine()  # what was hidden behind it comes to light
+            found.fold_runs = False  # the lock that was seen is this one's
+        return found
+
+    def _examine(self) -> Examination:
+        return examine(self._data_dir, self._log_path, thorough=self._thorough)
+
+    # --- the steps ---
+
+    def _link_back(self, found: Examination) -> None:
+        for finding in found.findings:
+            if finding.table is None:
+                continue
+            table = found.lake_dir / finding.table
+            staged = found.lake_dir / STAGING_FOLDER / finding.table
+            if finding.kind in (Kind.FILE, Kind.OLD_FILE) and finding.file is not None:
+                is_whole = partial(_has_size, size=_expected_size(found, finding))
+                self._link(staged, table, Path(finding.where).relative_to(table), is_whole)
+            elif finding.kind in (Kind.ENTRY, Kind.OLD_FILE) and finding.version is not None:
+                self._link(staged, table, Path(entry_name(finding.version)), _is_entry)
+            elif finding.kind is Kind.BEHIND and finding.version is not None:
+                for version in range(found.tables[finding.table].newest + 1, finding.version + 1):
+                    self._link(staged, table, Path(entry_name(version)), _is_entry)
+
+    def _link(self, staged: Path, table: Path, name: Path, is_whole: Callable[[Path], bool]) -> None:
+        source, target = staged / name, table / name
+        if not source.exists() or (target.exists() and source.samefile(target)) or not is_whole(source):
+            return
+        if target.exists():
+            self._move_aside(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(source, target)
+        sync_folder(target.parent)
+        self.done.append(f"{target}: linked back from {staged}")
+
+    def _drop_checkpoints(self, found: Examination) -> None:
+        for finding in found.findings:
+            table = found.tables.get(finding.table or "")
+            if table is None or table.disk is None or table.newest < 0:
+                continue
+            if finding.kind is Kind.CHECKPOINT_FILE and finding.version is not None:
+                self._move_aside(table.disk.path / checkpoint_name(finding.version))
+                self._point(TableOnDisk(table.disk.path), table.newest)
+                self.done.append(f"{finding.where}: moved aside; the entries of the log lead to the newest version")
+            elif finding.kind is Kind.POINTER:
+                self._point(table.disk, table.newest)
+                self.done.append(f"{finding.where}: written anew")
+
+    def _point(self, disk: TableOnDisk, version: int) -> None:
+        point_to_last_checkpoint(disk, version)
+        sync_folder(disk.path / LOG_FOLDER)
+
+    def _rebuild(self, found: Examination) -> None:
+        for finding in found.findings:
+            table = found.tables.get(finding.table or "")
+            if finding.kind is not Kind.FILE or table is None or table.disk is None:
+                continue
+            lost = (table.disk.files_at(table.newest) or {})[finding.file or ""]
+            path = place_of(found, table.name, lost)
+            try:
+                content = rebuild(found, table.name, lost)
+            except (CannotRebuildError, OSError, ValueError, pa.ArrowException) as error:
+                self._note(f"{path} cannot be written again from the history: {one_line(error)}")
+                continue
+            fresh = path.with_name(f"{path.name}.repair")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with fresh.open("wb") as file:
+                file.write(content)
+                os.fsync(file.fileno())
+            if path.exists():
+                self._move_aside(path)
+            fresh.rename(path)
+            sync_folder(path.parent)
+            self.done.append(f"{path}: written again from the history, with the rows and the length that it had")
+
+    def _note(self, text: str) -> None:
+        if text not in self.refused:
+            self.refused.append(text)
+
+    def _rescue_log(self, found: Examination) -> None:
+        path = self._log_path
+        if path is None or not any(finding.kind is Kind.LOG_UNREADABLE for finding in found.findings):
+            return
+        if any(finding.kind in _TABLE_KINDS for finding in found.findings):
+            self.refused.append(f"{path} and tables are damaged: neither can make good the other")
+            return
+        with self._log_alone(path) as alone:
+            if not alone:
+                self.refused.append(f"{path} is in use: stop all gateways first (`fuser -v {path}-lock`)")
+                return
+            if why := salvageable(path, found.needs_from):
+                self.refused.append(f"{path} cannot be made good: {why}")
+                return
+            fresh = path.with_name(path.name + ".repair.unfinished")
+            fresh.unlink(missing_ok=True)
+            extent = salvage(path, found.needs_from, fresh)
+            self._spark_aside(found)
+            for suffix in _LOG_FILES:
+                if (old := path.with_name(path.name + suffix)).exists():
+                    self._move_aside(old)
+            fresh.rename(path)
+            sync_folder(path.parent)
+        self.done.append(
+            f"{path}: written anew with the records from offset {extent.first} to {extent.end - 1}; the tables hold "
+            "what came before, and everything that was acknowledged is there"
+        )
+
+    def _go_back(self, found: Examination) -> None:
+        if not any(finding.kind in _TABLE_KINDS for finding in found.findings):
+            return
+        if found.place is None:
+            self.refused.append(_why_not_back(found, self._log_path))
+            return
+        commit, versions = found.place
+        last = found.last
+        self._spark_aside(found)
+        (found.lake_dir / SYNCED_FILE).unlink(missing_ok=True)
+        order = [ROUTE_COMMIT_TABLE.name, *(name for name in versions if name != ROUTE_COMMIT_TABLE.name)]
+        for name in order:
+            disk = found.tables[name].disk
+            assert disk is not None, "a version of it can be read"
+            cut(disk, versions[name], self.aside / "lake")
+            sync_folder(disk.path / LOG_FOLDER)
+        was = f"epoch {last.epoch}, the last that could be read" if last is not None else "an epoch that cannot be read"
+        self.done.append(
+            f"{found.lake_dir}: gone back from {was}, to epoch {commit.epoch} (log offset {max(commit.log_offset, 0)})"
+            ", which is whole. The event log has everything since: at its next start the fold folds it again, and "
+            "nothing that was acknowledged is lost. Epochs after it are made anew, and may be cut at other offsets"
+        )
+
+    # --- how ---
+
+    def _spark_aside(self, found: Examination) -> None:
+        if found.checkpoint_dir.exists():
+            self._move_aside(found.checkpoint_dir)
+
+    def _move_aside(self, path: Path) -> None:
+        inside = path.relative_to(self._data_dir) if path.is_relative_to(self._data_dir) else Path(path.name)
+        target = self.aside / inside
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+        sync_folder(path.parent)
+
+    @contextmanager
+    def _log_alone(self, path: Path) -> Iterator[bool]:
+        with closing(LockedLog(path, wait_s=2.0)) as held:
+            yield held.alone
+
+
+def _why_not_back(found: Examination, log_path: Path | None) -> str:
+    if log_path is None:
+        return "the tables cannot be made good from a log in Kafka by this command: restore the lake with --keep-log"
+    if found.log is None or found.log.extent is None:
+        return "the tables cannot be made good without a whole event log"
+    extent = found.log.extent
+    return (
+        f"the tables cannot be made good from the event log: it has the offsets from {extent.first} to {extent.end - 1}"
+        ", and no epoch that can be read in full goes on from there"
+    )
+
+
+def _expected_size(found: Examination, finding: Finding) -> int | None:
+    table = found.tables[finding.table or ""]
+    assert table.disk is not None
+    for entry in table.disk.entries.values():
+        for file in (*entry.added, *entry.feed):
+            if file.path == finding.file:
+                return file.size
+    newest = table.disk.files_at(table.newest) or {}
+    named = newest.get(finding.file or "")
+    return None if named is None else named.size
+
+
+def _has_size(path: Path, *, size: int | None) -> bool:
+    return size is None or path.stat().st_size == size
+
+
+def _is_entry(path: Path) -> bool:
+    try:
+        read_entry(path)
+    except (UnreadableError, OSError):
+        return False
+    return True
+
+
+def check_can_repair(data_dir: Path) -> None:
+    """Refuse a data directory that is not this user's. Raises SetupError."""
+    if not os.access(data_dir, os.W_OK):
+        raise SetupError(f"{data_dir} cannot be written by this user. Repair it as the one who runs routelake.")

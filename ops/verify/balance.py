@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the state tables are what the changes make of nothing.
+
+Every change takes a row away (``before``) and puts one there (``after``). So of each key the rows put there, less those
+taken away, are the one row that the table has; and of many keys the sums of digests of rows are equal. Such sums are
+kept for some thousand groups of keys, which takes the same memory however many rows there are. Where a sum is not
+equal, the group's rows are read again, one by one, to name what is wrong.
+
+What every heartbeat moves (brokerLiveTable) is not in the changes; a replay tells (`ops.verify.replay`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.write.windows import ChangeWindows
+from ops.verify.report import Progress, Report, shortened
+from ops.verify.rows import batches, named_differences, open_table, spelled, text_rows
+from schemas.tables import STATE_TABLES, Table
+
+_GROUPS: Final = 4_096
+_NAMED_GROUPS: Final = 64
+"""Of these, at most, the rows are looked at one by one."""
+_COLUMNS: Final = ("epoch", "eventTime", "offset", "seq", "tableName", "key", "before", "after")
+_ORDER: Final = [(name, "ascending") for name in ("epoch", "eventTime", "offset", "seq")]
+
+
+class Balance:
+    """The sums, of changes and of tables.
+
+    Args:
+        lake_dir: directory of the lake.
+        versions: of the tables, by name.
+    """
+
+    def __init__(self, lake_dir: str, versions: Mapping[str, int]) -> None:
+        self._lake_dir = lake_dir
+        self._versions = versions
+        self._sums = {table.name: [0] * _GROUPS for table in STATE_TABLES}
+        self._strange: dict[str, int] = {}
+
+    def take(self, rows: pa.Table) -> None:
+        """Rows of routeChangeTable, in any order."""
+        rows = rows.filter(pc.is_valid(rows["tableName"]))
+        names, keys, befores, afters = (rows[name].to_pylist() for name in ("tableName", "key", "before", "after"))
+        for name, key, before, after in zip(names, keys, befores, afters, strict=True):
+            sums = self._sums.get(name)
+            if sums is None or key is None:
+                self._strange[name] = self._strange.get(name, 0) + 1
+                continue
+            group = _group(key)
+            if after is not None:
+                sums[group] += _digest(key, after)
+            if before is not None:
+                sums[group] -= _digest(key, before)
+
+    def check(self, windows: ChangeWindows, report: Report, progress: Progress) -> None:
+        """Compare with the tables, once all changes were taken.
+
+        Raises:
+            DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
+        """
+        before = report.refutations
+        for name, count in self._strange.items():
+            report.refute(f"routeChangeTable: {count} rows are of a table {name!r}, which there is not, or have no key")
+        rows = 0
+        wrong: dict[str, set[int]] = {}
+        for table in STATE_TABLES:
+            sums = self._sums[table.name]
+            for part in batches(open_table(self._lake_dir, table, self._versions[table.name])):
+                for key, values in text_rows(table, part):
+                    sums[_group(key)] -= _digest(key, values)
+                rows += part.num_rows
+                progress.at("rows of state tables", rows, rows)
+            if found := {group for group, total in enumerate(sums) if total}:
+                wrong[table.name] = found
+        for table in STATE_TABLES:
+            if table.name in wrong:
+                self._name(table, wrong[table.name], windows, report)
+        if report.refutations == before:
+            report.proved.append(
+                f"the {len(STATE_TABLES)} state tables ({rows:,} rows) are what the {windows.rows:,} changes make of "
+                "nothing"
+            )
+
+    def _name(self, table: Table, groups: set[int], windows: ChangeWindows, report: Report) -> None:
+        looked_at = set(sorted(groups)[:_NAMED_GROUPS])
+        refuted = report.refutations
+        expected = self._expected(table, looked_at, windows, report)
+        for part in batches(open_table(self._lake_dir, table, self._versions[table.name])):
+            for key, values in text_rows(table, part):
+                if _group(key) in looked_at:
+                    _compare(table, key, values, expected, report)
+        for key, last in expected.items():
+            if last.values is not None and not last.met:
+                report.refute(f"{table.name}, {spelled(key)}: there is no such row; {last.cause} has put it there")
+        if report.refutations == refuted:
+            report.refute(f"{table.name}: its rows are not those that the changes make")
+        if len(groups) > len(looked_at):
+            report.more_refuted += len(groups) - len(looked_at)
+
+    def _expected(self, table: Table, groups: set[int], windows: ChangeWindows, report: Report) -> dict[str, _Last]:
+        """By key, what the last change has left."""
+        last: dict[str, _Last] = {}
+        for window in windows.read(_COLUMNS):
+            rows = window.filter(pc.equal(window["tableName"], table.name))
+            wanted = [key is not None and _group(key) in groups for key in rows["key"].to_pylist()]
+            for row in rows.filter(pa.array(wanted, pa.bool_())).sort_by(_ORDER).to_pylist():
+                cause = f"epoch {row['epoch']}, offset {row['offset']}, seq {row['seq']}"
+                left = last.get(row["key"])
+                was = None if left is None else left.values
+                if row["before"] != was:
+                    by = "nothing" if left is None else left.cause
+                    for what in _said(row["before"], was):
+                        report.refute(
+                            f"routeChangeTable, {cause}, {table.name}, {spelled(row['key'])}: before says {what} ({by})"
+                        )
+                last[row["key"]] = _Last(row["after"], cause)
+        return last
+
+
+class _Last:
+    """What the last change of a key has left."""
+
+    __slots__ = ("cause", "met", "values")
+
+    def __init__(self, values: str | None, cause: str) -> None:
+        self.values = values
+        self.cause = cause
+        self.met = False
+
+
+def _compare(table: Table, key: str, values: str, expected: Mapping[str, _Last], report: Report) -> None:
+    last = expected.get(key)
+    where = f"{table.name}, {spelled(key)}"
+    if last is None or last.values is None:
+        by = "no change has put it there" if last is None else f"{last.cause} has removed it"
+        report.refute(f"{where}: there is such a row, but {by}")
+    elif last.met:
+        report.refute(f"{where}: there are two such rows")
+    elif values != last.values:
+        for column, found, wanted in named_differences(values, last.values):
+            report.refute(
+                f"{where}: column {column} is {shortened(found)}, and by the changes {shortened(wanted)} ({last.cause})"
+            )
+    if last is not None:
+        last.met = True
+
+
+def _said(before: str | None, was: str | None) -> Iterator[str]:
+    if before is None or was is None:
+        said, left = ("there was no row" if text is None else "there was a row" for text in (before, was))
+        yield f"{said}, but after the change before {left}"
+        return
+    for column, found, wanted in named_differences(before, was):
+        yield f"{column} was {shortened(found)}, but the change before has left {shortened(wanted)}"
+
+
+def _group(key: str) -> int:
+    return zlib.crc32(key.encode()) % _GROUPS
+
+
+def _digest(key: str, values: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{len(key)}:{key}{values}".encode(), digest_size=16).digest())
+
+
+__all__ = ["Balance"]

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay says of epochs whose digests do not hold: their changes and unread records, row by row.
+
+So a changed value is named where the log still has the epoch's records. An expiry has the offset of a broker's last
+heartbeat, and which epoch it belongs to cannot be told by that; so one that is near enough in time may be there, and
+none must.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.base import LogRecord
+from lake.commits import to_ms
+from lake.write.arrow import CHANGE_SCHEMA, QUARANTINE_SCHEMA, Cause, ChangeRows, command_rows
+from lake.write.rows import outcome_entry
+from lake.write.windows import ChangeWindows
+from nameserver.state_machine.changes import RowChange, changes_of, command_of, is_audited, topic_changes
+from nameserver.state_machine.step import GroupChange, KvChange, Step
+from ops.verify.report import Report, shortened
+from ops.verify.rows import open_table
+from schemas.events import AnyEvent
+from schemas.outcomes import APPLIED
+from schemas.route_commit import RouteCommit
+from schemas.tables import QUARANTINE_TABLE, TOPIC_QUEUE_TABLE
+
+_MOST_EPOCHS: Final = 20
+_NEAR: Final = timedelta(minutes=2)
+_CHANGES: Final = tuple(CHANGE_SCHEMA.names)
+_UNREAD: Final = tuple(QUARANTINE_SCHEMA.names)
+
+_json = msgspec.json.Encoder()
+
+Row = tuple[Any, ...]
+
+
+class Causes:
+    """Rows of routeChangeTable and quarantineTable, as a replay makes them, of some epochs.
+
+    Args:
+        commits: all epochs, in order.
+        broken: the epochs.
+    """
+
+    def __init__(self, commits: Sequence[RouteCommit], broken: Sequence[int]) -> None:
+        self._commits = commits
+        self._ends = [commit.log_offset for commit in commits]
+        self._broken = frozenset(sorted(broken)[:_MOST_EPOCHS])
+        self._rows: dict[int, list[Row]] = defaultdict(list)
+        self._expiries: list[Row] = []
+        self._outcomes: dict[int, dict[str, Any]] = {}
+        self._unread: dict[int, dict[int, Row]] = defaultdict(dict)
+
+    def take(self, change: GroupChange | KvChange) -> None:
+        """A change of the replay."""
+        if not self._broken:
+            return
+        if change.event is None:
+            self._expiries += self._made(change)
+        elif (epoch := self._epoch_of(change.at.offset)) in self._broken:
+            self._rows[epoch] += self._made(change)
+
+    def take_command(self, event: AnyEvent, done: Step) -> None:
+        """An event of the replay, and what became of it."""
+        if self._epoch_of(done.at.offset) not in self._broken or not is_audited(event, done.outcome.verdict):
+            return
+        entry = outcome_entry(event, done.at, done.outcome)
+        known = self._outcomes.setdefault(done.at.offset, entry)
+        if entry["outcome"] == APPLIED:
+            known["outcome"] = APPLIED
+
+    def take_unread(self, record: LogRecord, error: str) -> None:
+        """A record that could not be folded."""
+        if (epoch := self._epoch_of(record.offset)) in self._broken:
+            time_us = record.event_time_ms * 1000
+            self._unread[epoch][record.offset] = (record.offset, time_us, record.key, error, record.payload)
+
+    def compare(self, lake_dir: Path, report: Report, *, since_offset: int) -> None:
+        """Name what is different, of the epochs that begin at a log offset or after.
+
+        Raises:
+            DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
+        """
+        for offset, entry in self._outcomes.items():
+            rows = command_rows([entry])
+            self._rows[self._epoch_of(offset)] += _tuples(rows, _CHANGES)
+        before = {commit.epoch: previous for previous, commit in zip(self._commits, self._commits[1:], strict=False)}
+        for commit in self._commits:
+            if commit.epoch not in self._broken:
+                continue
+            previous = before.get(commit.epoch)
+            if (-1 if previous is None else previous.log_offset) + 1 < since_offset:
+                continue
+            self._compare(lake_dir, commit, previous, report)
+
+    def _compare(self, lake_dir: Path, commit: RouteCommit, previous: RouteCommit | None, report: Report) -> None:
+        known = report.refutations
+        windows = ChangeWindows(str(lake_dir), first=commit.epoch, last=commit.epoch)
+        stored = [row for rows in windows.read() for row in _tuples(rows, _CHANGES)]
+        since = None if previous is None else to_ms(previous.watermark - _NEAR) * 1000
+        time = _CHANGES.index("eventTime")
+        near = [row for row in self._expiries if (since is None or row[time] >= since)]
+        _name("routeChangeTable", _CHANGES, commit.epoch, stored, self._rows[commit.epoch], near, report)
+        since_offset = -1 if previous is None else previous.log_offset
+        table = open_table(str(lake_dir), QUARANTINE_TABLE, None)
+        offset = pc.field("offset")
+        unread = _tuples(table.to_table(filter=(offset > since_offset) & (offset <= commit.log_offset)), _UNREAD)
+        _name("quarantineTable", _UNREAD, commit.epoch, unread, list(self._unread[commit.epoch].values()), [], report)
+        if report.refutations == known:
+            report.refute(
+                f"routeCommitTable, epoch {commit.epoch}: this row was changed; the epoch's changes and unread records "
+                "are those of a replay"
+            )
+
+    def _epoch_of(self, offset: int) -> int:
+        """The first epoch that holds a log offset; 0 for none."""
+        place = bisect_left(self._ends, offset)
+        return self._commits[place].epoch if place < len(self._commits) else 0
+
+    def _made(self, change: GroupChange | KvChange) -> list[Row]:
+        actor = None if change.event is None else _json.encode(change.event.actor).decode()
+        cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
+        topics = None if isinstance(change, KvChange) else topic_changes(change.before, change.after)
+        rows = ChangeRows()
+        count = 0
+        if topics is not None:
+            name = topics.broker_name
+            made = [
+                RowChange(TOPIC_QUEUE_TABLE, (name, topic), before, after)
+                for topic, before, after in zip(topics.topics, topics.before, topics.after, strict=True)
+            ]
+            rows.add(made, cause)
+            count = len(made)
+        rows.add(list(changes_of(change)), cause, first_seq=count)
+        return _tuples(rows.table(), _CHANGES)
+
+
+def _tuples(rows: pa.Table, names: Sequence[str]) -> list[Row]:
+    """Rows as tuples; times in microseconds since 1970."""
+    columns = []
+    for name in names:
+        column = rows[name]
+        columns.append((column.cast("int64") if name == "eventTime" else column).to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def _name(
+    table: str,
+    names: Sequence[str],
+    epoch: int,
+    stored: Sequence[Row],
+    expected: Sequence[Row],
+    possible: Sequence[Row],
+    report: Report,
+) -> None:
+    """Name each row that is not as expected, and in which columns, by the row that is most like it."""
+    strange, missing = Counter(stored), Counter(expected)
+    both = strange & missing
+    strange, missing = strange - both, missing - both
+    others = list(missing.elements())
+    maybe = set(possible)
+    for row in strange.elements():
+        if row in maybe:
+            continue
+        alike = max([*others, *maybe], key=lambda other: _likeness(row, other), default=None)
+        where = f"{table}, epoch {epoch}, offset {row[names.index('offset')]}"
+        if "seq" in names:
+            where += f", seq {row[names.index('seq')]}"
+        if alike is None or _likeness(row, alike) * 2 < len(names):
+            report.refute(f"{where}: there is such a row; a replay has none")
+            continue
+        if alike in others:
+            others.remove(alike)
+        for column, found, wanted in _columns(names, row, alike):
+            report.refute(
+                f"{where}: column {column} is {shortened(found)}, and by a replay of the log {shortened(wanted)}"
+            )
+    for row in others:
+        described = dict(zip(names, row, strict=True))
+        report.refute(f"{table}, epoch {epoch}: a row of offset {described['offset']} is missing; a replay has it")
+
+
+def _likeness(row: Row, other: Row) -> int:
+    return sum(left == right for left, right in zip(row, other, strict=True))
+
+
+def _columns(names: Sequence[str], row: Row, other: Row) -> Iterator[tuple[str, Any, Any]]:
+    for name, found, wanted in zip(names, row, other, strict=True):
+        if found != wanted:
+            yield name, found, wanted
+
+
+__all__ = ["Causes"]

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the chain of epochs holds (`lake.write.hash_chain`), in one pass over routeCommitTable and routeChangeTable.
+
+Each epoch is judged by the digest that the row before it says, so that one changed value makes one epoch fail and not
+all that follow. A row whose digest alone was changed is told from others by the epoch after it, which holds with the
+digest that the row should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.commits import commit_rows
+from lake.delta.actions import File
+from lake.delta.log import plain_text
+from lake.write.hash_chain import EpochDigest, blocks, in_blocks
+from lake.write.windows import ChangeWindows
+from ops.verify.report import Progress, Report
+from ops.verify.rows import open_table
+from schemas.route_commit import RouteCommit
+from schemas.tables import CHAIN, QUARANTINE_TABLE
+
+_EPOCHS_AT_A_TIME: Final = 1_000
+_UNREAD_AT_A_TIME: Final = 100
+_NOT_PRESENT: Final = "which routeCommitTable does not have"
+
+
+class ChainCheck:
+    """Checks the chain up to one epoch.
+
+    Args:
+        lake_dir: directory of the lake.
+        last: the epoch to end with.
+        files: of routeCommitTable.
+        report: takes what was found.
+        progress: is told how far it is.
+
+    Attributes:
+        broken: epochs that do not hold.
+    """
+
+    def __init__(
+        self, lake_dir: str, last: RouteCommit, files: Sequence[File], report: Report, progress: Progress
+    ) -> None:
+        self._lake_dir = lake_dir
+        self._last = last
+        self._files = files
+        self._report = report
+        self._progress = progress
+        self.broken: list[int] = []
+
+    def run(self, windows: ChangeWindows, see: Callable[[pa.Table], None], expected: Mapping[int, str]) -> None:
+        """Go through all epochs.
+
+        Args:
+            windows: of routeChangeTable.
+            see: is shown each window.
+            expected: digests that somebody has kept, by epoch.
+
+        Raises:
+            DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: a table cannot be read.
+        """
+        digests = self._change_digests(windows, see)
+        unread = self._quarantine()
+        waiting_changes, waiting_unread = next(digests, None), next(unread, None)
+        previous: str | None = None
+        suspect: tuple[int, str] | None = None  # an epoch that failed, and the digest that it should have
+        begins: int | None = None
+        number, total = 0, self._last.epoch
+        missing = dict(expected)
+        for row in self._commits():
+            epoch = int(row["epoch"])
+            if epoch != number + 1:
+                gap = (
+                    f"epochs {number + 1} to {epoch - 1} are missing"
+                    if epoch > number
+                    else f"epoch {epoch} is there twice"
+                )
+                self._report.refute(f"routeCommitTable: {gap}")
+            number = epoch
+            while waiting_changes is not None and waiting_changes[0] < epoch:
+                self._refute(
+                    waiting_changes[0], f"routeChangeTable has rows of epoch {waiting_changes[0]}, {_NOT_PRESENT}"
+                )
+                waiting_changes = next(digests, None)
+            digest = EpochDigest()
+            if waiting_changes is not None and waiting_changes[0] == epoch:
+                digest = waiting_changes[1]
+                waiting_changes = next(digests, None)
+            while waiting_unread is not None and waiting_unread[0] <= row["logOffset"]:
+                digest.add_quarantine(waiting_unread[1])
+                waiting_unread = next(unread, None)
+            found = row[CHAIN]
+            if found is None and begins is not None:
+                self._refute(epoch, f"routeCommitTable, epoch {epoch}: it has no digest, and epoch {epoch - 1} has one")
+            elif found is not None:
+                begins = epoch if begins is None else begins
+                should = digest.link(previous, row)
+                if suspect is not None:
+                    alone = suspect[0] == epoch - 1 and digest.link(suspect[1], row) == found
+                    self._explain(suspect[0], digest_alone=alone)
+                    if alone:
+                        should = found
+                suspect = None if should == found else (epoch, should)
+            wanted = missing.pop(epoch, None)
+            if wanted is not None and wanted != found:
+                self._report.refute(f"epoch {epoch} has the digest {found}, and not {wanted}, which was kept")
+            previous = found
+            self._progress.at("chain, epochs", epoch, total)
+        if suspect is not None:
+            self._explain(suspect[0], digest_alone=False)
+        if waiting_changes is not None:
+            self._refute(waiting_changes[0], f"routeChangeTable has rows of epoch {waiting_changes[0]}, {_NOT_PRESENT}")
+        self._conclude(begins, total, missing, expected)
+
+    def _conclude(
+        self, begins: int | None, total: int, missing: Mapping[int, str], expected: Mapping[int, str]
+    ) -> None:
+        report = self._report
+        for epoch in missing:
+            report.refute(f"there is no epoch {epoch}, whose digest was kept")
+        if begins is None:
+            report.not_proved.append("the chain: no epoch has a digest; an older routelake has written them all")
+            return
+        if begins > 1:
+            report.not_proved.append(f"the chain of epochs 1 to {begins - 1}: an older routelake wrote them without it")
+        if not report.refuted:
+            report.proved.append(f"the chain of epochs {begins} to {total} holds")
+        if expected and not report.refuted:
+            report.proved.append(f"the digest of {_epochs(sorted(expected))} is the one that was kept")
+
+    def _explain(self, epoch: int, *, digest_alone: bool) -> None:
+        if digest_alone:
+            self._refute(
+                epoch, f"routeCommitTable, epoch {epoch}: column chain was changed; everything else in it holds"
+            )
+        else:
+            self._refute(
+                epoch,
+                f"epoch {epoch} does not have its digest: its row of routeCommitTable was changed, or its rows of "
+                "routeChangeTable or quarantineTable",
+            )
+
+    def _refute(self, epoch: int, what: str) -> None:
+        if epoch not in self.broken:
+            self.broken.append(epoch)
+        self._report.refute(what)
+
+    def _commits(self) -> Iterator[dict[str, Any]]:
+        for first in range(0, self._last.epoch + 1, _EPOCHS_AT_A_TIME):
+            last = min(first + _EPOCHS_AT_A_TIME - 1, self._last.epoch)
+            yield from commit_rows(self._lake_dir, self._files, first, last).to_pylist()
+
+    def _change_digests(
+        self, windows: ChangeWindows, see: Callable[[pa.Table], None]
+    ) -> Iterator[tuple[int, EpochDigest]]:
+        epoch, digest = -1, EpochDigest()
+        for rows in windows.read():
+            see(rows)
+            ordered = in_blocks(rows)
+            epochs = ordered["epoch"]
+            for block in blocks(ordered):
+                of = epochs[block.row].as_py()
+                if of != epoch:
+                    if epoch >= 0:
+                        yield epoch, digest
+                    epoch, digest = of, EpochDigest()
+                digest.add_block(block)
+        if epoch >= 0:
+            yield epoch, digest
+
+    def _quarantine(self) -> Iterator[tuple[int, pa.Table]]:
+        """(offset, row) of quarantineTable, in order."""
+        table = open_table(self._lake_dir, QUARANTINE_TABLE, None)  # it only grows
+        in_it = pc.field("offset") <= self._last.log_offset
+        offsets = sorted(set(table.to_table(columns=["offset"], filter=in_it)["offset"].to_pylist()))
+        for start in range(0, len(offsets), _UNREAD_AT_A_TIME):
+            some = offsets[start : start + _UNREAD_AT_A_TIME]
+            offset = pc.field("offset")
+            rows = plain_text(table.to_table(filter=(offset >= some[0]) & (offset <= some[-1])).sort_by("offset"))
+            for place, at in enumerate(rows["offset"].to_pylist()):
+                yield at, rows.slice(place, 1)
+
+
+def _epochs(epochs: list[int]) -> str:
+    return f"epoch{'s' * (len(epochs) > 1)} {', '.join(map(str, epochs))}"

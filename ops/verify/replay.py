@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a replay of the log, from the tables' own past or from nothing, gives the rows that the tables have.
+
+It begins at the oldest epoch whose tables can still be read, from which on the log has every record, and whose
+successors were all folded by these rules. Columns that every heartbeat moves are written some seconds late, so a row of
+brokerLiveTable may be any of those that there were since the epoch's livenessOffset.
+
+The broker groups are replayed one part after the other, because no rule looks at two of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow.compute as pc
+import pyarrow.dataset as pds
+
+from eventlog.base import LogReader, LogRecord, in_time
+from lake.commits import to_ms
+from lake.write.partition import shard_keys, shard_of
+from lake.write.resumes import preserved_ms
+from nameserver.state_machine.replay import read_event
+from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
+from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable, replace
+from nameserver.state_machine.step import GroupChange, apply, apply_expiries, expire_due, step
+from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from ops.verify.base import Base, Tables, find_base
+from ops.verify.causes import Causes
+from ops.verify.report import Progress, Report, shortened
+from ops.verify.rows import open_table, spelled_values
+from schemas.broker import QueueRow
+from schemas.errors import EventDecodeError, RoutelakeError, one_line
+from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
+from schemas.route_commit import RouteCommit
+from schemas.tables import (
+    BROKER_LIVE_TABLE,
+    KV_CONFIG_TABLE,
+    STATE_TABLES,
+    TOPIC_QUEUE_TABLE,
+    Table,
+)
+
+_ROWS_IN_A_PART: Final = 300_000
+"""Of topicQueueTable."""
+_PARTS: Final = (1, 2, 4, 8, 16)
+_UNLOAD_EVERY: Final = 1_000
+"""Records after which topics that were only looked at are forgotten."""
+
+_Values = tuple[Any, ...]
+_Rows = dict[_Values, _Values]
+
+_SMALL: Final = tuple(table for table in STATE_TABLES if table not in (KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE))
+
+
+def check_replay(
+    lake_dir: Path,
+    log: LogReader | None,
+    commits: Sequence[RouteCommit],
+    report: Report,
+    progress: Progress,
+    broken: Sequence[int],
+) -> None:
+    """Replay up to an epoch, and compare.
+
+    Args:
+        lake_dir: directory of the lake.
+        log: the event log, if there is one.
+        commits: of all epochs, in order; the last one is compared.
+        report: takes what was found.
+        progress: is told how far it is.
+        broken: epochs whose rows are to be named one by one.
+
+    Raises:
+        DamagedTableError, DeltaError, OSError, pyarrow.ArrowException: the epoch's tables cannot be read.
+    """
+    last = commits[-1]
+    what = "that a replay gives the same rows"
+    if log is None:
+        report.not_proved.append(f"{what}: there is no event log")
+        return
+    try:
+        oldest = log.kept_from(0)
+        newest = log.read(last.log_offset, 1)
+    except RoutelakeError as error:
+        report.not_proved.append(f"{what}: {one_line(error)}")
+        return
+    if not newest or (newest[0].offset != last.log_offset and last.log_offset >= oldest):
+        report.not_proved.append(
+            f"{what}: the event log has no record of offset {last.log_offset}, which epoch {last.epoch} ends with"
+        )
+        return
+    base = find_base(lake_dir, commits, last, oldest)
+    if base is None:
+        report.not_proved.append(
+            f"{what}: no epoch is left to begin with, since the event log begins at offset {oldest}"
+            if last.rules_version == STATE_MACHINE_VERSION
+            else f"{what}: epoch {last.epoch} was folded by other rules (version {last.rules_version}; here they are "
+            f"version {STATE_MACHINE_VERSION})"
+        )
+        return
+    before = report.refutations
+    try:
+        _run(lake_dir, log, base, last, commits, report, progress, broken)
+    except (RoutelakeError, ValueError, msgspec.MsgspecError) as error:
+        report.not_proved.append(f"{what}: {one_line(error)}")
+        return
+    if report.refutations == before:
+        first = max(base.commit.log_offset + 1, oldest)
+        since = "from nothing" if base.tables is None else f"from epoch {base.commit.epoch}"
+        report.proved.append(
+            f"a replay of log offsets {first} to {last.log_offset} {since} gives the rows of epoch {last.epoch}, "
+            "heartbeats included"
+        )
+
+
+def _run(
+    lake_dir: Path,
+    log: LogReader,
+    base: Base,
+    last: RouteCommit,
+    commits: Sequence[RouteCommit],
+    report: Report,
+    progress: Progress,
+    broken: Sequence[int],
+) -> None:
+    end = {table.name: open_table(str(lake_dir), table, last.versions[table.name]) for table in STATE_TABLES}
+    rows = end[TOPIC_QUEUE_TABLE.name].count_rows()
+    parts = next((parts for parts in _PARTS if parts * _ROWS_IN_A_PART >= rows), _PARTS[-1])
+    causes = Causes(commits, broken)
+    for number, shard in enumerate(shard_keys(parts)):
+        _Part(lake_dir, base, last, end, (shard, parts), causes).run(
+            log, report, partial(progress.at, f"replay, part {number + 1} of {parts}, offset")
+        )
+    causes.compare(lake_dir, report, since_offset=base.commit.log_offset + 1)
+
+
+class _Part:
+    """One part of the broker groups; KV configuration belongs to one of them."""
+
+    def __init__(
+        self, lake_dir: Path, base: Base, last: RouteCommit, end: Tables, part: tuple[int, int], causes: Causes
+    ) -> None:
+        self._shard, self._parts = part
+        self._last = last
+        self._end = end
+        self._causes = causes
+        self._first_offset = base.commit.log_offset + 1
+        self._state = RouteState(now_ms=to_ms(base.commit.event_time) if base.tables is not None else 0)
+        if base.tables is not None:
+            self._state.groups = dict(self._groups(base.tables))
+            self._state.preserved_ms = preserved_ms(base.commit)
+            if self._is_mine(KEY_KV):
+                self._state.kv = kv_from_rows(base.tables[KV_CONFIG_TABLE.name].to_table().to_pylist())
+        self._live: dict[_Values, set[_Values]] = defaultdict(set)
+        """By key, what a row of brokerLiveTable may be."""
+
+    def run(self, log: LogReader, report: Report, at: Callable[[int, int], None]) -> None:
+        """Replay and compare. Raises UnavailableError when the log cannot be read."""
+        late = self._last.liveness_offset
+        noted = False
+        records = in_time(_records(log, self._first_offset, self._last.log_offset), self._state.now_ms)
+        for count, (before_ms, record) in enumerate(records):
+            self._state.now_ms = before_ms
+            if record.offset > late and not noted:
+                noted = True
+                self._note_live(self._state.groups.values())
+            if record.key == KEY_EVERYTHING or self._is_mine(record.key):
+                self._fold(record, noted=noted)
+            if count % _UNLOAD_EVERY == 0:
+                at(record.offset, self._last.log_offset)
+                for group in self._state.groups.values():
+                    group.topics.unload()
+        expiries = expire_due(self._state, to_ms(self._last.watermark))
+        for change in expiries:
+            self._causes.take(change)
+        apply_expiries(self._state, expiries)
+        self._note_live(self._state.groups.values())
+        self._compare(report)
+
+    def _fold(self, record: LogRecord, *, noted: bool) -> None:
+        try:
+            event = read_event(record)
+            done = step(self._state, event, At(record.offset, record.event_time_ms))
+        except EventDecodeError as error:
+            self._causes.take_unread(record, str(error))
+            return
+        except Exception as error:  # as pipelines.shard_fold: a defect in a rule
+            self._causes.take_unread(record, f"{type(error).__name__}: {error}")
+            return
+        for change in done.changes:
+            self._causes.take(change)
+        apply(self._state, done)
+        self._causes.take_command(event, done)
+        if noted:
+            self._note_live(change.after for change in done.changes if isinstance(change, GroupChange))
+
+    def _note_live(self, groups: Iterable[BrokerGroup]) -> None:
+        for group in groups:
+            for key, values in rows_of(BROKER_LIVE_TABLE, group).items():
+                self._live[key].add(values)
+
+    def _is_mine(self, key: str) -> bool:
+        return shard_of(key, self._parts) == self._shard
+
+    def _groups(self, tables: Tables) -> Iterator[tuple[str, BrokerGroup]]:
+        """The groups of this part; their topics are read when a rule asks."""
+        rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+        for table in _SMALL:
+            for row in tables[table.name].to_table().to_pylist():
+                rows[row["brokerName"]][table.name].append(row)
+        topics = tables[TOPIC_QUEUE_TABLE.name]
+        for name in _broker_names(topics):
+            rows.setdefault(name, defaultdict(list))
+        for name in sorted(rows):
+            if self._is_mine(broker_key(name)):
+                unread = TopicTable(load=partial(_topics, topics, name))
+                yield name, replace(group_from_rows(name, rows[name]), topics=unread)
+
+    def _compare(self, report: Report) -> None:
+        found = self._rows(self._end)
+        topics = self._end[TOPIC_QUEUE_TABLE.name]
+        nothing = BrokerGroup("")
+        for name in sorted(found.keys() | self._state.groups.keys()):
+            expected = self._state.groups.get(name, nothing)
+            there = found.get(name, {})
+            there[TOPIC_QUEUE_TABLE.name] = {(name, topic): row for topic, row in _topics(topics, name).items()}
+            for table in STATE_TABLES:
+                if table is not KV_CONFIG_TABLE:
+                    _differences(table, there.get(table.name, {}), rows_of(table, expected), report, self._live)
+            expected.topics.unload()
+        if self._is_mine(KEY_KV):
+            stored = self._end[KV_CONFIG_TABLE.name].to_table().to_pylist()
+            rows = {(row["namespace"], row["key"]): (row["value"],) for row in stored}
+            _differences(KV_CONFIG_TABLE, rows, kv_rows(self._state.kv), report, {})
+
+    def _rows(self, tables: Tables) -> dict[str, dict[str, _Rows]]:
+        """By broker group and table, of this part; topics are left out, but the group is there."""
+        found: dict[str, dict[str, _Rows]] = {}
+        for name in _broker_names(tables[TOPIC_QUEUE_TABLE.name]):
+            if self._is_mine(broker_key(name)):
+                found[name] = {}
+        for table in _SMALL:
+            for row in tables[table.name].to_table().to_pylist():
+                if self._is_mine(broker_key(row["brokerName"])):
+                    rows = found.setdefault(row["brokerName"], {}).setdefault(table.name, {})
+                    key = tuple(row[name] for name in table.key)
+                    rows[key] = tuple(_plain(row[name]) for name in table.value_columns)
+        return found
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (a cell)
+    """Lists, and maps as lists of pairs, as the fold has them."""
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
+
+
+def _topics(table: pds.Dataset, name: str) -> dict[str, QueueRow]:
+    rows = table.to_table(filter=pc.field("brokerName") == name)
+    columns = [rows[column].to_pylist() for column in ("topic", *TOPIC_QUEUE_TABLE.value_columns)]
+    return {topic: QueueRow(*values) for topic, *values in zip(*columns, strict=True)}
+
+
+def _broker_names(table: pds.Dataset) -> set[str]:
+    names: set[str] = set()
+    for batch in table.to_batches(columns=["brokerName"]):
+        names.update(pc.unique(batch["brokerName"]).to_pylist())
+    return names
+
+
+def _records(log: LogReader, first: int, last: int) -> Iterator[LogRecord]:
+    while first <= last:
+        records = log.read(max(first, 0))
+        if not records:
+            return
+        for record in records:
+            if record.offset > last:
+                return
+            yield record
+        first = records[-1].offset + 1
+
+
+def _differences(
+    table: Table,
+    found: Mapping[_Values, Sequence[Any]],
+    expected: Mapping[_Values, Sequence[Any]],
+    report: Report,
+    live: Mapping[_Values, set[_Values]],
+) -> None:
+    for key in sorted({*found, *expected}, key=repr):
+        row, wanted = found.get(key), expected.get(key)
+        if row == wanted or (table is BROKER_LIVE_TABLE and wanted is not None and row in live.get(key, ())):
+            continue
+        where = f"{table.name}, {spelled_values(table.key, key)}"
+        if row is None:
+            report.refute(f"{where}: there is no such row; a replay has it")
+        elif wanted is None:
+            report.refute(f"{where}: there is such a row; a replay has none")
+        else:
+            for column, value, other in zip(table.value_columns, row, wanted, strict=True):
+                if value != other:
+                    report.refute(
+                        f"{where}: column {column} is {shortened(value)}, and by a replay of the log {shortened(other)}"
+                    )

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All parts of a proof, on one cut of the tables: those of the newest epoch when it begins, so the fold may go on.
+
+Memory does not grow with the tables: changes are read window by window, rows of tables in batches, and a replay holds
+one part of the broker groups at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from eventlog.base import LogReader
+from lake.commits import plain_commits
+from lake.delta.active import active
+from lake.delta.damage import DamagedTableError
+from lake.delta.ddl import check_format
+from lake.delta.log import table_uri
+from lake.write.windows import ChangeWindows
+from ops.verify.balance import Balance
+from ops.verify.chain import ChainCheck
+from ops.verify.replay import check_replay
+from ops.verify.report import Progress, Report
+from schemas.errors import SetupError, one_line
+from schemas.route_commit import RouteCommit
+from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES
+
+
+def verify(
+    lake_dir: Path,
+    log: LogReader | None,
+    *,
+    expected: Mapping[int, str] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Prove what can be proved of a lake. Nothing is written.
+
+    Args:
+        lake_dir: directory of the lake; the fold may be at work in it.
+        log: the event log it was folded from; None if there is none to be had.
+        expected: digests of epochs that were kept elsewhere.
+        say: is given a line now and then.
+
+    Raises:
+        SetupError: there is no lake, or it cannot be read.
+    """
+    check_format(lake_dir)
+    report = Report()
+    progress = Progress(say)
+    try:
+        files = active(table_uri(str(lake_dir), ROUTE_COMMIT_TABLE)).files
+        commits = plain_commits(lake_dir, files)
+        if not commits:
+            report.not_proved.append("there is no epoch yet: nothing was written")
+            for epoch in expected or {}:
+                report.refute(f"there is no epoch {epoch}, whose digest was kept")
+            return report
+        last = commits[-1]
+        report.epoch, report.digest = last.epoch, last.chain
+        windows = ChangeWindows(str(lake_dir), last=last.epoch)
+        say(f"epochs 1 to {last.epoch:,}, {windows.rows:,} changes")
+        balance = Balance(str(lake_dir), last.versions)
+        chain = ChainCheck(str(lake_dir), last, files, report, progress)
+        chain.run(windows, balance.take, expected or {})
+        if missing := _not_readable(lake_dir, last):
+            report.refute(f"epoch {last.epoch} names versions of tables that cannot be read: {missing}")
+            return report
+        balance.check(windows, report, progress)
+        check_replay(lake_dir, log, commits, report, progress, chain.broken)
+    except (DamagedTableError, DeltaError, OSError, pa.ArrowException) as error:
+        raise SetupError(f"the lake {lake_dir} cannot be read: {one_line(error)}.") from error
+    return report
+
+
+def _not_readable(lake_dir: Path, last: RouteCommit) -> str:
+    """What is wrong with the tables at the versions that an epoch names; empty if nothing is."""
+    for table in STATE_TABLES:
+        try:
+            active(table_uri(str(lake_dir), table), last.versions[table.name])
+        except (DamagedTableError, DeltaError, OSError, KeyError) as error:
+            return f"{table.name}: {one_line(error)}"
+    return ""
+
+
+__all__ = ["verify"]

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one micro-batch does to one shard: its records are folded into its state, and what changes is handed on.
+
+Knows no Spark: the processor is a thin shell around it. `lake.write.batch` puts the shards' parts together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from lake.write.arrow import (
+    QUARANTINE_SCHEMA,
+    Cause,
+    ChangeRows,
+    NetChanges,
+    operations,
+    to_ipc,
+)
+from lake.write.history_file import HistoryFile
+from lake.write.rows import ShardProgress, live_rows, outcome_entry
+from lake.write.spool import ShardOutput
+from lake.write.topic_files import TopicFiles
+from lake.write.topic_rows import TopicParts
+from nameserver.state_machine.changes import changes_of, command_of, is_audited, topic_changes
+from nameserver.state_machine.codec import Shard, pack_group, unpack_group
+from nameserver.state_machine.replay import read_event
+from nameserver.state_machine.state import At, BrokerGroup, Outcome, RouteState
+from nameserver.state_machine.step import GroupChange, KvChange, apply, apply_expiries, expire_due, step
+from pipelines.shard_topics import ShardTopics, TopicStore
+from schemas import events
+from schemas.errors import EventDecodeError
+from schemas.outcomes import QUARANTINED, REJECTED
+from schemas.tables import BROKER_LIVE_TABLE, STATE_TABLES
+
+_json = msgspec.json.Encoder()
+_TABLES = {table.name: table for table in STATE_TABLES}
+
+_CHANGES_PART_BYTES: Final = 4 * 1024 * 1024
+"""JSON of the rows of routeChangeTable that a shard collects before it hands them on."""
+
+
+class Record(NamedTuple):
+    """One log record as Spark hands it over. ``payload`` is None on a shard that only has to see the time pass."""
+
+    offset: int
+    event_time_ms: int
+    key: str | None
+    payload: bytes | None
+    before_ms: int = 0
+    """The log's time before this record, which records for other shards have moved on, too."""
+
+
+class ShardFold:
+    """Folds one shard's part of one micro-batch.
+
+    Call `apply` for every record in offset order (or `expire_due` for a fired timer), then `finish`, then `emit`.
+
+    Args:
+        shard_key: the shard.
+        shard: its state.
+        topics: where its topics are.
+        run_id: names the driver run.
+        watermark_ms: Spark's. A CLOCK in the batch moves it on: whoever was silent then has expired.
+        spool_dir: for what would be too much to hold or to send (`lake.write.spool`); None holds it.
+        epoch: that this batch will be, if it is one. With it topics' rows go into data files in the folder
+            (`lake.write.topic_files`), without it to the driver.
+    """
+
+    def __init__(
+        self,
+        shard_key: int,
+        shard: Shard,
+        topics: TopicStore,
+        run_id: str,
+        watermark_ms: int,
+        spool_dir: Path | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        self._shard_key = shard_key
+        self._shard = shard
+        self._topics = ShardTopics(topics)
+        self._watermark_ms = watermark_ms
+        groups = {
+            packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
+        }
+        self._start = dict(groups)
+        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.preserved_ms)
+        self._outbox = ShardOutput(spool_dir)
+        self._history_file: HistoryFile | None = None
+        self._topic_files: TopicFiles | None = None
+        if spool_dir is not None and epoch is not None:
+            self._history_file = HistoryFile(spool_dir, epoch)
+            self._topic_files = TopicFiles(spool_dir)
+        self._topic_parts = TopicParts(lambda part: self._outbox.add("topics", part), history=self._history_file)
+        self._net = NetChanges()
+        self._change_rows = ChangeRows()
+        self._outcomes: list[dict[str, Any]] = []
+        self._quarantine: list[dict[str, Any]] = []
+        self._offset = -1
+        self._event_time_ms = 0
+        self._clock_ms = 0
+        """Event time of the last CLOCK in the batch; 0 without one."""
+        self._full = shard.run_id != run_id
+        self._run_id = run_id
+
+    def apply(self, record: Record) -> None:
+        """Fold one record. One that cannot be read goes into quarantine and changes nothing.
+
+        Raises:
+            OSError: the spool cannot be written; the batch has to be repeated.
+        """
+        self._offset = max(self._offset, record.offset)
+        self._event_time_ms = max(self._event_time_ms, record.event_time_ms)
+        self._state.now_ms = max(self._state.now_ms, record.before_ms)
+        event: events.AnyEvent | None = None
+        try:
+            event = read_event(record)
+            done = step(self._state, event, At(record.offset, record.event_time_ms))
+            for change in done.changes:
+                self._record(change)
+            apply(self._state, done)
+            if isinstance(event, events.Clock):  # has expired who was silent then, in all shards alike
+                self._clock_ms = done.at.now_ms
+            if is_audited(event, done.outcome.verdict):
+                self._audit(event, done.at, done.outcome)
+        except OSError:
+            raise
+        except EventDecodeError as error:
+            self._put_in_quarantine(record, str(error))
+        except Exception as error:
+            # A defect in a rule must not stop every broker's registration.
+            self._put_in_quarantine(record, f"{type(error).__name__}: {error}")
+            if event is not None:
+                at = At(record.offset, max(record.event_time_ms, self._state.now_ms))
+                self._audit(event, at, Outcome(REJECTED, QUARANTINED))
+        self._state.now_ms = max(self._state.now_ms, record.event_time_ms)
+        if self._topics.are_many:
+            if self._topic_files is not None:
+                self._topic_files.write(self._start, self._state.groups)
+            self._topics.spill(self._state.groups, self._start.values())
+
+    def expire_due(self, watermark_ms: int) -> None:
+        """Expire every silent group whose deadline lies before the watermark."""
+        expiries = expire_due(self._state, watermark_ms)
+        for change in expiries:
+            self._record(change)
+        apply_expiries(self._state, expiries)
+
+    def finish(self) -> Shard:
+        """Write back what changed and return the shard to store.
+
+        Topics are written only where they changed.
+        """
+        if self._clock_ms > self._watermark_ms:
+            self._watermark_ms = self._clock_ms
+            self.expire_due(self._clock_ms)  # who came after CLOCK with a deadline of before
+        state, shard = self._state, self._shard
+        self._topics.write_back(state.groups)
+        shard.groups = [pack_group(group) for group in state.groups.values()]
+        shard.kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
+        shard.now_ms, shard.preserved_ms = state.now_ms, state.preserved_ms
+        shard.run_id = self._run_id
+        return shard
+
+    def next_expiry_ms(self) -> int | None:
+        """Earliest deadline in the shard; None while nobody expires."""
+        if self._state.preserved_ms:
+            return None
+        deadlines = (group.next_expiry_ms() for group in self._state.groups.values())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def emit(self) -> Iterable[tuple[str, bytes]]:
+        """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""
+        for name in self._topic_parts.changed_again():
+            nothing = BrokerGroup(name)
+            start, end = self._start.get(name, nothing), self._state.groups.get(name, nothing)
+            left = topic_changes(start, end)
+            if left is not None:
+                self._topic_parts.add_net(left)
+            start.topics.unload()
+            end.topics.unload()
+        self._topic_parts.close()
+        again = self._topic_parts.changed_again()
+        put = self._outbox.add
+        if self._history_file is not None and (history := self._history_file.close()) is not None:
+            put("history", _json.encode(history))
+        if self._topic_files is not None:
+            self._topic_files.write(self._start, self._state.groups)
+            if partitions := self._topic_files.partitions():
+                put("partitions", _json.encode(partitions))
+        if again:
+            put("again", _json.encode(again))
+        net = self._net.operations()
+        net.pop(BROKER_LIVE_TABLE.name, None)  # always reported as liveness, below
+        for table_name, ops in net.items():
+            put(f"ops:{table_name}", to_ipc(operations(_TABLES[table_name], ops)))
+        live = list(live_rows(self._start, self._state.groups, full=self._full))
+        if live:
+            put("live", to_ipc(operations(BROKER_LIVE_TABLE, live)))
+        self._hand_on_changes()
+        if self._outcomes:
+            put("outcomes", _json.encode(self._outcomes))
+        if self._quarantine:
+            put("quarantine", to_ipc(pa.Table.from_pylist(self._quarantine, schema=QUARANTINE_SCHEMA)))
+        progress = ShardProgress(self._shard_key, self._offset, self._event_time_ms, self._watermark_ms, self._full)
+        put("progress", _json.encode(progress))
+        return self._outbox.rows()
+
+    def _hand_on_changes(self) -> None:
+        if len(self._change_rows):
+            self._outbox.add("changes", to_ipc(self._change_rows.table()))
+            self._change_rows = ChangeRows()
+
+    def _record(self, change: GroupChange | KvChange) -> None:
+        rows = list(changes_of(change))
+        topics = None if isinstance(change, KvChange) else topic_changes(change.before, change.after)
+        if not rows and not topics:
+            return
+        actor = _json.encode(change.event.actor).decode() if change.event is not None else None
+        cause = Cause(change.at.offset, change.at.now_ms, command_of(change), actor)
+        self._net.add(rows)
+        self._change_rows.add(rows, cause, first_seq=len(topics.topics) if topics else 0)
+        if self._change_rows.text_bytes > _CHANGES_PART_BYTES:
+            self._hand_on_changes()
+        if topics:
+            self._topic_parts.add(topics, cause)
+            if self._topic_files is not None:
+                self._topic_files.changed(topics)
+            self._topics.met(len(topics.topics))
+
+    def _audit(self, event: events.AnyEvent, at: At, outcome: Outcome) -> None:
+        self._outcomes.append(outcome_entry(event, at, outcome))
+
+    def _put_in_quarantine(self, record: Record, error: str) -> None:
+        self._quarantine.append(
+            {
+                "offset": record.offset,
+                "eventTime": record.event_time_ms * 1000,
+                "key": record.key,
+                "error": error,
+                "payload": record.payload,
+            }
+        )

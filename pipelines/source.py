@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event log as a Spark stream: rows in log order, in micro-batches of bounded size.
+
+=========  =========  =============================================================
+column     type       meaning
+=========  =========  =============================================================
+offset     long       place in the log
+eventTime  timestamp  time of receipt, to the millisecond; never decreasing
+beforeMs   long       the event time before it, ms; 0 for the log's first record
+key        string     routing key; null only in a record that routelake did not write
+payload    binary     the event; null likewise
+=========  =========  =============================================================
+
+The log is read by a Python data source: one long-lived Python process finds out where the next micro-batch ends, and a
+Python worker turns the batch's rows into Arrow. Spark's Kafka connector would read faster, but counts records alone: a
+batch of it has no bound in bytes, and these may inflate a thousandfold.
+
+Heartbeats, and registrations that repeat the last one, are not worth a micro-batch of their own: they wait for the next
+record that may change something, which the next CLOCK is at the latest.
+
+A log that is not the one the stream began with, or that lacks records the stream has not read, stops the query with a
+message: a gap that nobody sees would leave brokers in the tables for ever.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+from eventlog.base import LogRecord, in_time
+from eventlog.open import close_readers, open_log, open_tail, records_between
+from eventlog.tail import BatchEnd, LogTail
+from eventlog.urls import is_kafka
+from pipelines.gc_pause import spare_imports
+from schemas.errors import SetupError, UnavailableError
+from schemas.events import DEFERRABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA: Final = StructType(
+    [
+        StructField("offset", LongType()),
+        StructField("eventTime", TimestampType()),
+        StructField("beforeMs", LongType()),
+        StructField("key", StringType()),
+        StructField("payload", BinaryType()),
+    ]
+)
+
+MAX_RECORDS_PER_BATCH: Final = 20_000
+MAX_BYTES_PER_BATCH: Final = 32 * 1024 * 1024
+
+POLL_S: Final = 0.005
+"""How often a waiting stream looks for new records: 20 microseconds each time."""
+
+WAIT_S: Final = 0.1
+"""How long the source waits for a record before it tells Spark that there is none. Spark asks again at once."""
+
+_ARROW_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("offset", pa.int64()),
+    pa.field("eventTime", pa.timestamp("us", tz="UTC")),
+    pa.field("beforeMs", pa.int64()),
+    pa.field("key", pa.string()),
+    pa.field("payload", pa.binary()),
+]
+_ARROW_SCHEMA: Final = pa.schema(_ARROW_FIELDS)
+
+
+def read_stream(
+    spark: SparkSession,
+    url: str,
+    start_offset: int,
+    start_time_ms: int = 0,
+    max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
+    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+) -> DataFrame:
+    """The log at ``url`` as a streaming DataFrame with the columns of `SCHEMA`.
+
+    A query that has a checkpoint goes on from there; ``start_offset`` then says nothing. The Python workers must be
+    able to import `pipelines` (PYTHONPATH).
+
+    Args:
+        spark: a session.
+        url: as for `open_log`; ``memory:`` cannot be read by Spark. A missing log is made.
+        start_offset: the first record to read; 0 for the whole log.
+        start_time_ms: the greatest event time before it.
+        max_records_per_batch: bound on the records of a micro-batch.
+        max_bytes_per_batch: bound on what the records of a micro-batch cost (`eventlog.cost`), though a larger
+            one comes alone.
+
+    Raises:
+        SetupError: the log cannot be used; the message says what to do.
+        UnavailableError: the log cannot be reached.
+    """
+    if url == "memory:":
+        raise SetupError("Spark cannot read a memory: log. Use sqlite:// or kafka://.")
+    # Makes the log if need be, and gives the operator a readable error before Spark wraps it.
+    open_log(url).close()
+    spark.dataSource.register(LogSource)
+    return (
+        spark.readStream.format(LogSource.name())
+        .option("path", url)
+        .option("startOffset", start_offset)
+        .option("startTimeMs", start_time_ms)
+        .option("maxRecordsPerBatch", max_records_per_batch)
+        .option("maxBytesPerBatch", max_bytes_per_batch)
+        .load()
+    )
+
+
+SourceOffset = dict[str, Any]
+"""What Spark keeps in the checkpoint: ``offset``, the next record to read, ``timeMs``, the greatest event time before
+it, and ``log``, the id of the log it is in."""
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """Records from ``start`` up to, not including, ``end``; ``time_ms`` is the greatest event time before them."""
+
+    start: int
+    end: int
+    time_ms: int
+
+
+class LogSource(DataSource):
+    """The event log as a Spark data source; `read_stream` sets its options, of which ``path`` is the log's URL."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.url = options["path"]
+        self.start_offset = int(options["startOffset"])
+        self.start_time_ms = int(options["startTimeMs"])
+        self.max_records = int(options["maxRecordsPerBatch"])
+        self.max_bytes = int(options["maxBytesPerBatch"])
+
+    def schema(self) -> StructType:
+        """See `SCHEMA`."""
+        return SCHEMA
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in Spark."""
+        return "routelake-log"
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:
+        """Called by Spark, in the planning process and in each worker."""
+        return LogStreamReader(self)
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches (in one process for the query's life) and reads them (in Python workers)."""
+
+    def __init__(self, source: LogSource) -> None:
+        self._source = source
+        # Opened by the planning process alone: this object is pickled for the workers before that.
+        self._tail: LogTail | None = None
+        self._stop_at: int | None = None
+
+    def initialOffset(self) -> SourceOffset:
+        """Where a query without a checkpoint begins."""
+        tail = self._open()
+        start = max(self._source.start_offset, tail.first_offset)
+        tail.check_readable_from(start)
+        return {"offset": start, "timeMs": self._source.start_time_ms, "log": tail.log_id}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The bound on records; the one on bytes goes with it."""
+        return ReadMaxRows(self._source.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what is there now and no further."""
+        self._stop_at = self._open().next_offset()
+
+    def latestOffset(self, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
+        """The end of the next micro-batch, after a short wait if there is nothing new.
+
+        While Kafka cannot be reached there is nothing new.
+        """
+        try:
+            return self._latest_offset(self._open(), start, limit)
+        except UnavailableError as error:
+            if not is_kafka(self._source.url):
+                raise
+            print(f"{error}; trying again", file=sys.stderr, flush=True)
+            self._close()
+            time.sleep(WAIT_S)
+            return start
+
+    def _latest_offset(self, tail: LogTail, start: SourceOffset, limit: ReadLimit) -> SourceOffset:
+        tail.check_identity(start.get("log"))
+        deadline = time.monotonic() + (WAIT_S if self._stop_at is None else 0)
+        while True:
+            tail.check_readable_from(start["offset"])
+            end = self._batch_end(tail, BatchEnd(start["offset"], start["timeMs"]), limit)
+            if end.offset > start["offset"] or not tail.wait_for_change(deadline, POLL_S):
+                return {"offset": end.offset, "timeMs": end.time_ms, "log": tail.log_id}
+
+    def partitions(self, start: SourceOffset, end: SourceOffset) -> Sequence[OffsetRange]:
+        """One: a batch is small, and its rows are shuffled by key anyway."""
+        if start["offset"] >= end["offset"]:
+            return []
+        return [OffsetRange(start["offset"], end["offset"], start["timeMs"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a partition, as Arrow. Runs in a worker."""
+        assert isinstance(partition, OffsetRange)
+        time_ms = partition.time_ms
+        for records in records_between(self._source.url, partition.start, partition.end):
+            yield _to_arrow(records, time_ms)
+            time_ms = max(time_ms, *(record.event_time_ms for record in records))
+        spare_imports()
+
+    def stop(self) -> None:
+        """Called when the query ends."""
+        self._close()
+        close_readers(self._source.url)
+
+    def _open(self) -> LogTail:
+        if self._tail is None:
+            self._tail = open_tail(self._source.url)
+        return self._tail
+
+    def _close(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _batch_end(self, tail: LogTail, start: BatchEnd, limit: ReadLimit) -> BatchEnd:
+        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else self._source.max_records
+        deferrable = DEFERRABLE if self._stop_at is None else b""
+        return tail.bounded_end(start, max_records, self._source.max_bytes, deferrable, self._stop_at)
+
+
+def _to_arrow(records: Sequence[LogRecord], time_ms: int) -> pa.RecordBatch:
+    before_ms, timed = zip(*in_time(records, time_ms), strict=True)
+    offsets, times_ms, keys, payloads = zip(*timed, strict=True)
+    return pa.record_batch(
+        [
+            pa.array(offsets, pa.int64()),
+            pa.array([time_ms * 1000 for time_ms in times_ms], pa.timestamp("us", tz="UTC")),
+            pa.array(before_ms, pa.int64()),
+            pa.array(keys, pa.string()),
+            pa.array(payloads, pa.binary()),
+        ],
+        schema=_ARROW_SCHEMA,
+    )

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body of REGISTER_BROKER in its four forms. No I/O, no clock.
+
+==================================  ==========================================================================
+request                             body
+==================================  ==========================================================================
+version < 3.0.11                    TopicConfigSerializeWrapper: ``{"dataVersion":…,"topicConfigTable":…}``
+plain                               RegisterBrokerBody: ``{"filterServerList":[…],"topicConfigSerializeWrapper":…}``
+``compressed=true``                 one zlib stream, see `_decode_compressed`
+none                                no topics, DataVersion all zero
+==================================  ==========================================================================
+
+A stock broker sends its whole table every 30 s, so the plain form is decoded straight into typed values; only what does
+not fit is looked at more closely. Fields that are absent take Java's defaults (queue numbers 16, perm 6).
+
+Sources (5.5.0): org.apache.rocketmq.remoting.protocol.body.RegisterBrokerBody, TopicConfigSerializeWrapper,
+TopicConfigAndMappingSerializeWrapper, org.apache.rocketmq.common.TopicConfig, DefaultRequestProcessor.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from contextlib import suppress
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+
+from remoting.codec.names import check_key, check_name, check_names
+from schemas.broker import DataVersion, QueueRow, TopicQueueMappingInfo
+from schemas.codes import HIGHER_VERSION, MAX_INT, MAX_LONG, MIN_INT, MIN_LONG, V3_0_11, V5_0_0
+from schemas.errors import BadRequestError, TooLargeError
+from schemas.events import RegisterTopicQueue
+from schemas.limits import MAX_FILTER_SERVERS, MAX_MAPPINGS, MAX_TOPIC_QUEUES, MAX_TOPICS
+from schemas.rocketmq_json import quote_id_maps
+
+T = TypeVar("T")
+
+MAX_DATA_VERSION_BYTES: Final = 1024
+"""Of a DataVersion's JSON, which has three numbers: stock peers send some 70 bytes."""
+_MAPPING_FIELDS: Final = 7
+"""Of a TopicQueueMappingInfo, its map of queue ids among them."""
+MAX_ROUTE_BYTES: Final = 256 * 1024
+"""Of the body of REGISTER_TOPIC_IN_NAMESRV: `MAX_TOPIC_QUEUES` take some 100 kB."""
+
+_MOST_FOR_ONE: Final = 1032
+"""Bytes that zlib can make of one."""
+
+DEFAULT_INFLATED_LIMIT_BYTES: Final = 64 * 1024 * 1024
+"""100,000 topics with names of the greatest length inflate to about 19 MB."""
+
+_SCOPE_GLOBAL: Final = "__global__"
+_FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,11}", re.ASCII)
+
+_Int = Annotated[int, msgspec.Meta(ge=MIN_INT, le=MAX_INT)]
+_Long = Annotated[int, msgspec.Meta(ge=MIN_LONG, le=MAX_LONG)]
+
+
+class Registration(msgspec.Struct):
+    """What the body says. ``filter_server_list`` None leaves the table of filter servers as it is."""
+
+    data_version: DataVersion
+    topic_config_table: dict[str, QueueRow]
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo]
+    filter_server_list: list[str] | None
+
+
+class _TopicConfig(msgspec.Struct, rename="camel", gc=False):
+    topic_name: str | None = None
+    read_queue_nums: _Int = 16
+    write_queue_nums: _Int = 16
+    perm: _Int = 6
+    topic_sys_flag: _Int = 0
+
+
+class _DataVersion(msgspec.Struct, rename="camel"):
+    state_version: _Long = 0
+    timestamp: _Long | None = None
+    counter: _Long | None = 0
+
+
+class _Mapping(msgspec.Struct, rename="camel"):
+    topic: str | None = None
+    scope: str | None = _SCOPE_GLOBAL
+    total_queues: _Int = 0
+    bname: str | None = None
+    epoch: _Long = 0
+    dirty: bool = False
+    curr_id_map: dict[_Int, _Int] | None = msgspec.field(default_factory=dict)
+
+
+class _Wrapper(msgspec.Struct, rename="camel"):
+    data_version: _DataVersion = msgspec.field(default_factory=_DataVersion)
+    topic_config_table: dict[str, _TopicConfig] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, _Mapping] | None = None
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    topic_config_serialize_wrapper: _Wrapper = msgspec.field(default_factory=_Wrapper)
+    filter_server_list: list[str] | None = msgspec.field(default_factory=list)
+
+
+class _QueueData(msgspec.Struct, rename="camel"):
+    broker_name: str | None = None
+    perm: _Int = 0
+    read_queue_nums: _Int = 0
+    topic_sys_flag: _Int = 0
+    write_queue_nums: _Int = 0
+
+
+class _Route(msgspec.Struct, rename="camel"):
+    queue_datas: list[_QueueData] | None = None
+
+
+class _Dialects(Generic[T]):
+    """A decoder for each degree of tolerance."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._strict = msgspec.json.Decoder(kind)
+        self._lax = msgspec.json.Decoder(kind, strict=False)
+
+    def decode(self, data: bytes, what: str) -> T:
+        """Standard JSON of the right types; else either dialect with numbers that may be text.
+
+        Raises:
+            BadRequestError: Not even then.
+        """
+        try:
+            return self._strict.decode(data)
+        except (ValueError, RecursionError):
+            pass
+        try:
+            return self._lax.decode(quote_id_maps(data, MAX_MAPPINGS))
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"Failed to decode {what}: {error}", what=what) from error
+
+
+_body = _Dialects(_Body)
+_wrapper = _Dialects(_Wrapper)
+_data_version = _Dialects(_DataVersion)
+_mapping = _Dialects(_Mapping)
+_route = _Dialects(_Route)
+
+
+def decode_registration(
+    body: bytes,
+    version: int,
+    *,
+    compressed: bool = False,
+    now_ms: int = 0,
+    inflated_limit_bytes: int = DEFAULT_INFLATED_LIMIT_BYTES,
+) -> Registration:
+    """DefaultRequestProcessor.extractRegisterBrokerBodyFromRequest and extractRegisterTopicConfigFromRequest.
+
+    Args:
+        body: As sent; empty for none.
+        version: Of the request. It decides the form.
+        compressed: The header field.
+        now_ms: For a DataVersion without timestamp.
+        inflated_limit_bytes: A compressed body that becomes larger is refused.
+
+    Raises:
+        BadRequestError: Negative version, an undecodable body, or names and numbers that cannot be stored.
+    """
+    if version < 0:
+        raise BadRequestError(f"version {version} is no release", version=version)
+    version = min(version, HIGHER_VERSION)
+    if not body:
+        return Registration(DataVersion(), {}, {}, [] if version >= V3_0_11 else None)
+    if version < V3_0_11:
+        wrapper = _wrapper.decode(body, "TopicConfigSerializeWrapper")
+        return Registration(_version(wrapper.data_version, now_ms), _rows(wrapper.topic_config_table), {}, None)
+    if compressed:
+        return _decode_compressed(_inflate(body, inflated_limit_bytes), version, now_ms)
+    envelope = _body.decode(body, "RegisterBrokerBody")
+    wrapper = envelope.topic_config_serialize_wrapper
+    return Registration(
+        _version(wrapper.data_version, now_ms),
+        _rows(wrapper.topic_config_table),
+        _mappings(wrapper.topic_queue_mapping_info_map or {}),
+        _filter_servers(envelope.filter_server_list),
+    )
+
+
+def decode_data_version(body: bytes, now_ms: int = 0) -> DataVersion | None:
+    """The body of QUERY_DATA_VERSION; None when there is none, which equals no version (DataVersion.decode).
+
+    Raises:
+        BadRequestError: It is not one.
+    """
+    return _decode_version(body, now_ms) if body else None
+
+
+def _decode_version(data: bytes, now_ms: int) -> DataVersion:
+    if len(data) > MAX_DATA_VERSION_BYTES:
+        raise BadRequestError(f"a DataVersion of {len(data)} bytes: at most {MAX_DATA_VERSION_BYTES} are accepted")
+    return _version(_data_version.decode(data, "DataVersion"), now_ms)
+
+
+def decode_topic_queues(body: bytes) -> list[RegisterTopicQueue]:
+    """The queueDatas of REGISTER_TOPIC_IN_NAMESRV; an absent brokerName is "", which no broker has.
+
+    Raises:
+        BadRequestError: The body is no TopicRouteData.
+    """
+    if not body:
+        return []
+    if len(body) > MAX_ROUTE_BYTES:
+        raise BadRequestError(f"a TopicRouteData of {len(body)} bytes: at most {MAX_ROUTE_BYTES} are accepted")
+    route = _route.decode(body, "TopicRouteData")
+    _check_count("queueDatas", len(route.queue_datas or ()), MAX_TOPIC_QUEUES)
+    return [
+        RegisterTopicQueue(
+            row.broker_name or "", row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag
+        )
+        for row in route.queue_datas or []
+    ]
+
+
+def _version(found: _DataVersion, now_ms: int) -> DataVersion:
+    timestamp = now_ms if found.timestamp is None else found.timestamp
+    return DataVersion(found.state_version, timestamp, found.counter or 0)
+
+
+def _rows(table: dict[str, _TopicConfig]) -> dict[str, QueueRow]:
+    """The rows by the topicName inside each entry, as RocketMQ stores them; the map's own key is not looked at."""
+    _check_count("topics", len(table), MAX_TOPICS)
+    shared: dict[tuple[int, int, int, int], QueueRow] = {}  # most topics of a broker have equal rows
+    rows = {}
+    for config in table.values():
+        numbers = (config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
+        row = shared.get(numbers)
+        if row is None:
+            row = shared[numbers] = QueueRow(*numbers)
+        rows[config.topic_name] = row
+    if None in rows:
+        raise BadRequestError("topicConfigTable holds an entry without topicName", field="topicName")
+    named: dict[str, QueueRow] = rows  # type: ignore[assignment]
+    check_names("topicName", named.keys())
+    return named
+
+
+def _mappings(table: dict[str, _Mapping]) -> dict[str, TopicQueueMappingInfo]:
+    queue_ids = sum(len(info.curr_id_map or ()) for info in table.values())
+    _check_count("topic queue mappings and queue ids in them", len(table) + queue_ids, MAX_MAPPINGS)
+    return {topic: _mapping_info(topic, info) for topic, info in table.items()}
+
+
+def _check_count(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise BadRequestError(f"a request with {count} {what}: at most {limit} are accepted", count=count, limit=limit)
+
+
+def _mapping_info(topic: str, info: _Mapping) -> TopicQueueMappingInfo:
+    check_name("topicQueueMappingInfoMap", topic)
+    if info.bname is None:
+        raise BadRequestError(f"the topic queue mapping of {topic!r} has no bname", field="bname")
+    return TopicQueueMappingInfo(
+        None if info.topic is None else check_name("topic", info.topic),
+        None if info.scope is None else check_name("scope", info.scope),
+        info.total_queues,
+        check_key("bname", info.bname),
+        info.epoch,
+        info.dirty,
+        info.curr_id_map,
+    )
+
+
+def _filter_servers(servers: list[str] | None) -> list[str] | None:
+    if servers:
+        _check_count("filter servers", len(servers), MAX_FILTER_SERVERS)
+        check_names("filterServerList", servers)
+    return servers
+
+
+# --- the compressed form ---
+
+
+def inflates_beyond(body: bytes, size_bytes: int) -> bool:
+    """Whether a compressed body becomes larger than that; at most so much is inflated to find out."""
+    if len(body) * _MOST_FOR_ONE <= size_bytes:
+        return False
+    try:
+        return len(zlib.decompressobj().decompress(body, size_bytes + 1)) > size_bytes
+    except zlib.error:
+        return False  # what is wrong with it is said where it is decoded
+
+
+def inflated_bytes(body: bytes, limit_bytes: int) -> int:
+    """What a compressed body becomes, or the limit, whichever is less; nothing of it is kept."""
+    inflater, size = zlib.decompressobj(), 0
+    with suppress(zlib.error):
+        while body and size < limit_bytes:
+            size += len(inflater.decompress(body, 256 * 1024))
+            body = inflater.unconsumed_tail
+    return min(size, limit_bytes)
+
+
+def _inflate(body: bytes, limit_bytes: int) -> bytes:
+    """One zlib stream, never holding more than the limit; what follows the stream is not looked at."""
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(body, limit_bytes)
+        if inflater.unconsumed_tail and not inflater.eof and inflater.decompress(inflater.unconsumed_tail, 1):
+            message = f"RegisterBrokerBody inflates to more than {limit_bytes} bytes"
+            raise TooLargeError(message, limit_bytes=limit_bytes)
+    except zlib.error as error:
+        raise BadRequestError(f"Failed to decode RegisterBrokerBody: {error}") from error
+    return data
+
+
+class _Blocks:
+    """Reads int32s and blocks of int32 length, never past the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def count(self) -> int:
+        """How many blocks follow; each takes four bytes at least."""
+        count = self._int()
+        if not 0 <= count <= (len(self._data) - self._at) // 4:
+            raise BadRequestError(f"Failed to decode RegisterBrokerBody: a count of {count} where there is no room")
+        return count
+
+    def block(self) -> bytes:
+        """The next block."""
+        length = self._int()
+        start, end = self._at, self._at + length
+        if length < 0 or end > len(self._data):
+            raise BadRequestError(f"Failed to decode RegisterBrokerBody: {length} bytes announced, fewer there")
+        self._at = end
+        return self._data[start:end]
+
+    def _int(self) -> int:
+        try:
+            (value,) = struct.unpack_from(">i", self._data, self._at)
+        except struct.error as error:
+            raise BadRequestError("Failed to decode RegisterBrokerBody: it ends too early") from error
+        self._at += 4
+        return int(value)
+
+
+def _decode_compressed(data: bytes, version: int, now_ms: int) -> Registration:
+    """RegisterBrokerBody.decode, compressed. A block is an int32 length and that many bytes.
+
+    In order: DataVersion; int32 and that many topic lines; filter servers; from 5.0.0 on int32 and that many mappings.
+    """
+    blocks = _Blocks(data)
+    data_version = _decode_version(blocks.block(), now_ms)
+    shared: dict[str, QueueRow] = {}
+    topics = blocks.count()
+    _check_count("topics", topics, MAX_TOPICS)
+    rows = dict(_topic_line(blocks.block(), shared) for _ in range(topics))
+    check_names("topicName", rows.keys())
+    filter_servers = _filter_server_block(blocks.block())
+    mappings: dict[str, _Mapping] = {}
+    if version >= V5_0_0:
+        count = blocks.count()
+        _check_count("topic queue mappings", count, MAX_MAPPINGS)
+        numbers = 0
+        for _ in range(count):
+            block = blocks.block()
+            # As they are written, before they are decoded: a key may be there many times.
+            numbers += max(0, block.count(b":") - _MAPPING_FIELDS)
+            _check_count("queue ids in topic queue mappings", numbers, MAX_MAPPINGS)
+            info = _mapping.decode(block, "TopicQueueMappingInfo")
+            if info.topic is None:
+                raise BadRequestError("Failed to decode RegisterBrokerBody: a topic queue mapping without topic")
+            mappings[info.topic] = info
+    return Registration(data_version, rows, _mappings(mappings), filter_servers)
+
+
+def _topic_line(line: bytes, shared: dict[str, QueueRow]) -> tuple[str, QueueRow]:
+    """``name readQueueNums writeQueueNums perm filterType attributes`` (TopicConfig.decode); no flags, no order.
+
+    Args:
+        line: As sent.
+        shared: What follows the name in earlier lines, which is mostly the same.
+    """
+    name, _, rest = line.decode("utf-8", "replace").partition(" ")
+    row = shared.get(rest)
+    if row is None:
+        words = rest.split(" ")
+        if len(words) < 4 or words[3] not in _FILTER_TYPES:
+            raise BadRequestError(f"Failed to decode RegisterBrokerBody: no topic line: {line[:80]!r}")
+        row = shared[rest] = QueueRow(_int(words[0]), _int(words[1]), _int(words[2]), 0)
+    return name, row
+
+
+def _int(word: str) -> int:
+    """Integer.parseInt."""
+    if _INTEGER.fullmatch(word) and MIN_INT <= (number := int(word)) <= MAX_INT:
+        return number
+    raise BadRequestError(f"Failed to decode RegisterBrokerBody: {word[:40]!r} is no int")
+
+
+def _filter_server_block(block: bytes) -> list[str] | None:
+    """A JSON array, null for none; what cannot be parsed counts as an empty one, as in RocketMQ."""
+    try:
+        servers = msgspec.json.decode(block, type=list[str] | None)
+    except (ValueError, RecursionError):
+        return []
+    return _filter_servers(servers)

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS and plain connections on one port: the first byte tells them apart, and the protocol behind sees plain bytes.
+
+How a connection is decided::
+
+    connection_made -> the protocol behind counts it in, over the plain transport
+    first bytes     -> after an optional PROXY preamble: 0x16 is TLS; anything else is plain
+    plain           -> the gate steps out of the way for good (`set_protocol`), or refuses it (enforcing)
+    TLS             -> its turn (`Handshakes`), handshake within `handshake_s`, then `Secured.secure`: from then on the
+                       protocol behind reads and writes through a `TlsTransport`
+
+Held for a peer that does not read: encrypted, at most one piece beyond the transport's high-water mark; the rest stays
+plain, as the very objects that were written, so that many who wait for the same body hold it once.
+
+Source (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingServer.HandshakeHandler, TlsModeHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, cast
+
+from remoting.codec.bounds import address_of
+from remoting.codec.frame import GRPC_IS_ELSEWHERE, offers_h2
+from remoting.codec.proxy_protocol import preamble_bytes
+from remoting.server.handshakes import OVER_QUOTA, Handshakes
+from remoting.server.tls import HANDSHAKE, TlsSession
+from schemas.errors import ProtocolError
+from schemas.tls import TlsMode
+
+PIECE_BYTES: Final = 64 * 1024
+"""Encrypted at a time."""
+
+FIRST_BYTES: Final = 20 * 1024
+"""Of a client's first message at most, with a preamble: so much waits for its turn. More comes only after an answer."""
+
+HANDSHAKE_S: Final = 10.0
+"""How long a client may take from its first byte to the end of the handshake."""
+
+
+NO_APPLICATION_PROTOCOL: Final = bytes((21, 3, 1, 0, 2, 2, 120))
+"""A TLS alert (RFC 7301, 3.2)."""
+
+
+class TlsSource(Protocol):
+    """What a listener asks for each new connection, so that a certificate may change while it listens."""
+
+    @property
+    def mode(self) -> TlsMode:
+        """PERMISSIVE or ENFORCING."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+
+
+class Secured(Protocol):
+    """A protocol that may stand behind a gate: an `asyncio.Protocol` with two methods more."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None:
+        """As asyncio's."""
+
+    def connection_lost(self, exc: Exception | None, /) -> None:
+        """As asyncio's."""
+
+    def data_received(self, data: bytes, /) -> None:
+        """As asyncio's."""
+
+    def eof_received(self) -> bool | None:
+        """As asyncio's."""
+
+    def pause_writing(self) -> None:
+        """As asyncio's."""
+
+    def resume_writing(self) -> None:
+        """As asyncio's."""
+
+    def secure(self, transport: TlsTransport, names: tuple[str, ...]) -> None:
+        """The handshake is done.
+
+        Args:
+            transport: To be used from now on.
+            names: Of the client's certificate, which was verified; empty without one.
+        """
+
+    def refuse_tls(self, reason: str, detail: str) -> None:
+        """Count a refusal and close.
+
+        Args:
+            reason: A metric's label: ``not-encrypted``, ``tls-handshake``, ``tls-record``, ``tls-deadline``,
+                ``quota-tls-handshakes``.
+            detail: For a person.
+        """
+
+
+class TlsTransport(asyncio.Transport):
+    """A transport whose bytes are encrypted. Made by the gate."""
+
+    def __init__(self, raw: asyncio.Transport, session: TlsSession, *, is_held: bool = False) -> None:
+        super().__init__()
+        self.waiting_bytes = 0
+        """Plain bytes that wait for the peer to read."""
+        self._raw = raw
+        self._session = session
+        self._waiting: deque[bytes | memoryview] = deque()
+        self._is_closing = False
+        self._is_held = is_held
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt and send, or keep while the peer does not read."""
+        if self._is_closing or not data:
+            return
+        if self._is_held or len(data) > PIECE_BYTES:
+            self._waiting.append(bytes(data))
+            self.waiting_bytes += len(data)
+            self._send_waiting()
+        else:
+            self._send(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Small ones together, large ones without a copy."""
+        small: list[bytes | bytearray | memoryview] = []
+        for data in list_of_data:
+            if len(data) > PIECE_BYTES:
+                self.write(b"".join(small))
+                small = []
+                self.write(data)
+            else:
+                small.append(data)
+        self.write(b"".join(small))
+
+    def hold(self) -> None:
+        """The peer does not read."""
+        self._is_held = True
+
+    def go_on(self) -> bool:
+        """The peer reads again; returns whether all that waited is on its way."""
+        self._is_held = False
+        self._send_waiting()
+        return not self._is_held
+
+    def close(self) -> None:
+        """Send what waits, say so to the peer, close."""
+        if not self._is_closing:
+            self._is_closing = True
+            if not self._waiting:
+                self._finish()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_closing = True
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        self._raw.abort()
+
+    def is_closing(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._is_closing or self._raw.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that were written and not sent, encrypted or not."""
+        return self._raw.get_write_buffer_size() + self.waiting_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As the plain transport has it."""
+        self._raw.set_write_buffer_limits(high, low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 (asyncio's)
+        """As the plain transport has it."""
+        return self._raw.get_extra_info(name, default)
+
+    def is_reading(self) -> bool:
+        """Whether bytes are taken from the peer."""
+        return self._raw.is_reading()
+
+    def pause_reading(self) -> None:
+        """Take nothing more from the peer."""
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take bytes again."""
+        self._raw.resume_reading()
+
+    def _send(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            records = self._session.encrypt(cast("bytes", data))
+        except ProtocolError:
+            self.abort()
+        else:
+            self._raw.write(records)
+
+    def _send_waiting(self) -> None:
+        while self._waiting and not self._is_held:
+            data = self._waiting.popleft()
+            if len(data) > PIECE_BYTES:
+                view = memoryview(data)
+                self._waiting.appendleft(view[PIECE_BYTES:])
+                data = view[:PIECE_BYTES]
+            self.waiting_bytes -= len(data)
+            self._send(data)
+        if self._is_closing and not self._waiting:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._raw.is_closing():
+            self._raw.write(self._session.close())
+            self._raw.close()
+
+
+class TlsSniffer(asyncio.Protocol):
+    """Stands between a socket and a protocol that knows nothing of TLS."""
+
+    def __init__(
+        self,
+        behind: Secured,
+        source: TlsSource,
+        handshakes: Handshakes,
+        *,
+        takes_preamble: bool,
+        handshake_s: float = HANDSHAKE_S,
+    ) -> None:
+        """Made for each accepted socket.
+
+        Args:
+            behind: Sees plain bytes.
+            source: Of the context.
+            handshakes: Says when, and whether.
+            takes_preamble: Whether it is remoting's port: a PROXY preamble may come first, which what is plain still
+                has before it, and who offers HTTP/2 is refused.
+            handshake_s: See `HANDSHAKE_S`.
+        """
+        self._behind = behind
+        self._source = source
+        self._handshakes = handshakes
+        self._takes_preamble = takes_preamble
+        self._handshake_s = handshake_s
+        self._first = b""
+        self._session: TlsSession | None = None
+        self._transport: TlsTransport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_paused = self._is_waiting = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The protocol behind counts it in."""
+        self._raw = cast("asyncio.Transport", transport)
+        self._behind.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._disarm()
+        self._behind.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        """The peer sends nothing more."""
+        return self._behind.eof_received()
+
+    def pause_writing(self) -> None:
+        """The peer does not read."""
+        if self._transport is not None:
+            self._transport.hold()
+        if not self._is_paused:
+            self._is_paused = True
+            self._behind.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The peer reads again: first what waited, then more."""
+        if self._transport is None or self._transport.go_on():
+            self._is_paused = False
+            self._behind.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Decide, or decrypt."""
+        if self._session is not None:
+            self._decrypt(self._session, data)
+        elif self._is_waiting:
+            self._first += data
+        elif not self._raw.is_closing():
+            self._decide(self._first + data)
+
+    def _decide(self, data: bytes) -> None:
+        try:
+            at = preamble_bytes(data) if self._takes_preamble else 0
+        except ProtocolError:
+            at = 0  # the protocol behind says what is wrong with it
+        if at is None or at >= len(data):
+            self._first = data
+            self._arm()
+            return
+        if data[at] == HANDSHAKE:
+            self._first = data[at:] if at else data
+            self._arm()
+            self._ask_for_turn()
+            return
+        self._first = b""
+        self._disarm()
+        if self._source.mode is TlsMode.ENFORCING:
+            self._behind.refuse_tls("not-encrypted", "this port takes TLS alone (tls.server.mode=enforcing)")
+            return
+        self._raw.set_protocol(cast("asyncio.Protocol", self._behind))
+        self._behind.data_received(data)
+
+    def _ask_for_turn(self) -> None:
+        peer = self._raw.get_extra_info("peername")
+        address = address_of(peer[0]) if isinstance(peer, tuple) else ""
+        if self._takes_preamble and offers_h2(self._first):
+            self._disarm()
+            self._first = b""
+            self._raw.write(NO_APPLICATION_PROTOCOL)
+            self._behind.refuse_tls("protocol-error", f"a TLS ClientHello with h2; {GRPC_IS_ELSEWHERE}")
+            return
+        refusal = self._handshakes.refusal(address)
+        if refusal is not None or len(self._first) > FIRST_BYTES:
+            self._disarm()
+            self._first = b""
+            reason, detail = (OVER_QUOTA, refusal) if refusal else ("tls-handshake", "it begins with too much")
+            self._behind.refuse_tls(reason, detail)
+            return
+        self._is_waiting = True
+        self._raw.pause_reading()
+        self._handshakes.wait(address, self)
+
+    def begin(self) -> None:
+        """It is its turn to shake hands."""
+        self._is_waiting = False
+        first, self._first = self._first, b""
+        if self._raw.is_closing():
+            return
+        self._raw.resume_reading()
+        self._session = TlsSession(self._source.context)
+        self._decrypt(self._session, first)
+
+    def _decrypt(self, session: TlsSession, data: bytes) -> None:
+        transport = self._transport
+        if self._raw.is_closing() or (transport is not None and transport.is_closing()):
+            return
+        plain = session.receive(data)
+        answer = session.to_send()
+        if answer:
+            self._raw.write(answer)
+        if transport is None and session.is_open:
+            self._disarm()
+            transport = self._transport = TlsTransport(self._raw, session, is_held=self._is_paused)
+            self._behind.secure(transport, session.certificate_names)
+        if plain:
+            self._behind.data_received(plain)
+        if session.error is not None:
+            self._disarm()
+            self._behind.refuse_tls("tls-handshake" if transport is None else "tls-record", str(session.error))
+        elif session.has_ended and transport is not None:
+            transport.close()
+
+    def _arm(self) -> None:
+        if self._deadline is None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._handshake_s, self._too_slow)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if not self._raw.is_closing():
+            self._behind.refuse_tls("tls-deadline", f"no handshake within {self._handshake_s:g} s")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Class data of Spark's JVM: classes that it would load and verify one by one, mapped from a file.
+
+Of a fold's start, until its first batch is committed, that saves 40 % of the JVM's processor time. Java's class data
+sharing (JEP 350) needs a JVM that has done the work once: `dev.support.class_data` writes the file for the suite,
+which starts Spark twenty times, and whoever finds it uses it. It belongs to one Java and to the jars as they lie there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from runtime.jars import cache_dir, ensure, pyspark_jars
+
+PATTERN: Final = "spark-classes-*.jsa"
+"""Files of this kind in the environment's folder (`sys.prefix`), where they go when it goes."""
+QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+"""A JVM with these says nothing about class data that does not fit, and goes on without it."""
+
+
+def archive() -> Path:
+    """Where the file is that fits, whether or not it exists yet.
+
+    Raises:
+        JarError: a jar of the fold is missing and cannot be fetched.
+    """
+    jars = pyspark_jars()
+    files = [*ensure("local-fs"), *(sorted(jars.glob("*.jar")) if jars else [])]
+    return Path(sys.prefix) / PATTERN.replace("*", _key(files))
+
+
+def archive_of(jar_set: str) -> Path:
+    """The same for what is started from a set of jars, in the folder of their cache.
+
+    Raises:
+        JarError: one of them is missing and cannot be fetched.
+    """
+    return cache_dir().parent / "class-data" / f"{jar_set}-{_key(ensure(jar_set))}.jsa"
+
+
+def options_of(jar_set: str) -> tuple[str, ...]:
+    """Options of a JVM whose class path begins with a set of jars; none, where nobody has written its class data."""
+    found = archive_of(jar_set)
+    return (f"-XX:SharedArchiveFile={found}", *QUIET) if found.is_file() else ()
+
+
+def options() -> str:
+    """Options of a JVM that uses it, or none; as spark.driver.extraJavaOptions has them, with a space before them."""
+    found = archive()
+    return f' "-XX:SharedArchiveFile={found}" {" ".join(QUIET)}' if found.is_file() else ""
+
+
+def _key(jars: Sequence[Path]) -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+    seen = "\n".join(f"{file} {_identity(file)}" for file in (java.resolve(), *jars))
+    return hashlib.sha256(seen.encode()).hexdigest()[:16]
+
+
+def _identity(file: Path) -> str:
+    try:
+        status = file.stat()
+    except OSError:
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"

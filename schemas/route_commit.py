@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of routeCommitTable: one epoch, and what names it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+UNIX_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+class CommandOutcome(msgspec.Struct, frozen=True):
+    """What became of one refused event or admin command, as column ``outcomes`` tells it."""
+
+    offset: int
+    outcome: str
+    reason: str | None = None
+    result: dict[str, Any] | None = None
+
+
+class EpochMark(NamedTuple):
+    """An epoch of one lake, as clients keep it: after a restore the same number is another epoch.
+
+    Attributes:
+        epoch: Its number.
+        digest: Of its commit; empty where only the number is known.
+    """
+
+    epoch: int
+    digest: str = ""
+
+    def __str__(self) -> str:
+        """As text, for `parse`."""
+        return f"{self.epoch}-{self.digest}" if self.digest else str(self.epoch)
+
+    @classmethod
+    def parse(cls, text: str) -> EpochMark:
+        """Inverse of ``str``.
+
+        Raises:
+            ValueError: It is none.
+        """
+        if not _MARK.fullmatch(text):
+            raise ValueError(f"{text!r} is no epoch, as an answer gave it")
+        epoch, _, digest = text.partition("-")
+        return cls(int(epoch), digest)
+
+    def may_be(self, other: EpochMark) -> bool:
+        """Whether both name the same epoch, as far as they say."""
+        return self.epoch == other.epoch and (not self.digest or not other.digest or self.digest == other.digest)
+
+
+_MARK: Final = re.compile(r"[0-9]{1,18}(?:-[0-9a-f]{8})?")
+NO_MARK: Final = EpochMark(0)
+"""Before the first epoch, which is the same in all lakes."""
+
+
+class RouteCommit(msgspec.Struct, frozen=True):
+    """A row of routeCommitTable.
+
+    ``versions`` maps table name to Delta version. Times are aware, UTC. ``query_id`` names the writer's checkpoint.
+    ``outcomes`` are in log order. ``resume_time`` is the event time of the last RESUME, None if there was none;
+    ``rules_version`` is that of the fold (`nameserver.state_machine.version`); ``chain`` is the digest of
+    `lake.write.hash_chain`. An older routelake wrote none of them: all three are None.
+    ``preserve_time`` is since when nobody expires, None while brokers do.
+    """
+
+    epoch: int
+    log_offset: int
+    liveness_offset: int
+    event_time: datetime
+    watermark: datetime
+    commit_time: datetime
+    versions: dict[str, int] = {}
+    query_id: str = ""
+    outcomes: tuple[CommandOutcome, ...] = ()
+    resume_time: datetime | None = None
+    rules_version: int | None = None
+    preserve_time: datetime | None = None
+    chain: str | None = None
+
+    @property
+    def mark(self) -> EpochMark:
+        """Its epoch, and eight digits that no other lake's epoch of that number has."""
+        if not self.epoch:
+            return NO_MARK
+        said = f"{self.chain}|{self.epoch}|{self.log_offset}|{to_us(self.event_time)}|{to_us(self.commit_time)}"
+        return EpochMark(self.epoch, hashlib.sha256(said.encode()).hexdigest()[:8])
+
+    def without_outcomes(self) -> RouteCommit:
+        """This commit without its outcomes, of which an epoch may have 20,000: for who keeps many commits."""
+        return msgspec.structs.replace(self, outcomes=()) if self.outcomes else self
+
+
+NO_COMMIT: Final = RouteCommit(0, -1, -1, UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH)
+"""Before the first epoch: nothing of the log is in, not even offset 0."""
+
+
+def to_us(moment: datetime) -> int:
+    """An aware time in microseconds since 1970, exactly."""
+    return (moment - UNIX_EPOCH) // timedelta(microseconds=1)
+
+
+def from_us(time_us: int) -> datetime:
+    """Inverse of `to_us`."""
+    return UNIX_EPOCH + timedelta(microseconds=time_us)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may what at this gateway, for both listeners: the accounts of the moment, and what is told of refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, cast
+
+import structlog
+from prometheus_client import Counter
+
+from remoting.codec.bounds import address_of
+from runtime.supervised_tasks import critical_task
+from security.accounts import Accounts
+from security.accounts_file import AccountsFile
+from security.admission.oidc_keys import Oidc
+from security.identity import NOBODY, Identity, Unproven
+from security.notices import INTERVAL_S, Notices
+from security.policy import AuthMode, Claim, Policy, Verdict, judge
+from security.roles import Role
+
+log = structlog.get_logger("routelake.gateway")
+
+CHECK_S: Final = 1.0
+"""Between two looks at the file of accounts."""
+
+
+_NAME_CHARS: Final = 255
+"""Of a topic's or a broker's name that a peer has chosen."""
+
+
+_REMARK_CHARS: Final = 1_000
+"""It may name what a peer has chosen, too."""
+
+
+def _short(text: str | None, chars: int) -> str | None:
+    """A text as it may be kept and told, without half of a surrogate pair."""
+    return None if text is None else text[:chars].encode("utf-8", "replace").decode()
+
+
+class Refused(NamedTuple):
+    """A refusal to be told of; a would-be one has ``is_refused`` False.
+
+    Attributes:
+        via: remoting or http.
+        request: RequestCode's name, or the operation's.
+        needed: The role that is missing; "" for a request that nobody may send.
+        peer: host:port.
+        found: Who it is, or why that is nobody.
+        verdict: What was decided, and why.
+        topic: That the request names.
+        broker_name: Likewise.
+        times: How many there were since the last that was told, this one included.
+    """
+
+    via: str
+    request: str
+    needed: str
+    peer: str
+    found: Identity | Unproven
+    verdict: Verdict
+    topic: str | None = None
+    broker_name: str | None = None
+    times: int = 1
+
+
+class AccessControl:
+    """Decides for both listeners. Lives on the gateway's event loop.
+
+    Attributes:
+        policy: What the operator has chosen.
+        accounts: Of the moment.
+        generation: Another object whenever the accounts are others: what was found out before holds no more.
+        oidc: Whose JWTs count over HTTP; None: nobody's.
+    """
+
+    def __init__(
+        self, policy: Policy, file: AccountsFile | None, count: Callable[[AuthMode, Callable[[], bool]], Counter]
+    ) -> None:
+        """Take the accounts that the file has now.
+
+        Args:
+            policy: What the operator has chosen.
+            file: Of the accounts; None: there are none.
+            count: Make the counter of refusals, of a mode and of whether the file is failing.
+        """
+        self.policy: Final = policy
+        self.accounts = Accounts() if file is None else file.current
+        self.generation = object()
+        self.oidc: Final = None if policy.oidc is None else Oidc(policy.oidc)
+        self._file = file
+        self._notices: Notices[Refused] = Notices()
+        self._followers: list[Callable[[Refused], None]] = []
+        self._said_s = -INTERVAL_S
+        self._watching: asyncio.Task[None] | None = None
+        self._counter = count(policy.mode, lambda: self.problem is not None)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is asked who they are."""
+        return self.policy.mode is not AuthMode.OFF
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file of accounts, or the issuer, cannot be used now; what was read before holds."""
+        problem = None if self._file is None else self._file.problem
+        return problem or (None if self.oidc is None else self.oidc.problem)
+
+    def judge(
+        self,
+        needed: Role | None,
+        found: Identity | Unproven,
+        claims: tuple[Claim, ...] = (),
+        *,
+        is_tls: bool,
+    ) -> Verdict:
+        """`security.policy.judge`."""
+        if isinstance(found, Identity):
+            return judge(self.policy, needed, found, None, claims, is_tls=is_tls)
+        return judge(self.policy, needed, NOBODY, found, claims, is_tls=is_tls)
+
+    def note(self, refused: Refused) -> None:
+        """Count a refusal, or a would-be one, and tell of it within bounds."""
+        verdict = refused.verdict._replace(remark=_short(refused.verdict.remark, _REMARK_CHARS) or "")
+        self._counter.labels(self.policy.mode, verdict.reason, refused.needed).inc()
+        topic, broker_name = _short(refused.topic, _NAME_CHARS), _short(refused.broker_name, _NAME_CHARS)
+        refused = refused._replace(verdict=verdict, topic=topic, broker_name=broker_name)
+        who = refused.found.user or address_of(refused.peer.rpartition(":")[0].strip("[]"))
+        share = (refused.via, verdict.reason)
+        count = self._notices.due((who, refused.request), refused, time.monotonic(), share)
+        if count:
+            self._tell(refused._replace(times=count))
+
+    def _tell(self, refused: Refused) -> None:
+        verdict = refused.verdict
+        log.warning(
+            "access refused" if verdict.is_refused else "access would be refused",
+            listener=refused.via,
+            request=refused.request,
+            needed=refused.needed,
+            peer=refused.peer,
+            user=refused.found.user,
+            reason=verdict.reason,
+            detail=verdict.remark,
+            count=refused.times,
+        )
+        if verdict.is_refused or self.policy.mode is AuthMode.AUDIT:
+            for tell in self._followers:
+                tell(refused)
+
+    def _tell_of_forgotten(self, now_s: float) -> None:
+        if now_s - self._said_s < INTERVAL_S:
+            return
+        for share, count in self._notices.forgotten().items():
+            self._said_s = now_s
+            listener, reason = cast("tuple[str, str]", share)
+            log.warning("refusals not told one by one", listener=listener, reason=reason, count=count)
+
+    def follow(self, tell: Callable[[Refused], None]) -> None:
+        """Tell of refusals, too, as many as are logged; with `log` of what would be one.
+
+        With `enforce-writes` a read without an account is no event: there may be many, for good.
+        """
+        self._followers.append(tell)
+
+    def start(self) -> None:
+        """Watch the file from now on, and tell of what came too often to be told at once."""
+        if self._file is not None and self._watching is None:
+            watching = asyncio.get_running_loop().create_task(self._watch(self._file))
+            self._watching = critical_task(watching, "who looks at the file of accounts")
+        if self.oidc is not None:
+            self.oidc.start()
+
+    def stop(self) -> None:
+        """Watch it no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self.oidc is not None:
+            self.oidc.stop()
+
+    async def _watch(self, file: AccountsFile) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            for refused, count in self._notices.overdue(time.monotonic()):
+                self._tell(refused._replace(times=count))
+            self._tell_of_forgotten(time.monotonic())
+            try:
+                if await asyncio.to_thread(file.check):
+                    self._take(file)
+            except Exception:
+                log.exception("the file of accounts cannot be looked at")
+
+    def _take(self, file: AccountsFile) -> None:
+        if file.problem is not None:
+            log.error("the file of accounts cannot be used; the accounts stay as they were", reason=file.problem)
+            return
+        if file.current is not self.accounts:
+            self.accounts = file.current
+            self.generation = object()
+            log.info("accounts were read again", accounts=len(self.accounts.accounts))

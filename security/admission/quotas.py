@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do how much at this gateway, for both listeners: the quotas of the moment, and what is told of refusals.
+
+Every write is judged before it goes to the log, by what it may come to; what it did not come to is given back. What
+brokers say again and again is different: a sign of life that comes over its quota is answered as ever and not written
+while the last one is young, so that nobody expires for it; and a registration that the view shows is such a sign.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from nameserver.view.model import LiveRow
+from nameserver.view.snapshot import RouteView
+from remoting.server.refusals import Refusals
+from schemas.errors import QuotaError
+from schemas.events import Actor, AnyEvent, ChannelClosed, RegisterBroker, RegisterTopic, UnregisterBroker
+from security.admission.quota_costs import (
+    NEW_GROUP_BYTES,
+    Size,
+    command_bytes,
+    has_new_name,
+    log_bytes,
+    registration_bytes,
+)
+from security.admission.quota_epochs import WriteAmplification
+from security.admission.quota_peers import peer_name
+from security.admission.reservations import Reservation
+from security.admission.usage import Holdings, brought_by, count
+from security.quotas import (
+    CHANGE_BYTES,
+    HANDSHAKES,
+    HEARTBEAT_BYTES,
+    NEW_NAMES,
+    REFUSED_PROOFS,
+    REQUESTS,
+    Judge,
+    Quotas,
+    Refusal,
+)
+from security.roles import Role
+
+_OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, RegisterTopic, ChannelClosed)
+_YOUNG: Final = 0.25
+"""Of the broker's timeout: while its last sign of life is younger, the next is not written if the quota runs low."""
+_NOT_OLD: Final = 0.5
+"""Likewise, if nothing is left of the quota."""
+_COUNT_S: Final = 30.0
+"""Between two counts of what the groups have."""
+_MOST_GUESSERS: Final = 10_000
+_COMING_S: Final = 10.0
+"""So long at most names count once, until the view shows them."""
+
+
+_ADDRESS_BYTES: Final = 150
+"""Of an address in the table of its group."""
+
+
+class GatewayQuotas:
+    """Judges what comes to one gateway. Lives on its event loop.
+
+    Attributes:
+        refused: How often, by quota.
+        charged_bytes: What writes were charged, less what was given back, by quota.
+        unwritten: Signs of life that were answered and not written.
+        guessers: Addresses that may be guessing, mostly none: see `is_guessing`.
+    """
+
+    def __init__(
+        self,
+        quotas: Quotas | None = None,
+        *,
+        trusts_users: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nobody has done anything yet.
+
+        Args:
+            quotas: The limits; None: the defaults.
+            trusts_users: Whether nobody but an admin comes with a user's name where a request needs an admin.
+            clock: Seconds; never goes back.
+        """
+        self._judge = Judge(quotas or Quotas())
+        self._trusts_users = trusts_users
+        self._clock = clock
+        self._holdings = Holdings()
+        self._refusals = Refusals("quota")
+        self._epochs = WriteAmplification(clock)
+        self._counted_s = self._coming_since_s = -math.inf
+        self._coming: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.charged_bytes: Counter[str] = Counter()
+        self.unwritten = 0
+        self.guessers: set[str] = set()
+
+    @property
+    def limits(self) -> Quotas:
+        """What holds."""
+        return self._judge.quotas
+
+    def used(self) -> Mapping[str, float]:
+        """Of each rate: how much of what it may do at once the peer has done that has done most, 0 to 1 and beyond."""
+        return self._judge.used(self._clock())
+
+    def refused_connections(self, quota: str, times: int) -> None:
+        """Listeners judge connections themselves, and bring here how often they refused one."""
+        self.refused[quota] = times
+
+    # --- connections and requests ---
+
+    def handshake(self, address: str) -> str | None:
+        """Why there is no TLS handshake with an address now; None: there is one."""
+        refusal = self._judge.take(HANDSHAKES, address, self._clock())
+        if refusal is None:
+            return None
+        self.refused[refusal.quota] += 1
+        return refusal.remark
+
+    def is_guessing(self, address: str) -> bool:
+        """Whether an address has had too many proofs refused of late."""
+        if address not in self.guessers:
+            return False
+        if self._judge.owed(REFUSED_PROOFS, address, self._clock()) is None:
+            self.guessers.discard(address)
+            return False
+        return True
+
+    def guessed(self, address: str) -> None:
+        """Count a proof that was refused."""
+        now_s = self._clock()
+        self._judge.charge(REFUSED_PROOFS, address, now_s, 1.0)
+        if self._judge.owed(REFUSED_PROOFS, address, now_s) is not None:
+            if len(self.guessers) >= _MOST_GUESSERS:
+                self.guessers.clear()  # whoever guesses again is back at once
+            self.guessers.add(address)
+
+    def refuse_guess(self, address: str, peer: str) -> None:
+        """Let no further proof of an address come to judgement, where `is_guessing`.
+
+        Args:
+            address: Whose.
+            peer: host:port, for the log.
+
+        Raises:
+            QuotaError: As said.
+        """
+        self._check(self._judge.owed(REFUSED_PROOFS, address, self._clock()), peer)
+
+    def request(self, role: Role, who: str, peer: str) -> None:
+        """Let a request pass.
+
+        Args:
+            role: That it needs.
+            who: `peer_name`.
+            peer: host:port, for the log.
+
+        Raises:
+            QuotaError: There were too many.
+        """
+        self._check(self._judge.take(REQUESTS[role], who, self._clock()), peer)
+
+    # --- signs of life ---
+
+    def admit_heartbeat(self, actor: Actor, payload_bytes: int, live: LiveRow | None, now_ms: int) -> bool:
+        """Whether a sign of life is to be written; if not, it is answered as if it were.
+
+        Args:
+            actor: Who gives it.
+            payload_bytes: What it would take.
+            live: The broker as the head shows it.
+            now_ms: The log's time.
+
+        Raises:
+            QuotaError: It is too much, and the broker's last one is old, or nobody knows the broker.
+        """
+        who, now_s = peer_name(actor), self._clock()
+        age = math.inf
+        if live is not None:
+            age_ms = now_ms - live.last_update_timestamp
+            age = age_ms / max(1, live.heartbeat_timeout_millis)
+        if age < _YOUNG and self._judge.is_low(HEARTBEAT_BYTES, who, now_s):
+            self.unwritten += 1  # what is left is for those that need it
+            return False
+        refusal = self._judge.take(HEARTBEAT_BYTES, who, now_s, log_bytes(payload_bytes))
+        if refusal is None:
+            self.charged_bytes[HEARTBEAT_BYTES] += log_bytes(payload_bytes)
+            return True
+        if age < _NOT_OLD:
+            self.unwritten += 1
+            return False
+        raise self._error(refusal, actor.peer or "")
+
+    # --- changes ---
+
+    def registration(
+        self,
+        event: RegisterBroker,
+        names: Collection[str],
+        payload: bytes,
+        view: RouteView,
+    ) -> Reservation:
+        """Charge a registration with its topics.
+
+        Args:
+            event: Its topics may be left out.
+            names: Of its topics.
+            payload: The event as the log takes it.
+            view: At the head.
+
+        Raises:
+            QuotaError: It is too much of something.
+        """
+        who, name = peer_name(event.actor), event.broker_name
+        is_new = name not in view.groups
+        had = Size() if is_new else self._size(name, view)
+        before, brought = self._holdings.find(name), brought_by(event, names, payload, view, self._coming)
+        after = self._holdings.after(who, brought, is_new=is_new)
+        brokers, topics, json_bytes = self._holdings.without(who, name)
+        wanted = [
+            (
+                "brokers",
+                who,
+                brokers + after.brokers,
+                before is None or after.brokers > before.brokers or before.who != who,
+            ),
+            ("topics", who, topics + after.topics, brought.new_rows + brought.new_mappings > 0),
+            ("topic-mb", who, json_bytes + after.json_bytes, before is None or after.json_bytes > before.json_bytes),
+            ("all-brokers", "", len(view.groups) + 1, is_new),
+            ("all-topics", "", len(view.topics) + brought.new_names, brought.new_names > 0),
+        ]
+        for quota, whose, number, grows in wanted:
+            if grows:
+                self._check(self._judge.count(quota, whose, number), event.actor.peer)
+        cost = registration_bytes(len(payload), brought.told) + self._epochs.commits_bytes(view)
+        cost += 2 * _ADDRESS_BYTES * len(view.live_rows(name))  # the group's table, before and after
+        if is_new:
+            cost += NEW_GROUP_BYTES
+        elif not self._epochs.has_paid(name):
+            cost += had.rewrite_bytes
+        least = log_bytes(len(payload))
+        charge = Reservation(CHANGE_BYTES[Role.BROKER], who, cost, least, brought.new_names + is_new, rewritten=(name,))
+        self._take(charge, event.actor.peer)
+        token = self._holdings.reserve(who, brought, view, is_new=is_new)
+        coming = None
+        if brought.new_names:
+            if self._clock() - self._coming_since_s > _COMING_S:
+                self._coming_since_s = self._clock()
+                self._coming = Counter()
+            self._coming.update(iter(names))
+            coming = self._coming, names
+        return charge._replace(registered=(name, token), coming=coming)
+
+    def reading(self, actor: Actor, size_bytes: int) -> None:
+        """Let a large registration be read; until `reading_has_ended` it counts as so much.
+
+        Raises:
+            QuotaError: It is too much.
+        """
+        refusal = self._judge.take(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), size_bytes)
+        self._check(refusal, actor.peer)
+
+    def reading_has_ended(self, actor: Actor, more_bytes: int) -> None:
+        """Charge what it cost beyond that; less than nothing gives back."""
+        self._judge.charge(CHANGE_BYTES[Role.BROKER], peer_name(actor), self._clock(), more_bytes)
+
+    def command(self, event: AnyEvent, payload: bytes, view: RouteView) -> Reservation | None:
+        """Charge any other event that may change something; None where it costs nothing.
+
+        Raises:
+            QuotaError: It is too much of something.
+        """
+        is_brokers = isinstance(event, _OF_BROKERS)
+        if not is_brokers and self._trusts_users and event.actor.user is not None:
+            return None
+        role = Role.BROKER if is_brokers else Role.ADMIN
+        rewrite_bytes, rewritten = self._epochs.rewrite_bytes(event, view, self._size)
+        cost = command_bytes(event, len(payload)) + self._epochs.commits_bytes(view) + rewrite_bytes
+        names, least = int(has_new_name(event, view)), log_bytes(len(payload))
+        charge = Reservation(CHANGE_BYTES[role], peer_name(event.actor), cost, least, names, rewritten=rewritten)
+        if isinstance(event, ChannelClosed):
+            self._judge.charge(charge.quota, charge.who, self._clock(), charge.cost)
+            self._paid(charge)
+        else:
+            self._take(charge, event.actor.peer)
+        return charge
+
+    def written(self, charge: Reservation | None) -> None:
+        """A write is on the log, or may be."""
+        if charge is not None and charge.registered is not None:
+            self._holdings.settle(*charge.registered)
+
+    def refund(self, charge: Reservation | None, *, is_written: bool) -> None:
+        """Give back what a write was charged and did not use.
+
+        Args:
+            charge: The write's.
+            is_written: Whether it is on the log, or may be.
+        """
+        if charge is None:
+            return
+        now_s = self._clock()
+        self._epochs.refund()
+        unused = charge.cost - (charge.least if is_written else 0)
+        self.charged_bytes[charge.quota] -= unused
+        self._judge.charge(charge.quota, charge.who, now_s, -unused)
+        self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
+        if is_written:
+            return
+        if charge.registered is not None:
+            self._holdings.take_back(*charge.registered)
+        if charge.coming is not None:
+            coming, names = charge.coming
+            for name in names:
+                coming[name] -= 1
+                if coming[name] <= 0:
+                    del coming[name]
+
+    # --- what groups have ---
+
+    def is_count_due(self) -> bool:
+        """Whether what groups have should be counted: somebody was refused for it, and it was not done of late."""
+        found = any(self.refused[quota] for quota in ("brokers", "topics", "topic-mb"))
+        return found and self._clock() - self._counted_s >= _COUNT_S
+
+    def counting(self) -> Callable[[RouteView], dict[str, int]]:
+        """What to do in a thread, then `counted` with its result."""
+        self._counted_s = self._clock()
+        return count
+
+    def counted(self, rows: Mapping[str, int]) -> None:
+        """Go by what was counted."""
+        self._holdings.take(rows)
+
+    # --- inner ---
+
+    def _take(self, charge: Reservation, peer: str | None) -> None:
+        now_s = self._clock()
+        if charge.names:
+            self._check(self._judge.take(NEW_NAMES, charge.who, now_s, charge.names), peer)
+        refusal = self._judge.take(charge.quota, charge.who, now_s, charge.cost)
+        if refusal is not None:
+            self._judge.charge(NEW_NAMES, charge.who, now_s, -charge.names)
+            raise self._error(refusal, peer)
+        self._paid(charge)
+
+    def _paid(self, charge: Reservation) -> None:
+        self.charged_bytes[charge.quota] += charge.cost
+        self._epochs.paid(charge.rewritten)
+
+    def _size(self, name: str, view: RouteView) -> Size:
+        held = self._holdings.find(name)
+        return Size(min(len(view.topics), 1_000)) if held is None else held.size
+
+    def _check(self, refusal: Refusal | None, peer: str | None) -> None:
+        if refusal is not None:
+            raise self._error(refusal, peer)
+
+    def _error(self, refusal: Refusal, peer: str | None) -> QuotaError:
+        self.refused[refusal.quota] += 1
+        self._refusals.note(refusal.quota, peer or "", refusal.remark)
+        retry_s = math.ceil(min(refusal.retry_after_s, 3600.0))
+        return QuotaError(refusal.remark, quota=refusal.quota, retry_after_s=max(1, retry_s))

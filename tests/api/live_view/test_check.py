@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Head and tables are compared, epoch by epoch: what is right is never told, what is wrong is found in every table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.live_view import check as check_module
+from api.live_view.check import Comparison, Moved
+from api.live_view.live_state import LiveState
+from api.live_view.replica import is_exact
+from dev.support import events as make
+from dev.support.generated_logs import batches, cuts, logs, written
+from dev.support.patches import in_this_thread
+from dev.support.view_tables import as_tables
+from eventlog.base import LogRecord
+from nameserver.state_machine import liveness
+from nameserver.view.model import BrokerRow, Changes, LiveRow, MappingRow
+from nameserver.view.snapshot import RouteView
+from schemas.events import AnyEvent, encode, routing_key
+from schemas.route_commit import NO_COMMIT
+from tests.api.live_view.tables import Epoch, Tables
+
+turns = st.lists(st.tuples(st.booleans(), st.sampled_from((0, 1, 2)), st.sampled_from((0, 0, 1, 3, 20))), min_size=1)
+"""Of each batch: whether heartbeats are written, which batch's end is its watermark, how far the head is ahead."""
+
+
+def ended(records: Sequence[LogRecord]) -> list[LogRecord]:
+    """The log, with a CLOCK at which everybody who is silent has expired, and one more."""
+    last = records[-1]
+    event = make.clock()
+    more = [(last.offset + 1, last.event_time_ms + 70_000), (last.offset + 2, last.event_time_ms + 70_001)]
+    return [*records, *(LogRecord(*place, routing_key(event), encode(event)) for place in more)]
+
+
+def epochs_of(
+    records: Sequence[LogRecord], sizes: Sequence[int], turns: Sequence[tuple[bool, int, int]]
+) -> list[tuple[Epoch, int]]:
+    """Each epoch, and how far the head is ahead of it; the last one tells everything."""
+    tables = Tables()
+    found: list[tuple[Epoch, int]] = []
+    times = [0, 0]
+    *most, last = records
+    for number, batch in enumerate(batches(most, sizes)):
+        flush, lag, ahead = turns[number % len(turns)]
+        times.append(batch[-1].event_time_ms)
+        epoch = tables.fold(batch, watermark_ms=times[-1 - lag], flush=flush)
+        if epoch is not None:
+            found.append((epoch, ahead))
+    epoch = tables.fold([last], watermark_ms=times[-1], always=True)
+    assert epoch is not None
+    return [*found, (epoch, 0)]
+
+
+def compared(
+    head: LiveState, records: Sequence[LogRecord], epochs: Sequence[tuple[Epoch, int]], shown: set[int]
+) -> list[Comparison]:
+    """What comes of comparing each epoch, when the head has folded it and some more; shown now and then."""
+    found = []
+    place = 0
+    for epoch, ahead in epochs:
+        while place < len(records) and records[place].offset <= epoch.view.log_offset + ahead:
+            head.take(records[place])
+            if records[place].offset in shown:
+                head.publish(NO_COMMIT)
+            place += 1
+        if head.is_urgent:
+            head.publish(NO_COMMIT)
+        head.moved(epoch.moved)
+        found.append(head.compare(epoch.view))
+    return found
+
+
+def differs(head: LiveState, tables: RouteView) -> bool:
+    return as_tables(head.publish(NO_COMMIT)) != as_tables(tables)
+
+
+def is_idle(head: LiveState) -> bool:
+    """Whether nothing waits to be compared."""
+    check = head._check
+    left = (
+        check._groups.keys(),
+        check._live.keys(),
+        check._heard,
+        check._entries,
+        check._topics,
+        check._changed,
+        check._all_topics,
+    )
+    moved = (check._moved.rows, check._moved.topics, check._moved.entries)
+    return not any((*left, *moved))
+
+
+@given(logs.map(ended), cuts, turns, st.sets(st.integers(0, 40)), st.booleans())
+def test_what_is_right_is_not_told(
+    records: list[LogRecord],
+    sizes: list[int],
+    turns: list[tuple[bool, int, int]],
+    shown: set[int],
+    everything: bool,
+) -> None:
+    """Whatever epochs the log is cut into, however late they are; and in the end all of it was compared."""
+    epochs = epochs_of(records, sizes, turns)
+    head = LiveState(RouteView.empty(), everything=everything)
+    for found in compared(head, records, epochs, shown):
+        assert (found.examples, found.is_whole) == ([], True)
+    assert is_idle(head)
+    assert not differs(head, epochs[-1][0].view)
+
+
+@given(logs.map(ended), cuts, turns, st.sets(st.integers(0, 40)), st.integers(0, 39))
+def test_a_record_that_the_head_misses_is_found(
+    records: list[LogRecord], sizes: list[int], turns: list[tuple[bool, int, int]], shown: set[int], missed: int
+) -> None:
+    """Unless it makes no difference in the end."""
+    epochs = epochs_of(records, sizes, turns)
+    head = LiveState(RouteView.empty())
+    kept = [record for number, record in enumerate(records) if number != missed % (len(records) - 2)]
+    found = compared(head, kept, epochs, shown)
+    if differs(head, epochs[-1][0].view):
+        assert any(one.counts for one in found)
+
+
+# --- what is wrong, table by table ---
+
+FIRST = [
+    make.register(
+        "b:1",
+        table=make.topics("T", "U"),
+        filter_server_list=["f:1"],
+        topic_queue_mapping_info_map={"T": make.mapping("T")},
+    ),
+    make.register("x:1", name="x", table=make.topics("T", "V")),
+    make.put("n", "k", "1"),
+]
+
+
+def begun() -> tuple[LiveState, Tables]:
+    """A head and tables that agree."""
+    records = written([(1, event) for event in FIRST])
+    head, tables = LiveState(RouteView.empty()), Tables()
+    epoch = tables.fold(records)
+    for record in records:
+        head.take(record)
+    assert epoch is not None
+    assert not told(head, epoch)
+    return head, tables
+
+
+def told(head: LiveState, epoch: Epoch) -> dict[str, int]:
+    """What differs, by table."""
+    head.publish(NO_COMMIT)
+    head.moved(epoch.moved)
+    found = head.compare(epoch.view)
+    assert found.counts.total() == len(found.examples)
+    return dict(found.counts)
+
+
+def place(head: LiveState) -> tuple[int, int]:
+    return head.offset + 1, round(head.view.event_time.timestamp() * 1000) + 1
+
+
+def record_of(event: AnyEvent, at: tuple[int, int]) -> LogRecord:
+    return LogRecord(*at, routing_key(event), encode(event))
+
+
+LIVE_KEY = ("b", "c", "b:1")
+ROW = (4, 4, 6, 0)
+PLANTED: dict[str, dict[str, Any]] = {
+    "topicQueueTable added": {"topic_rows": [("new", ("b",), (ROW,))]},
+    "topicQueueTable changed": {"topic_rows": [("T", ("b",), (ROW,))]},
+    "topicQueueTable removed": {"topic_rows": [("U", ("b",), (None,))]},
+    "brokerAddrTable added": {"brokers": {"y": BrokerRow("c", {0: "y:1"}, None, False)}},
+    "brokerAddrTable changed": {"brokers": {"b": BrokerRow("c", {0: "b:1"}, "zone", False)}},
+    "brokerAddrTable removed": {"brokers": {"b": None}},
+    "clusterAddrTable added": {"clusters": {("d", "b"): True}},
+    "clusterAddrTable removed": {"clusters": {("c", "b"): False}},
+    "brokerLiveTable added": {"live": {("b", "c", "b:2"): "like"}},
+    "brokerLiveTable changed": {"live": {LIVE_KEY: "other"}},
+    "brokerLiveTable deadline": {"live": {LIVE_KEY: "later"}},
+    "brokerLiveTable removed": {"live": {LIVE_KEY: None}},
+    "filterServerTable added": {"filter_servers": {("x", "c", "x:1"): ("f:1",)}},
+    "filterServerTable changed": {"filter_servers": {LIVE_KEY: ("f:2",)}},
+    "filterServerTable removed": {"filter_servers": {LIVE_KEY: None}},
+    "topicQueueMappingInfoTable added": {"mappings": {("x", "T", "x"): MappingRow(make.mapping("T", "x"), 2)}},
+    "topicQueueMappingInfoTable changed": {"mappings": {("b", "T", "b"): MappingRow(make.mapping("T"), 9)}},
+    "topicQueueMappingInfoTable removed": {"mappings": {("b", "T", "b"): None}},
+    "kvConfigTable added": {"kv": {("n", "l"): ("1",)}},
+    "kvConfigTable changed": {"kv": {("n", "k"): ("2",)}},
+    "kvConfigTable removed": {"kv": {("n", "k"): None}},
+}
+
+
+def live_row_of(tables: Tables, kind: object) -> LiveRow | None:
+    row = tables.view.live_row(*LIVE_KEY)
+    assert row is not None
+    if kind == "like":
+        return msgspec.structs.replace(row, broker_addr="b:2")
+    if kind == "other":
+        return msgspec.structs.replace(row, ha_server_addr="ha:1")
+    return msgspec.structs.replace(row, expire_timestamp=row.expire_timestamp + 1) if kind == "later" else None
+
+
+@pytest.mark.parametrize("what", PLANTED)
+@pytest.mark.parametrize("everything", [False, True])
+def test_what_the_tables_have_wrong_is_found(what: str, everything: bool) -> None:
+    head, tables = begun()
+    parts = dict(PLANTED[what])
+    if "live" in parts:
+        parts["live"] = {key: live_row_of(tables, kind) for key, kind in parts["live"].items()}
+    commit = msgspec.structs.replace(tables.view.commit, epoch=2)
+    view, moved = tables.step(Changes(commit, **parts))
+    assert told(head, Epoch(view, Moved() if everything else moved)) == {what.split()[0]: 1}
+
+
+ONLY_THE_HEAD: dict[str, tuple[AnyEvent, set[str]]] = {
+    "a topic added": (make.register_topic("new"), {"topicQueueTable"}),
+    "a topic removed": (make.delete_topic("V"), {"topicQueueTable", "brokerLiveTable"}),
+    "rows changed": (make.wipe("b"), {"topicQueueTable"}),
+    "another zone": (
+        make.register("b:1", table=make.topics("T", "U"), zone_name="z"),
+        {"brokerAddrTable", "brokerLiveTable"},
+    ),
+    "another cluster": (
+        make.register("b:1", cluster="d", table=make.topics("T", "U")),
+        {"clusterAddrTable", "brokerLiveTable"},
+    ),
+    "a heartbeat": (make.heartbeat("b:1"), {"brokerLiveTable"}),
+    "filter servers": (
+        make.register("b:1", table=make.topics("T", "U"), filter_server_list=[]),
+        {"filterServerTable", "brokerLiveTable"},
+    ),
+    "a mapping": (
+        make.register(
+            "b:1",
+            table=make.topics("T", "U"),
+            version=make.V2,
+            topic_queue_mapping_info_map={"U": make.mapping("U")},
+        ),
+        {"topicQueueMappingInfoTable", "brokerLiveTable"},
+    ),
+    "an entry": (make.put("n", "k", "2"), {"kvConfigTable"}),
+    "an entry removed": (make.delete("n", "k"), {"kvConfigTable"}),
+    "a broker removed": (
+        make.unregister("x:1", name="x"),
+        {"brokerAddrTable", "clusterAddrTable", "brokerLiveTable", "topicQueueTable"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ONLY_THE_HEAD)
+def test_what_the_head_has_wrong_is_found(what: str) -> None:
+    """It takes an event that the tables took for a CLOCK."""
+    head, tables = begun()
+    event, expected = ONLY_THE_HEAD[what]
+    at = place(head)
+    head.take(record_of(event, at))
+    epoch = tables.fold([record_of(make.clock(), at)], always=True)
+    assert epoch is not None
+    assert set(told(head, epoch)) == expected
+
+
+def test_a_deadline_is_compared_when_the_tables_have_it() -> None:
+    """And until then it waits."""
+    head, tables = begun()
+    clock = make.clock()
+    for kind, flush, expected in (
+        (make.heartbeat("b:1"), False, {}),
+        (clock, False, {}),
+        (clock, True, {"brokerLiveTable": 1}),
+    ):
+        at = place(head)
+        head.take(record_of(kind, at))
+        epoch = tables.fold(
+            [record_of(make.heartbeat("x:1", name="x") if not flush else clock, at)], flush=flush, always=True
+        )
+        assert epoch is not None
+        assert told(head, epoch) == dict.fromkeys(expected, 2 if flush else 1)
+
+
+def test_an_expiry_that_the_head_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that is overdue may have expired in the tables first; but not after a CLOCK."""
+    head, tables = begun()
+    at = place(head)
+    late = (at[0], at[1] + 300_000)
+    epoch = tables.fold([record_of(make.put("n", "k", "2"), late)], watermark_ms=late[1])
+    head.take(record_of(make.put("n", "k", "2"), late))
+    assert epoch is not None and not epoch.view.groups
+    assert not told(head, epoch), "it waits for the CLOCK"
+    later = (late[0] + 1, late[1] + 1)
+    monkeypatch.setattr(liveness, "expire", in_this_thread(lambda group, now_ms: [], liveness.expire))
+    head.take(record_of(make.clock(), later))
+    monkeypatch.undo()
+    epoch = tables.fold([record_of(make.clock(), later)], always=True)
+    assert epoch is not None
+    assert set(told(head, epoch)) == {
+        *("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable", "filterServerTable"),
+    }
+
+
+# --- after a difference ---
+
+
+def test_the_head_begins_anew_at_an_epoch_that_lacks_heartbeats() -> None:
+    """The tables' rows, with the times that the head has of them."""
+    head, tables = begun()
+    records = []
+    for event in (make.heartbeat("b:1"), make.put("n", "k", "2")):
+        records.append(record_of(event, place(head)))
+        head.take(records[-1])
+        head.publish(NO_COMMIT)
+    epoch = tables.fold(records, flush=False)
+    assert epoch is not None and not is_exact(epoch.view)
+    wrong = msgspec.structs.replace(epoch.view.commit, epoch=3)
+    view, moved = tables.step(Changes(wrong, kv={("n", "k"): ("wrong",)}))
+    assert told(head, Epoch(view, moved)) == {"kvConfigTable": 1}
+    base = head.with_deadlines(view)
+    assert is_exact(base)
+    expected = as_tables(head.view)
+    expected["kvConfigTable"]["n", "k"]["value"] = "wrong"
+    assert as_tables(base) == expected
+    assert as_tables(LiveState(base).publish(NO_COMMIT)) == expected
+
+
+# --- what is kept is bounded ---
+
+
+def test_values_beyond_the_bound_are_compared_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The epoch in between counts as unchecked, and nothing is missed."""
+    monkeypatch.setattr(check_module, "_MOST_LIVE", 10)
+    head, tables = begun()
+    records = [record_of(make.register("b:1", table=make.topics("T", "U"), zone_name="z"), place(head))]
+    head.take(record_of(make.register_topic("new", name="x"), place(head)))
+    head.publish(NO_COMMIT)
+    for number in range(80):
+        event = make.heartbeat("b:1") if number % 2 else make.heartbeat("x:1", name="x")
+        records.append(record_of(event, place(head)))
+        head.take(records[-1])
+        head.publish(NO_COMMIT)
+    middle = tables.fold(records[:40])
+    assert sum(len(entries) for entries in head._check._live._of.values()) <= 10
+    assert middle is not None
+    head.moved(middle.moved)
+    found = head.compare(middle.view)
+    assert (found.examples, found.is_whole) == ([], False)
+    last = tables.fold(records[40:])
+    assert last is not None
+    assert {"brokerAddrTable", "topicQueueTable"} <= told(head, last).keys()
+
+
+def test_many_topics_are_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "_MOST_TOPICS", 10)
+    head, tables = begun()
+    at = place(head)
+    event = make.register("b:1", table=make.topics("T", *(f"t{n}" for n in range(20))), version=make.V2)
+    head.take(record_of(event, at))
+    fewer = make.register("b:1", table=make.topics("T", *(f"t{n}" for n in range(19))), version=make.V2)
+    epoch = tables.fold([record_of(fewer, at)])
+    assert epoch is not None
+    head.publish(NO_COMMIT)
+    assert not head._check._topics and head._check._all_topics
+    assert told(head, epoch)["topicQueueTable"] == 1
+
+
+def test_many_entries_are_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "_MOST_ENTRIES", 10)
+    head, tables = begun()
+    records = []
+    for number in range(11):
+        records.append(record_of(make.put("n", f"k{number}"), place(head)))
+        head.take(records[-1])
+        head.publish(NO_COMMIT)
+    epoch = tables.fold(records)
+    assert epoch is not None
+    found = head.compare(epoch.view)
+    assert (found.examples, found.is_whole) == ([], False)
+    assert head.compare(epoch.view).is_whole

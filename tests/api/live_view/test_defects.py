@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a head does with what should not be: each has its way, and answers go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.gateway.metrics import Metrics
+from api.http.readiness import head_problem
+from api.live_view import live_state as fold_module
+from api.live_view import replica as head_module
+from api.live_view.replica import LiveReplica
+from dev.peers.java import wait_until
+from dev.support import events as make
+from dev.support.drive import SHARDS, DeltaLake, open_writer
+from dev.support.local import LocalGateway, LocalLake
+from dev.support.microbatches import Query
+from dev.support.older_lake import forget_new_columns
+from dev.support.view_tables import as_tables, queue_rows
+from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
+from eventlog.memory import MemoryLog
+from lake.write import writer as writer_module
+from lake.write.partition import shard_of
+from nameserver.state_machine import step as step_module
+from nameserver.state_machine import topics
+from nameserver.state_machine.state import BrokerGroup
+from nameserver.state_machine.version import STATE_MACHINE_VERSION
+from nameserver.view.snapshot import RouteView
+from schemas.errors import SetupError, UnavailableError
+from schemas.events import AnyEvent, DeleteTopic, PutKvConfig, WipeWritePerm, encode, routing_key
+from schemas.route_commit import CommandOutcome
+from tests.api.live_view.tables import Tables
+
+WAIT_S = 20.0
+
+
+class Log:
+    """A log whose reader can be made to fail."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.lost = False
+        self.cut_before = 0
+        self.hides_from = 2**62
+
+    def put(self, *events: AnyEvent) -> list[LogRecord]:
+        places = self.log.append([(routing_key(event), encode(event)) for event in events])
+        return self.log.read(places[0].offset)
+
+    def read(
+        self, start_offset: int, max_records: int = DEFAULT_READ_RECORDS, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> list[LogRecord]:
+        if self.lost:
+            raise UnavailableError("lost")
+        found = self.log.read(start_offset, max_records, max_bytes)
+        return [record for record in found if self.cut_before <= record.offset < self.hides_from]
+
+    def kept_from(self, offset: int) -> int:
+        return max(self.cut_before, self.log.kept_from(offset))
+
+    def close(self) -> None:
+        pass
+
+
+class Scene:
+    """A head over a log, beside tables that are folded when the test says so."""
+
+    def __init__(self) -> None:
+        self.log, self.tables = Log(), Tables()
+        self.views: list[RouteView] = []
+        self.outcomes: list[CommandOutcome] = []
+        self.head = LiveReplica(lambda: self.log, self._on_view, lambda offset, outcomes: None, poll_s=0.002)
+        self._folded = 0
+
+    def _on_view(self, view: RouteView, outcomes: list[CommandOutcome]) -> None:
+        self.views.append(view)
+        self.outcomes += outcomes
+
+    def fold(self, *, flush: bool = True) -> None:
+        """An epoch of all that the log has."""
+        records = self.log.log.read(self._folded + 1)
+        self._folded = records[-1].offset
+        epoch = self.tables.fold(records, flush=flush, always=True)
+        assert epoch is not None
+        self.head._moved = epoch.moved
+        self.head.epoch_moved(epoch.view, [])
+
+    def value(self) -> str | None:
+        return self.views[-1].kv_get("n", "k")
+
+    def shows(self, value: str) -> None:
+        wait_until(lambda: self.value() == value, WAIT_S, f"the view to show {value}")
+
+    def is_aside(self, why: str) -> None:
+        wait_until(lambda: self.head.fallback_reason is not None, WAIT_S, "the head to step aside")
+        assert why in str(self.head.fallback_reason)
+        assert why in str(head_problem(self.head))
+
+    def is_back(self) -> None:
+        wait_until(lambda: self.head.fallback_reason is None, WAIT_S, "the head to come back")
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """At the head, with an epoch and one record after it."""
+    scene = Scene()
+    scene.log.put(make.register("b:1"), make.put("n", "k", "1"))
+    scene.head.begin(RouteView.empty())
+    scene.head.start()
+    scene.fold()
+    wait_until(lambda: scene.head.checks.compared == 1, WAIT_S, "the epoch to be compared")
+    scene.log.put(make.put("n", "k", "2"))
+    scene.shows("2")
+    yield scene
+    scene.head.stop()
+    assert not scene.head.checks.differences
+
+
+# --- records ---
+
+
+def test_a_record_that_is_none_is_passed_over(scene: Scene) -> None:
+    """As in the tables; time passes by it, too."""
+    scene.log.log.append([("b:b", b"garbage")])
+    (torn,) = scene.log.log.read(4)
+    scene.log.put(make.put("n", "k", "3"))
+    scene.shows("3")
+    scene.fold()
+    wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
+    assert scene.views[-1].event_time.timestamp() * 1000 >= torn.event_time_ms
+    assert scene.head.fallback_reason is None
+
+
+def test_a_rule_that_fails_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outcome says so, as the epoch's does."""
+    monkeypatch.setitem(step_module._GROUP_RULES, WipeWritePerm, lambda group, event, at: 1 / 0)
+    (record,) = scene.log.put(make.wipe())
+    wait_until(lambda: bool(scene.outcomes) and scene.outcomes[-1].offset == record.offset, WAIT_S, "its outcome")
+    assert scene.outcomes[-1] == CommandOutcome(record.offset, "rejected", "QUARANTINED")
+    scene.fold()
+    wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
+
+
+# --- the log ---
+
+
+def test_a_log_that_lacks_the_next_record(scene: Scene) -> None:
+    """The tables answer until they are past the hole."""
+    scene.log.cut_before = 5
+    scene.log.put(make.put("n", "k", "3"), make.put("n", "k", "4"))
+    scene.is_aside("lacks the records from offset 4 on")
+    scene.shows("1")  # the last epoch's
+    scene.fold(flush=True)
+    scene.is_back()
+    scene.shows("4")
+    scene.log.put(make.put("n", "k", "5"))
+    scene.shows("5")
+
+
+def test_a_log_that_lacks_what_the_tables_do_not_have_yet() -> None:
+    """At the start that is an error: nobody knows what is missing."""
+    scene = Scene()
+    scene.log.put(make.register("b:1"), make.put("n", "k", "1"))
+    scene.log.cut_before = 2
+    with pytest.raises(SetupError, match="lacks the records from offset 0 on"):
+        scene.head.begin(RouteView.empty())
+    scene.head.stop()
+
+
+def test_a_log_that_was_cut_and_goes_on(scene: Scene) -> None:
+    """Offsets that the head has read are used again."""
+    (record,) = scene.log.put(make.put("n", "k", "3"))
+    scene.shows("3")
+    scene.head.feed([record])
+    scene.log.put(make.put("n", "k", "4"))
+    scene.shows("4")
+    assert scene.head.fallback_reason is None, "the same record again"
+    scene.head.feed([record._replace(event_time_ms=record.event_time_ms + 3_600_000)])
+    scene.is_aside("was cut before offset 4")
+
+
+def test_a_log_that_cannot_be_read_while_the_tables_go_on(scene: Scene) -> None:
+    scene.log.lost = True
+    wait_until(lambda: scene.head.failing, WAIT_S, "the head to fail")
+    assert scene.value() == "2"
+    scene.log.put(make.put("n", "k", "3"))
+    scene.fold()
+    scene.is_aside("cannot be read")
+    scene.shows("3")
+    assert not scene.head.failing
+    scene.log.put(make.put("n", "k", "4"))
+    scene.fold()
+    scene.shows("4")
+    assert scene.head.fallback_reason is not None
+    scene.log.lost = False
+    scene.log.put(make.put("n", "k", "5"))
+    scene.fold()
+    scene.is_back()
+    scene.log.put(make.put("n", "k", "6"))
+    scene.shows("6")
+
+
+def test_tables_that_are_ahead_of_the_logs_reader(scene: Scene) -> None:
+    """The head begins anew from them; that epoch was not compared."""
+    scene.log.hides_from = 4
+    scene.log.put(make.put("n", "k", "3"))
+    scene.fold()
+    scene.shows("3")
+    assert scene.head.fallback_reason is None
+    assert scene.head.checks.unchecked == 1
+
+
+def test_tables_that_go_back(scene: Scene) -> None:
+    """Somebody restored a backup: the head begins anew from it."""
+    first = scene.tables.view
+    scene.fold()
+    wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
+    number = len(scene.views)
+    scene.head.tables_change(None)
+    scene.head.epoch_moved(first, [])
+    wait_until(lambda: len(scene.views) > number + 1, WAIT_S, "the head to begin anew")
+    assert [view.kv_get("n", "k") for view in scene.views[number : number + 2]] == ["1", "2"]
+    scene.is_back()
+
+
+# --- defects ---
+
+
+def test_a_defect_in_the_head(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers follow the tables alone until the next epoch to begin with."""
+
+    def boom(*args: Any) -> RouteView:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(scene.head._fold, "publish", boom)  # this one's alone: lakes that tests share have heads, too
+    scene.log.put(make.put("n", "k", "3"))
+    scene.is_aside("ZeroDivisionError: planted")
+    scene.shows("1")
+    scene.log.put(make.heartbeat("b:1"))
+    scene.fold(flush=False)
+    scene.shows("3")
+    assert scene.head.fallback_reason is not None, "an epoch that lacks heartbeats is none to begin with"
+    scene.log.put(make.clock())
+    scene.fold()
+    scene.is_back()
+    scene.log.put(make.put("n", "k", "4"))
+    scene.shows("4")
+
+
+@contextmanager
+def live_view(tmp_path: Path, **lake: Any) -> Iterator[tuple[LocalLake, LocalGateway]]:
+    with LocalLake(tmp_path, **lake) as local, local.gateway() as gateway:
+        yield local, gateway
+
+
+def command(gateway: LocalGateway, event: AnyEvent) -> Any:
+    return gateway.loop.run(gateway.gateway.command(event))
+
+
+def metrics(gateway: LocalGateway) -> dict[str, float]:
+    found = Metrics()
+    found.observe(gateway.gateway)
+    lines = [line for line in found.text().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def ready(gateway: LocalGateway) -> Any:
+    """What `/readyz` says."""
+
+    async def ask() -> Any:
+        transport = httpx.ASGITransport(gateway.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080") as client:
+            return (await client.get("/readyz")).json()
+
+    return gateway.loop.run(ask())
+
+
+def nothing_else_failed(told: pytest.ExceptionInfo[AssertionError]) -> None:
+    """The end of the gateway told of the difference; what the test asserted before would have been lost behind that."""
+    assert told.value.__context__ is None
+
+
+def ignoring(kind: type[Any]) -> Callable[..., Any]:
+    """`step`, but events of a kind change nothing."""
+
+    def step(state: Any, event: Any, at: Any) -> Any:
+        done = step_module.step(state, event, at)
+        return done._replace(changes=[]) if isinstance(event, kind) else done
+
+    return step
+
+
+@pytest.mark.parametrize("liveness_interval_s", [0.0, 3600.0])
+def test_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liveness_interval_s: float) -> None:
+    """The tables win, it is told wherever somebody looks, and a test with it fails."""
+    with (
+        pytest.raises(AssertionError, match=r"'kvConfigTable', 'key': \('n', 'k'\)") as told,
+        live_view(tmp_path, liveness_interval_s=liveness_interval_s) as (lake, gateway),
+    ):
+        head = gateway.gateway.replica
+        gateway.loop.run(gateway.gateway.append(make.register("b:1")))
+        assert 'routelake_live_view_differences_total{table="kvConfigTable"}' in metrics(gateway)
+        beat = gateway.loop.run(gateway.gateway.append(make.heartbeat("b:1")))
+        monkeypatch.setattr(fold_module, "step", ignoring(PutKvConfig))
+        lake.fold.pause()
+        command(gateway, make.put("n", "k", "v"))
+        assert gateway.gateway.view.kv_get("n", "k") is None
+        lake.fold.resume()
+        wait_until(lambda: gateway.gateway.view.kv_get("n", "k") == "v", WAIT_S, "the tables to win")
+        lake.fold.pause()
+        heard = gateway.gateway.view.live_row("b", "c", "b:1")
+        assert heard is not None and heard.last_update_offset == beat.offset, "no heartbeat was lost"
+        assert gateway.gateway.replica.fallback_reason is None
+        assert head.checks.differences == {"kvConfigTable": 1}
+        assert metrics(gateway)['routelake_live_view_differences_total{table="kvConfigTable"}'] == 1
+        (file,) = lake.lake_dir.glob("head-differences-*.json")
+        assert file.name == "head-differences-local.json"
+        (report,) = json.loads(file.read_text())["differences"]
+        assert report["rows"] == [{"table": "kvConfigTable", "key": ["n", "k"], "head": "null", "tables": '["v"]'}]
+        assert report["logOffset"] <= report["headOffset"] and report["epoch"] > 0
+        check = ready(gateway)["checks"]["live_view"]
+        assert not check["ok"] and str(file) in check["reason"]
+        lake.fold.resume()
+    nothing_else_failed(told)
+
+
+def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command for all groups is then applied by some shards, and by no head: the tables win."""
+    other = next(name for name in "cdefghijkl" if shard_of(f"b:{name}", SHARDS) != shard_of("b:b", SHARDS))
+    delete = topics.delete_topic
+
+    def fails(group: BrokerGroup, event: DeleteTopic) -> Any:
+        if group.broker_name == "b":
+            raise ZeroDivisionError
+        return delete(group, event)
+
+    monkeypatch.setattr(topics, "delete_topic", fails)
+    query = Query(SHARDS)
+    with (
+        pytest.raises(AssertionError, match="'topicQueueTable': 1") as told,
+        live_view(tmp_path, folds=False) as (lake, gateway),
+    ):
+        query.lake = DeltaLake(open_writer(lake.lake_dir))
+        for name in ("b", other):
+            event = make.register(f"{name}:1", name=name, table=make.topics("T", "U"))
+            gateway.loop.run(gateway.gateway.append(event))
+        receipt = command(gateway, make.delete_topic("T"))
+        assert receipt.is_quarantined
+        assert set(queue_rows(gateway.gateway.view, "T")) == {"b", other}
+        query.run(lake.log.read(0))
+        wait_until(lambda: set(queue_rows(gateway.gateway.view, "T")) == {"b"}, WAIT_S, "the tables to win")
+        assert gateway.gateway.replica.fallback_reason is None
+    nothing_else_failed(told)
+
+
+# --- rules ---
+
+
+def test_tables_of_other_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway says so, and answers as without a head until the versions agree."""
+    with monkeypatch.context() as newer:
+        newer.setattr(writer_module, "STATE_MACHINE_VERSION", STATE_MACHINE_VERSION + 1)
+        with live_view(tmp_path, liveness_interval_s=0.0) as (lake, gateway):
+            head = gateway.gateway.replica
+            command(gateway, make.put("n", "k", "1"))
+            wait_until(lambda: head.fallback_reason is not None, WAIT_S, "the head to step aside")
+            theirs = f"version {STATE_MACHINE_VERSION + 1} of the rules"
+            assert f"{theirs}, this gateway has version {STATE_MACHINE_VERSION}" in str(head_problem(head))
+            assert metrics(gateway)["routelake_live_view_fallback"] == 1
+            assert metrics(gateway)['routelake_rules_version{of="tables"}'] == STATE_MACHINE_VERSION + 1
+            assert theirs in ready(gateway)["checks"]["live_view"]["reason"]
+            # The epoch that made it step aside may be one before the command's.
+            wait_until(lambda: gateway.gateway.view.kv_get("n", "k") == "1", WAIT_S, "the tables to have the command")
+            lake.fold.pause()
+            appended = gateway.loop.run(gateway.gateway.append(make.put("n", "k", "2")))
+            assert gateway.gateway.view.kv_get("n", "k") == "1"
+            lake.fold.resume()
+            assert gateway.loop.run(gateway.gateway.live_view.wait_for(appended.offset, WAIT_S))
+            receipt = gateway.loop.run(gateway.gateway.receipt(appended))
+            assert receipt.outcome is not None and receipt.outcome.outcome == "applied"
+            assert gateway.gateway.view.kv_get("n", "k") == "2"
+            newer.undo()
+            command(gateway, make.put("n", "k", "3"))
+            wait_until(lambda: gateway.gateway.replica.fallback_reason is None, WAIT_S, "the head to come back")
+            lake.fold.pause()
+            command(gateway, make.put("n", "k", "4"))
+            assert gateway.gateway.view.kv_get("n", "k") == "4"
+            assert metrics(gateway)["routelake_live_view_fallback"] == 0
+            lake.fold.resume()
+
+
+def test_a_start_on_tables_of_an_older_routelake(tmp_path: Path) -> None:
+    """They do not say by which rules they were folded: the first new epoch does."""
+    log_url = f"sqlite://{tmp_path / 'events.db'}"
+    with live_view(tmp_path, log_url=log_url, liveness_interval_s=0.0) as (lake, gateway):
+        command(gateway, make.put("n", "k", "1"))
+        lake.fold.wait_for(lake.log.end().next_offset - 1)
+    forget_new_columns(tmp_path / "lake")
+    with live_view(tmp_path, log_url=log_url, folds=False) as (_, gateway):
+        assert gateway.gateway.replica.fallback_reason is not None
+        assert "an older routelake" in str(gateway.gateway.replica.fallback_reason)
+        assert gateway.gateway.view.kv_get("n", "k") == "1"
+    with live_view(tmp_path, log_url=log_url, liveness_interval_s=0.0) as (lake, gateway):
+        command(gateway, make.put("n", "k", "2"))
+        wait_until(lambda: gateway.gateway.replica.fallback_reason is None, WAIT_S, "the head to come back")
+
+
+def test_what_it_answers_is_what_the_tables_say(scene: Scene) -> None:
+    scene.fold()
+    wait_until(lambda: scene.head.checks.compared == 2, WAIT_S, "the epoch to be compared")
+    assert as_tables(scene.views[-1]) == as_tables(scene.tables.view)
+    assert head_module.state_machine_problem(scene.tables.view.commit) is None

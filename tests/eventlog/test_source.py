@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark reads what the log holds: every record once, in bounded batches, or fails with a message."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from dev.peers.java import wait_until
+from eventlog import EventLog, LogRecord
+from eventlog.urls import parse_url
+from pipelines.source import SCHEMA, read_stream
+from schemas.errors import SetupError
+from tests.eventlog.backends import Backend
+
+pytestmark = pytest.mark.jvm
+
+
+class Sink:
+    """What a query wrote, batch by batch."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.batches: list[list[LogRecord]] = []
+        self.rows: list[tuple[Any, ...]] = []
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        assert frame.schema == SCHEMA
+        rows = frame.orderBy("offset").collect()
+        self.rows += map(tuple, rows)
+        self.batches.append(
+            [
+                LogRecord(row.offset, round(row.eventTime.replace(tzinfo=UTC).timestamp() * 1000), row.key, row.payload)
+                for row in rows
+            ]
+        )
+
+    def start(self, frame: DataFrame, *, available_now: bool = False) -> StreamingQuery:
+        writer = frame.writeStream.foreachBatch(self.write).option("checkpointLocation", str(self.checkpoint))
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+    def drain(self, frame: DataFrame) -> None:
+        """Read all there is now."""
+        self.start(frame, available_now=True).awaitTermination()
+
+    @property
+    def records(self) -> list[LogRecord]:
+        return [record for batch in self.batches for record in batch]
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Sink:
+    return Sink(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def log(stream_backend: Backend) -> EventLog:
+    return stream_backend.open()
+
+
+@pytest.fixture
+def read(spark: SparkSession, stream_backend: Backend) -> Callable[..., DataFrame]:
+    def make(start: int = 0, **bounds: int) -> DataFrame:
+        return read_stream(spark, stream_backend.url, start, **bounds)
+
+    return make
+
+
+@contextlib.contextmanager
+def running(query: StreamingQuery) -> Iterator[StreamingQuery]:
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def failure_of(query: StreamingQuery) -> str:
+    with pytest.raises(StreamingQueryException) as failed:
+        query.awaitTermination(60)
+    return str(failed.value)
+
+
+def test_reads_what_the_log_holds(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    log.append([("b:\N{SNOWMAN}\x00", b"\x00\xff"), ("", b""), ("*", os.urandom(200_000))])
+    log.append([("kv", b"x" * size) for size in range(50)])
+    sink.drain(read())
+    assert sink.records == log.read(0)
+
+
+def test_event_time_keeps_its_milliseconds(
+    log: EventLog, sink: Sink, read: Callable[..., DataFrame], spark: SparkSession
+) -> None:
+    expected = [log.append([("k", b"x")])[0].event_time_ms for _ in range(5)]
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    sink.drain(read().selectExpr("*"))
+    assert [record.event_time_ms for record in sink.records] == expected
+    assert all(isinstance(row[1], datetime) and row[1].microsecond % 1000 == 0 for row in sink.rows)
+
+
+def test_batches_keep_the_bound_on_records(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    log.append([("k", str(index).encode()) for index in range(20)])
+    sink.drain(read(max_records_per_batch=8))
+    assert [len(batch) for batch in sink.batches] == [8, 8, 4]
+    assert sink.records == log.read(0)
+
+
+def test_batches_keep_the_bound_on_bytes(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    log.append([("k", bytes(200_000))] * 12 + [("k", bytes(2_000_000))] + [("k", b"x")] * 3)
+    sink.drain(read(max_bytes_per_batch=1_000_000))
+    assert [len(batch) for batch in sink.batches] == [5, 5, 2, 1, 3]
+    assert sink.records == log.read(0)
+
+
+def test_starts_at_an_offset(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    log.append([("k", b"1")])
+    start = log.end().next_offset
+    log.append([("k", b"2"), ("k", b"3")])
+    sink.drain(read(start))
+    assert [record.payload for record in sink.records] == [b"2", b"3"]
+
+
+def test_an_empty_log_is_waited_for(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    with running(sink.start(read())) as query:
+        wait_until(lambda: query.lastProgress is not None, 60, "a first look at the log")
+        log.append([("k", b"1")])
+        wait_until(lambda: bool(sink.records), 60, "the record")
+    assert [record.payload for record in sink.records] == [b"1"]
+
+
+def test_follows_a_log_that_grows_and_is_trimmed(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    appended = 0
+
+    def append() -> None:
+        nonlocal appended
+        for size in range(60):
+            log.append([("k", str(appended + index).encode()) for index in range(size % 7 + 1)])
+            appended += size % 7 + 1
+            if sink.records:
+                log.trim(sink.records[-1].offset, 2**60)
+
+    with running(sink.start(read(max_records_per_batch=10))) as query:
+        thread = threading.Thread(target=append)
+        thread.start()
+        thread.join()
+        wait_until(lambda: not query.isActive or len(sink.records) >= appended, 60, "all records")
+        assert query.exception() is None
+    assert [int(record.payload) for record in sink.records] == list(range(appended))
+    offsets = [record.offset for record in sink.records]
+    assert offsets == sorted(offsets)
+
+
+def test_goes_on_from_its_checkpoint(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    first = log.append([("k", str(index).encode()) for index in range(10)])
+    sink.drain(read())
+    log.trim(first[-1].offset, 2**60)
+    log.append([("k", str(index).encode()) for index in range(10, 15)])
+    sink.drain(read())  # the start offset does not count any more, though it has been trimmed
+    assert [int(record.payload) for record in sink.records] == list(range(15))
+
+
+def test_a_missing_log_is_made(spark: SparkSession, tmp_path: Path, sink: Sink) -> None:
+    sink.drain(read_stream(spark, f"sqlite://{tmp_path}/new.db", 0))
+    assert (tmp_path / "new.db").exists()
+    assert sink.records == []
+
+
+def test_a_log_that_spark_cannot_read_is_a_setup_error(spark: SparkSession) -> None:
+    with pytest.raises(SetupError, match="memory:"):
+        read_stream(spark, "memory:", 0)
+
+
+@pytest.mark.parametrize("stream_backend", ["kafka"], indirect=True)
+def test_null_keys_and_values_read_as_empty_ones(
+    log: EventLog, sink: Sink, read: Callable[..., DataFrame], stream_backend: Backend
+) -> None:
+    (address,), topic, _ = parse_url(stream_backend.url)
+    log.append([("k", b"")])
+    with contextlib.closing(KafkaProducer(bootstrap_servers=address)) as foreign:
+        for key, value in ((b"k", None), (None, b"v")):
+            foreign.send(topic, key=key, value=value)
+            foreign.flush()
+    sink.drain(read())
+    assert [record[2:] for record in sink.records] == [("k", b""), ("k", b""), ("", b"v")]
+
+
+@pytest.mark.usefixtures("fast_crc")
+@pytest.mark.parametrize("stream_backend", ["kafka"], indirect=True)
+def test_a_registration_of_64_mib_reaches_the_stream(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    payload = os.urandom(1 << 20) * 64
+    log.append([("k", payload)])
+    sink.drain(
+        read().selectExpr("offset", "eventTime", "beforeMs", "md5(payload) AS key", "CAST(NULL AS BINARY) AS payload")
+    )
+    assert sink.rows[0][3] == hashlib.md5(payload).hexdigest()
+
+
+def test_records_deleted_before_the_start_fail(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    appended = log.append([("k", b"x")] * 10)
+    log.trim(appended[5].offset, 2**60)
+    message = failure_of(sink.start(read(appended[2].offset), available_now=True))
+    assert sink.records == []
+    assert "lacks the records" in message or "data may have been lost" in message, message
+
+
+def test_records_deleted_while_stopped_fail(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    log.append([("k", b"x")] * 5)
+    sink.drain(read())
+    appended = log.append([("k", b"x")] * 5)
+    log.trim(appended[3].offset, 2**60)
+    message = failure_of(sink.start(read(), available_now=True))
+    assert len(sink.records) == 5
+    assert "lacks the records" in message or "data may have been lost" in message, message
+
+
+def test_a_start_beyond_the_end_fails(log: EventLog, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    appended = log.append([("k", b"x")] * 5)
+    message = failure_of(sink.start(read(appended[-1].offset + 2), available_now=True))
+    assert sink.records == []
+    assert "ends before offset" in message or "data may have been lost" in message, message
+
+
+@pytest.mark.parametrize("stream_backend", ["sqlite"], indirect=True)
+def test_a_log_made_anew_fails(stream_backend: Backend, sink: Sink, read: Callable[..., DataFrame]) -> None:
+    log = stream_backend.open()
+    log.append([("k", b"x")] * 5)
+    sink.drain(read())
+    log.close()
+    directory = Path(stream_backend.url.removeprefix("sqlite://")).parent
+    for file in directory.glob("log.db*"):
+        file.unlink()
+    stream_backend.open().append([("k", b"other")] * 50)
+    assert "made anew" in failure_of(sink.start(read(), available_now=True))
+    assert len(sink.records) == 5
+    # With the checkpoint gone as well, the new log counts.
+    shutil.rmtree(sink.checkpoint)
+    sink.drain(read())
+    assert [record.payload for record in sink.records[5:]] == [b"other"] * 50

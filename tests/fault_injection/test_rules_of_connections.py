@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge's rule about connections, as in test_rules.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from dev.fault_injection.case import Case
+from dev.fault_injection.evidence import Logged
+from dev.fault_injection.hand_made import (
+    BROKER,
+    REMOTING,
+    actor,
+    again,
+    good_case,
+    put_entry,
+    read_entry,
+    registration,
+    written,
+)
+from dev.fault_injection.operations import Operation
+from dev.fault_injection.record import Ended, Entry, Injected
+from dev.fault_injection.rules_of_connections import connections
+from schemas.events import Channel, ChannelClosed
+
+CHANNEL = Channel(gateway="g", connection="1")
+
+
+@pytest.fixture
+def case() -> Case:
+    """The broker's connection ended at 4 s, and CHANNEL_CLOSED is on the log; somebody writes at 30 s."""
+    case = good_case()
+    closed = ChannelClosed(
+        actor=actor(REMOTING, "remoting"),
+        cluster_name="c",
+        broker_name="b",
+        broker_addr=BROKER.addr,
+        channel=CHANNEL,
+    )
+    for place, (queues, counter) in enumerate(((8, 1), (4, 2))):
+        event = msgspec.structs.replace(registration(queues, counter), channel=CHANNEL)
+        case.evidence.log[place] = case.evidence.log[place]._replace(event=written(event, REMOTING, "remoting"))
+    case.evidence.log.append(Logged(5, 5_000, closed))
+    case.record.ended = [Ended("w", 0, REMOTING, 4.0, "asked")]
+    case.record.entries.append(put_entry(6, 30.0))
+    return case
+
+
+def messages(case: Case) -> list[str]:
+    return [violation.message for violation in connections(again(case))]
+
+
+def test_one_that_ended(case: Case) -> None:
+    assert messages(case) == []
+
+
+def test_one_that_did_not_end(case: Case) -> None:
+    case.record.ended = []
+    assert messages(case) == [f"the connection of {REMOTING} had not ended"]
+
+
+def test_one_that_answers_afterwards(case: Case) -> None:
+    """Somebody was told of an offset behind the CHANNEL_CLOSED at 30.1 s, and the connection ended at 40 s."""
+    case.record.ended = [Ended("w", 0, REMOTING, 40.0, "asked")]
+    assert messages(case) == []
+    case.record.entries.append(replace(read_entry(4, 35.0, None), worker="w", peer=REMOTING))
+    assert messages(case) == [f"the connection of {REMOTING} had not ended"]
+
+
+def test_an_end_that_nobody_wrote_down(case: Case) -> None:
+    del case.evidence.log[-1]
+    wanted = [f"{BROKER.addr} registered over {REMOTING}, which ended, and there is no CHANNEL_CLOSED"]
+    assert messages(case) == wanted
+    case.record.faults = [Injected("kill-gateway", 4.0, 4.1)]
+    assert messages(case) == [], "its gateway may have been gone before it could"
+    case.record.faults = [Injected("kill-fold", 4.0, 4.1)]
+    assert messages(case) == wanted
+    case.record.faults = [Injected("cut", 3.9, 4.0)]
+    assert messages(case) == wanted
+
+
+def test_whoever_left_before_has_nothing_to_lose(case: Case) -> None:
+    del case.evidence.log[-1]
+    case.record.entries.append(Entry("w", "remoting", REMOTING, Operation("unregister", BROKER), 3.8, 3.9, 0))
+    assert messages(case) == []
+
+
+def test_the_end_of_the_run(case: Case) -> None:
+    del case.evidence.log[-1]
+    case.record.ended = [replace(case.record.ended[0], why="over")]
+    assert messages(case) == []
+    case.record.ended = [Ended("w", 0, REMOTING, 29.0, "asked")]
+    assert messages(case) == []

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge's rules about time, as in test_rules.py."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from dev.fault_injection import rules_of_expiry, rules_of_past, rules_of_time
+from dev.fault_injection.answers import Expected
+from dev.fault_injection.case import Case
+from dev.fault_injection.evidence import Epoch, Evidence, Logged
+from dev.fault_injection.hand_made import BROKER, ROUTE, again, good_case, put_entry, read_entry, registration
+from dev.fault_injection.operations import Operation
+from dev.fault_injection.record import Entry, Injected
+from dev.support import events
+from schemas.events import Actor, Clock, PutKvConfig, Resume
+
+
+@pytest.fixture
+def case() -> Case:
+    """Offsets 1 and 2 register, with 8 and then 4 queues; 3 puts a KV entry; reads after each."""
+    return good_case()
+
+
+def test_an_epoch_may_have_noticed_the_first_of_a_group_alone() -> None:
+    """Deadlines at 9,000 and 9,500 ms, and an epoch that holds 9,800 and whose watermark is 9,200."""
+    second = registration(8, 1)
+    second = msgspec.structs.replace(second, broker_addr="10.9.0.2:10911", broker_id=1)
+    log = [
+        Logged(1, 1_000, registration(8, 1)),
+        Logged(2, 1_500, second),
+        Logged(3, 9_800, PutKvConfig(actor=events.actor(), namespace="n", key="k", value="v")),
+        Logged(4, 15_000, Clock(actor=events.actor())),
+    ]
+    evidence = Evidence(log=log, epochs=[Epoch(1, 3, 3, 9_200), Epoch(2, 4, 4, 9_800)])
+    expected = Expected(evidence, [ROUTE], [9_800])
+    addresses = [
+        {} if form is None else json.loads(form)["brokerDatas"][0]["brokerAddrs"]
+        for form in expected.at_time(ROUTE, 9_800)
+    ]
+    assert sorted(addresses, key=len) == [{}, {"1": "10.9.0.2:10911"}, {"0": "10.9.0.1:10911", "1": "10.9.0.2:10911"}]
+
+
+def test_two_answers_of_one_moment(case: Case) -> None:
+    as_of = Operation("as-of", ask=ROUTE.ask)
+    case.record.entries.append(read_entry(8, 4.0, 3, asked={"as_of": "1"}, operation=as_of))
+    messages = [found.message for found in rules_of_past.the_past_stays(again(case))]
+    assert messages == ["one moment, two answers", "not what epoch 1 was"]
+
+
+def test_expired_too_early(case: Case) -> None:
+    case.evidence.expired = [("b", 9_999)]
+    assert rules_of_expiry.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time"
+
+
+def test_who_expired_in_the_newest_epoch_alone(case: Case) -> None:
+    """The run ended before the next CLOCK."""
+    case.evidence.log[3] = case.evidence.log[3]._replace(time_ms=9_000)
+    case.evidence.log.append(Logged(5, 10_500, put_of_other()))
+    case.evidence.epochs, case.evidence.expired = [Epoch(1, 5, 5, 10_400)], [("b", 10_000)]
+    assert rules_of_expiry.expiry(again(case)) == []
+
+
+def put_of_other() -> PutKvConfig:
+    return PutKvConfig(actor=events.actor(), namespace="n", key="other", value="v")
+
+
+def test_expired_though_heard(case: Case) -> None:
+    """By the log's times eight seconds went by, by the clients' clock one and a half."""
+    case.evidence.log[2] = case.evidence.log[2]._replace(time_ms=12_000)
+    case.record.entries.append(read_entry(4, 5.0, 4))
+    found = [
+        violation for violation in rules_of_expiry.expiry(again(case)) if "after it was heard" in violation.message
+    ]
+    assert [violation.message for violation in found] == [
+        f"b ({BROKER.addr}) expired at offset 4, 3.1 s after it was heard"
+    ]
+
+
+def test_stamped_with_another_time(case: Case) -> None:
+    case.record.about["wall_ahead_s"] = 0.0
+    assert rules_of_time.stamped(again(case)) == []
+    case.evidence.log[2] = case.evidence.log[2]._replace(time_ms=6_000)
+    assert [violation.message for violation in rules_of_time.stamped(again(case))] == [
+        "stamped 6000, sent 3000 and answered 3100"
+    ]
+
+
+def test_no_clock_and_no_resume(case: Case) -> None:
+    routelake = Actor(gateway="g", via="routelake")
+    case.evidence.log.append(Logged(5, 60_000, Resume(actor=routelake)))
+    assert rules_of_time.clocks_and_resumes(again(case)) == []
+    case.evidence.log.append(Logged(6, 100_000, Clock(actor=routelake)))
+    assert [violation.message for violation in rules_of_time.clocks_and_resumes(again(case))] == [
+        "nobody wrote for 40000 ms, and no RESUME says so",
+        "no CLOCK for 40000 ms",
+    ]
+
+
+def test_a_time_of_the_past(case: Case) -> None:
+    """The registration of offset 2 came at 2,000 ms; a question for the time before shows the one before it."""
+    as_of = Operation("as-of", ask=ROUTE.ask, by_time=True)
+    good = {"as_of": "1970-01-01T00:00:01.999Z"}, {"as_of": "1970-01-01T00:00:02.000Z"}
+    case.record.entries += [
+        read_entry(8, 4.0, 1, asked=good[0], operation=as_of),
+        read_entry(4, 4.1, 2, asked=good[1], operation=as_of),
+    ]
+    assert rules_of_past.the_past_stays(again(case)) == []
+    case.record.entries.append(read_entry(4, 4.2, 1, asked=good[0], operation=as_of))
+    assert [violation.message for violation in rules_of_past.the_past_stays(again(case))] == [
+        "one moment, two answers",
+        "not what was at 1970-01-01T00:00:01.999Z",
+    ]
+
+
+def test_noticed_too_late(case: Case) -> None:
+    case.evidence.log.append(Logged(5, 40_000, Clock(actor=Actor(gateway="g", via="routelake"))))
+    assert "before anybody noticed" in rules_of_expiry.expiry(again(case))[0].message
+
+
+def test_an_expiry_that_the_tables_do_not_know(case: Case) -> None:
+    case.evidence.log.append(Logged(5, 12_000, Clock(actor=Actor(gateway="g", via="routelake"))))
+    case.evidence.epochs = [Epoch(1, 5, 5, 60_000)]
+    assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and the tables say nothing of it"
+
+
+def test_a_clock_that_went_ahead(case: Case) -> None:
+    """Stamps are judged by the processes' clock, where that is certain."""
+    case.record.about["wall_ahead_s"] = 0.0
+    case.record.faults = [Injected("clock-forward", -10.0, -9.9)]
+    assert len(rules_of_time.stamped(again(case))) == 3
+    case.evidence.log = [logged._replace(time_ms=logged.time_ms + 3_000_000) for logged in case.evidence.log]
+    assert rules_of_time.stamped(again(case)) == []
+    case.record.faults = [Injected("clock-back", 1.0, 4.0)]
+    assert rules_of_time.stamped(again(case)) == [], "it is not, while it is set"
+
+
+def test_a_head_that_is_old(case: Case) -> None:
+    case.record.about["wall_ahead_s"] = 0.0
+    case.record.entries.append(read_entry(4, 19.0, 4))
+    assert rules_of_time.stamped(again(case)) == []
+    case.record.entries[-1] = read_entry(4, 21.0, 4)
+    assert [found.message for found in rules_of_time.stamped(again(case))] == [
+        "a head whose last event is 16000 ms old"
+    ]
+    case.record.faults = [Injected("disk-full", 4.0, 20.0)]
+    assert rules_of_time.stamped(again(case)) == []
+
+
+def resume(offset: int, time_ms: int, gateway: str = "g", *, after_ms: int | None = None) -> Logged:
+    actor = Actor(gateway=gateway, via="routelake")
+    return Logged(offset, time_ms, Resume(actor=actor, after_ms=after_ms))
+
+
+def clocks(case: Case) -> list[str]:
+    return [violation.message for violation in rules_of_time.clocks_and_resumes(again(case))]
+
+
+def test_a_resume_in_the_middle(case: Case) -> None:
+    case.evidence.log.append(resume(5, 8_000))
+    case.record.entries.append(put_entry(6, 8.0))
+    assert clocks(case) == ["a RESUME 3000 ms after its gateway's last word, in the middle of all"]
+    case.record.faults = [Injected("stop-log", 5.0, 7.0)]
+    assert clocks(case) == []
+
+
+def test_what_a_log_took_in_time_says_no_silence(case: Case) -> None:
+    """Kafka: such a RESUME is in front of all that a gateway sends, and is one where it comes late."""
+    case.evidence.log.append(resume(5, 21_000, after_ms=20_999))
+    assert clocks(case) == []
+    case.evidence.log[-1] = resume(5, 21_000, after_ms=21_000)
+    assert clocks(case) == ["nobody wrote for 16000 ms, and no RESUME says so", "no CLOCK for 16000 ms"]
+
+
+def test_a_resume_in_front_that_counts_too_soon_or_late(case: Case) -> None:
+    before = case.evidence.log[2]
+    gateway = before.event.actor.gateway  # type: ignore[union-attr]
+    case.evidence.log.append(resume(5, 6_000, gateway, after_ms=before.time_ms + 9_999))
+    assert clocks(case) == ["it counts 9999 ms after its gateway's last word"]
+    case.evidence.log[-1] = resume(5, 6_000, gateway, after_ms=18_001)
+    assert clocks(case) == ["it counts 12001 ms after it was taken"]
+
+
+def test_a_time_that_leaps(case: Case) -> None:
+    case.evidence.log.append(resume(5, 3_605_001))
+    assert clocks(case) == ["the log's time leaps by 3600001 ms"]
+
+
+def test_a_time_that_goes_back(case: Case) -> None:
+    case.evidence.log.append(Logged(5, 4_000, Clock(actor=Actor(gateway="g", via="routelake"))))
+    assert clocks(case) == ["the log's time goes back"]
+
+
+def test_clocks_that_are_rare(case: Case) -> None:
+    routelake = Actor(gateway="g", via="routelake")
+    case.evidence.log += [Logged(5 + n, 10_000 + 5_000 * n, Clock(actor=routelake)) for n in range(4)]
+    assert clocks(case) == []
+    case.evidence.log[4:] = [Logged(5 + n, 18_000 + 13_000 * n, Clock(actor=routelake)) for n in range(2)]
+    assert clocks(case) == ["a CLOCK of g every 13000 ms"]
+
+
+def past(code: int, kind: str, epoch: str, sent_s: float, gateway: int = 0) -> Entry:
+    body = json.dumps({"type": f"urn:routelake:problem:{kind}", "code": None})
+    as_of = Operation("as-of", ask=ROUTE.ask)
+    return read_entry(
+        0, sent_s, None, via="http", code=code, body=body, asked={"as_of": epoch}, operation=as_of, gateway=gateway
+    )
+
+
+def test_a_past_that_is_refused(case: Case) -> None:
+    """A gateway that was never seen at an epoch may not know it yet."""
+
+    def said() -> list[str]:
+        return [violation.message for violation in rules_of_past.the_past_stays(again(case))]
+
+    case.record.entries.append(past(404, "future-epoch", "1", 4.0, gateway=1))
+    assert said() == []
+    case.record.entries[-1] = past(404, "future-epoch", "1", 40.0, gateway=1)
+    assert said() == ["epoch 1 had been shown"]
+    case.record.entries[-1] = past(404, "future-epoch", "1", 4.0)
+    assert said() == ["epoch 1 had been shown"]
+    case.record.entries[-1] = past(410, "vacuumed", "1", 4.0)
+    assert said() == ["410, and all of the past is kept"]
+    case.record.entries[-1] = past(404, "before-history", "1", 4.0)
+    assert said() == ["404, and all of the past is kept"]
+
+
+def test_a_past_that_never_was(case: Case) -> None:
+    as_of = Operation("as-of", ask=ROUTE.ask)
+    case.record.entries.append(read_entry(4, 4.0, 3, epoch=7, asked={"as_of": "7"}, operation=as_of))
+    assert [violation.message for violation in rules_of_past.the_past_stays(again(case))] == ["there is no epoch 7"]

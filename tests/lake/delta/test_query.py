@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A query ends when somebody says so, at its next look or by what it named."""
+
+from __future__ import annotations
+
+import pytest
+
+from lake.delta.query import Interrupt, InterruptedQueryError, check_interrupted, current_interrupt
+
+
+def test_work_that_nothing_ends_goes_on() -> None:
+    def work() -> int:
+        check_interrupted()
+        return 7
+
+    current_interrupt().check()
+    assert work() == Interrupt().run(work) == 7
+
+
+def test_work_ends_at_its_next_look() -> None:
+    interrupt = Interrupt()
+
+    def work() -> None:
+        assert current_interrupt() is interrupt
+        interrupt.set()
+        check_interrupted()
+
+    with pytest.raises(InterruptedQueryError):
+        interrupt.run(work)
+    with pytest.raises(InterruptedQueryError):
+        interrupt.run(lambda: pytest.fail("it was to end before"))
+    check_interrupted()  # outside of that work nothing ends
+
+
+def test_work_that_cannot_look_names_what_ends_it() -> None:
+    interrupt, ended = Interrupt(), list[int]()
+    with interrupt.calls(lambda: ended.append(1)):
+        interrupt.set()
+    assert ended == [1]
+    interrupt.set()
+    assert ended == [1], "only within"
+    with pytest.raises(InterruptedQueryError), interrupt.calls(lambda: ended.append(2)):
+        pytest.fail("it was to end before")

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of docs/history.md in Polars and pandas, word for word, as a person runs them beside ./data."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev.support import tables_page
+from lake.history.intervals import rebuild
+
+PAGE = (Path(__file__).parents[4] / "docs" / "history.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## In Polars and pandas")[2].partition("\n## ")[0]
+POLARS, PANDAS = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    lake = folder / "data" / "lake"
+    tables_page.write(lake)
+    rebuild(lake, lambda epoch, last: None)
+    return folder
+
+
+def run(folder: Path, code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_polars(folder: Path) -> None:
+    now, once = run(folder, POLARS).split("shape:")[1:]
+    assert "writeQueueNums" in now
+    assert re.search(r"orders\s+┆ b\s+┆ 27s", once), once
+
+
+def test_pandas(folder: Path) -> None:
+    (line,) = [line for line in run(folder, PANDAS).splitlines() if line.startswith("x:1")]
+    assert line.split()[1] == "2"

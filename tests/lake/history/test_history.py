@@ -1,0 +1,647 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History: which commit a time means, routes of the past, errors that name what can be read, and who changed what."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.benchmarks.harness.lake_writer import START, LakeWriter
+from dev.support.feed import EVERY_FIELD, age_log, complete_rows, group, queue
+from dev.support.view_tables import TableChanges, row
+from lake.commits import commits_between
+from lake.delta.active import active
+from lake.history import changelog
+from lake.history import history as history_module
+from lake.history import state_at as past_rows
+from lake.history import versions as past_tables
+from lake.history.as_of import iso, parse_as_of, parse_time
+from lake.history.as_of_resolver import AsOf
+from lake.history.changelog import Change, ChangePage
+from lake.history.history import History, PastRoute
+from lake.history.loader import load_view
+from lake.history.versions import PastTables
+from nameserver.route_queries import pick_up_topic_route
+from schemas.errors import (
+    BadRequestError,
+    BeforeHistoryError,
+    FutureEpochError,
+    FutureTimeError,
+    NotFoundError,
+    SetupError,
+    UnavailableError,
+    VacuumedError,
+)
+from schemas.rocketmq_json import encode_topic_route
+from schemas.route_commit import RouteCommit
+from schemas.tables import ROUTE_COMMIT_TABLE, STATE_TABLES, Table
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> LakeWriter:
+    return LakeWriter(tmp_path / "lake")
+
+
+def at(seconds: float) -> str:
+    return iso(START + timedelta(seconds=seconds))
+
+
+def queues(past: PastRoute) -> int:
+    found: int = json.loads(past.body)["queueDatas"][0]["readQueueNums"]
+    return found
+
+
+def commit_row(writer: LakeWriter, nums: int, **options: Any) -> None:
+    writer.commit(
+        complete_rows({**row(nums, "broker-a", "orders"), "brokerAddrTable": {("broker-a",): group(_0=f"a{nums}")}}),
+        **options,
+    )
+
+
+# --- as_of ---
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("17", 17),
+        ("0", 0),
+        ("2026-01-31T03:00:00Z", datetime(2026, 1, 31, 3, tzinfo=UTC)),
+        ("2026-01-31t03:00:00.25z", datetime(2026, 1, 31, 3, 0, 0, 250_000, tzinfo=UTC)),
+        ("2026-01-31T03:00:00+08:00", datetime(2026, 1, 30, 19, tzinfo=UTC)),
+        ("2026-01-31T03:00:00 08:00", datetime(2026, 1, 30, 19, tzinfo=UTC)),  # the + of a URL
+        ("2026-01-31 03:00:00-01:30", datetime(2026, 1, 31, 4, 30, tzinfo=UTC)),
+    ],
+)
+def test_as_of(text: str, expected: int | datetime) -> None:
+    assert parse_as_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "now", "-1", "1.5", "2026-01-31", "20260131T030000Z", "2026-13-01T00:00:00Z", "2026-01-31T25:00:00Z"),
+        *("2026-01-31T03:00:00", "9" * 40, "0001-01-01T00:00:00+23:00", "2026-01-31T03:00:00+99:00", "\u0661\u0667"),
+    ],
+)
+def test_what_is_no_as_of(text: str) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        parse_as_of(text)
+    assert refused.value.fields["field"] == "as_of"
+
+
+def test_a_naive_time_is_refused_with_what_to_write() -> None:
+    with pytest.raises(BadRequestError, match=r"no offset from UTC.*03:00:00Z or"):
+        parse_time("2026-01-31T03:00:00", "since")
+
+
+# --- commits ---
+
+
+def test_a_time_means_the_last_epoch_whose_event_time_it_reached(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    commit_row(writer, 4, event_time=START + timedelta(seconds=3))  # the same event time as epoch 3
+    history = History(writer.path)
+    assert history.resolve("2").commit.epoch == 2
+    assert history.resolve(at(1)).commit.epoch == 1
+    assert history.resolve(at(2.999)).commit.epoch == 2
+    assert history.resolve(at(3)).commit.epoch == 4
+    assert history.resolve(at(1_000_000)).commit.epoch == 4
+    assert (
+        history.resolve("2").commit
+        == commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files)[1]
+    )
+
+
+def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
+    history = History(writer.path)
+    with pytest.raises(FutureEpochError):
+        history.resolve("1")
+    with pytest.raises(FutureEpochError):
+        history.resolve(at(1))
+    commit_row(writer, 1)
+    commit_row(writer, 2)
+    for early in ("0", at(0.5), "1999-01-01T00:00:00Z"):
+        with pytest.raises(BeforeHistoryError, match=r"epoch 1 of 2026-01-01T00:00:01Z") as before:
+            history.resolve(early)
+        assert before.value.fields == {"as_of": early, "first_epoch": 1, "first_time": "2026-01-01T00:00:01Z"}
+    with pytest.raises(FutureEpochError) as future:
+        history.resolve("3")
+    assert future.value.fields == {"epoch": 3, "newest_epoch": 2}
+
+
+def test_a_time_that_has_not_come_is_refused(writer: LakeWriter) -> None:
+    history = History(writer.path)
+    now = datetime.now(UTC)
+    for nothing_yet in (True, False):
+        for ahead in (timedelta(minutes=2), timedelta(days=36_500)):
+            with pytest.raises(FutureTimeError, match="has not come yet; it is 20"):
+                history.resolve(iso(now + ahead))
+            with pytest.raises(FutureTimeError, match="since=.* has not come yet"):
+                history.changes("orders", since=iso(now + ahead))
+        if nothing_yet:
+            commit_row(writer, 1)
+    assert history.resolve(iso(now + timedelta(seconds=20))).commit.epoch == 1  # whose clock is ahead
+    assert history.changes("orders", until=iso(now + timedelta(days=1))).changes == []
+    commit_row(writer, 2, event_time=now + timedelta(hours=1))  # the log's clock is ahead of this machine's
+    assert history.resolve(iso(now + timedelta(hours=1))).commit.epoch == 2
+    with pytest.raises(FutureTimeError):
+        history.resolve(iso(now + timedelta(hours=1, minutes=2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("1767225601", "seconds"),
+        ("1767225601.25", "seconds"),
+        ("1767225601000", "milliseconds"),
+        ("1767225601000000", "microseconds"),
+        ("1767225601000000000", "nanoseconds"),
+    ],
+)
+def test_a_unix_time_is_refused_with_what_to_write(writer: LakeWriter, text: str, unit: str) -> None:
+    history = History(writer.path)
+    commit_row(writer, 1)
+    for name, ask in (
+        ("as_of", lambda: history.resolve(text)),
+        ("since", lambda: history.changes("orders", since=text)),
+        ("until", lambda: history.changes("orders", until=text)),
+    ):
+        with pytest.raises(
+            BadRequestError, match=rf"in {unit}: write {name}=2026-01-01T00:00:01Z for {text}"
+        ) as refused:
+            ask()
+        assert refused.value.fields["field"] == name
+
+
+def test_an_epoch_that_looks_like_a_unix_time_is_an_epoch(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(writer.path)
+    commit_row(writer, 1)
+    history.resolve("1")
+    monkeypatch.setattr(type(history._epochs), "newest", 1_767_225_602)
+    with pytest.raises(VacuumedError):  # no such epoch here, but there might be
+        history.resolve("1767225601")
+
+
+def test_since_must_be_before_until(writer: LakeWriter) -> None:
+    commit_row(writer, 1)
+    for until in (at(1), at(2)):
+        with pytest.raises(BadRequestError, match="since must be before until"):
+            History(writer.path).changes("orders", since=at(2), until=until)
+
+
+def test_epochs_newest_first(writer: LakeWriter) -> None:
+    for number in range(1, 6):
+        commit_row(writer, number)
+    history = History(writer.path)
+    assert [commit.epoch for commit in history.epochs(3)] == [5, 4, 3]
+    assert [commit.epoch for commit in history.epochs(3, before=3)] == [2, 1]
+    writer.table("routeCommitTable").optimize.compact()
+    commit_row(writer, 6)
+    assert [commit.epoch for commit in history.epochs(2)] == [6, 5]
+    with pytest.raises(BadRequestError):
+        history.epochs(0)
+    assert [commit.epoch for commit in history.epochs(2, before=100)] == [6, 5]
+    with pytest.raises(BadRequestError, match="looks like a Unix time"):
+        history.epochs(2, before=1_767_225_601)
+
+
+def test_no_lake_yet(tmp_path: Path) -> None:
+    history = History(tmp_path / "nothing")
+    for ask in (lambda: history.resolve("1"), history.epochs, lambda: history.changes("t")):
+        with pytest.raises(UnavailableError):
+            ask()
+    LakeWriter(tmp_path / "nothing")
+    assert history.epochs() == [] and history.changes("t") == ChangePage([], None, None)
+    assert history.oldest_readable() is None
+
+
+def test_a_newer_lake(writer: LakeWriter) -> None:
+    (writer.path / "lake.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(SetupError):
+        History(writer.path).resolve("1")
+
+
+def test_another_lake_in_the_same_place(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    assert queues(history.route("orders", "1")) == 1
+    shutil.rmtree(writer.path)
+    other = LakeWriter(writer.path)
+    for number in range(11, 16):
+        commit_row(other, number, event_time=START + timedelta(days=1, seconds=number))
+    assert queues(history.route("orders", "1")) == 11
+    assert history.resolve("5").commit.log_offset == 5
+
+
+# --- vacuum and log clean-up ---
+
+
+def vacuum(writer: LakeWriter) -> None:
+    for spec in STATE_TABLES:
+        writer.table(spec.name).vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
+def test_commits_are_read_on_after_route_commit_table_was_compacted_and_vacuumed(writer: LakeWriter) -> None:
+    for _ in range(3):
+        writer.commit(row(1, topic=f"t{writer.epoch}"))
+    history = History(writer.path)
+    assert [commit.epoch for commit in history.epochs(1)] == [3]
+    table = writer.table(ROUTE_COMMIT_TABLE.name)
+    table.optimize.compact()
+    table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+    assert [commit.epoch for commit in history.epochs(3)] == [3, 2, 1]
+
+
+def test_a_vacuumed_commit_names_the_oldest_readable_one(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1, 6):
+        commit_row(writer, number)
+    vacuum(writer)
+    commit_row(writer, 6)
+    commit_row(writer, 7)
+    history = History(writer.path)
+    for early in ("1", "4", at(2)):
+        with pytest.raises(VacuumedError, match="epoch 5 of 2026-01-01T00:00:05Z") as gone:
+            history.resolve(early)
+        assert gone.value.fields["oldest_epoch"] == 5
+    assert queues(history.route("orders", "5")) == 5
+    oldest = history.oldest_readable()
+    assert oldest is not None and oldest.epoch == 5
+
+
+def test_what_is_not_kept_is_answered_from_memory_after_the_first_time(
+    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 40):
+        commit_row(writer, number)
+    vacuum(writer)
+    commit_row(writer, 40)
+    history = History(writer.path)
+    opened: list[int] = []
+    has_files = PastTables.has_files
+
+    def counted(tables: PastTables, spec: Table, commit: RouteCommit) -> bool:
+        opened.append(commit.epoch)
+        return has_files(tables, spec, commit)
+
+    monkeypatch.setattr(PastTables, "has_files", counted)
+    for early in ("1", "7", at(30), "38"):
+        with pytest.raises(VacuumedError, match="epoch 39 of"):
+            history.resolve(early)
+        if early == "1":
+            assert opened
+            opened.clear()
+    assert not opened
+
+
+def test_what_storage_cannot_answer_for_a_moment_is_not_remembered(
+    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(PastTables, "has_files", lambda *_: False)
+        for epoch in ("1", "3"):
+            with pytest.raises(VacuumedError):
+                history.resolve(epoch)
+    assert [history.resolve(epoch).commit.epoch for epoch in ("1", "3")] == [1, 3]
+
+
+def test_vacuum_between_resolve_and_route(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    moment = history.resolve("1")
+    vacuum(writer)
+    with pytest.raises(VacuumedError) as gone:
+        history.route("orders", moment)
+    assert gone.value.fields["oldest_epoch"] == 3
+
+
+def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
+    for number in range(1, 4):
+        commit_row(writer, number)
+    history = History(writer.path)
+    first = history.route("orders", history.resolve("1"))
+    vacuum(writer)
+    assert history.route("orders", "1") is first
+
+
+def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) -> None:
+    for number in range(1, 5):
+        commit_row(writer, number)
+    for spec in STATE_TABLES:
+        age_log(writer, spec.name)
+    commit_row(writer, 5)
+    history = History(writer.path)
+    with pytest.raises(VacuumedError) as gone:
+        history.resolve("3")
+    assert gone.value.fields["oldest_epoch"] == 4
+    assert history.resolve("4").commit.epoch == 4
+
+
+def test_a_commit_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_row(writer, 1)
+    history = History(writer.path)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk trouble")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(past_rows, "select", fail)
+        with pytest.raises(UnavailableError, match="disk trouble"):
+            history.route("orders", "1")
+    assert history.route("orders", "1").commit.epoch == 1
+
+
+# --- routes ---
+
+
+def test_past_routes_equal_the_views_of_their_time(writer: LakeWriter) -> None:
+    writer.commit(complete_rows(EVERY_FIELD))
+    writer.commit(
+        complete_rows({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): queue(4), ("broker-a", "o'th\\er"): queue()}})
+    )
+    writer.commit(complete_rows({"brokerAddrTable": {("b'4\" x/1%=ü",): group(acting=True, _1="s1")}}))
+    writer.commit({"topicQueueTable": {("broker-a", "orders"): None}})
+    writer.commit(complete_rows({"kvConfigTable": {("ORDER_TOPIC_CONFIG", "orders"): {"value": None}}}))
+    writer.commit({"topicQueueTable": {("b'4\" x/1%=ü", "orders"): None}})
+    history = History(writer.path)
+    for commit in commits_between(writer.path, active(str(writer.path / "routeCommitTable")).files):
+        view = load_view(str(writer.path), commit)
+        for topic in ("orders", "o'th\\er", "unknown"):
+            for switch in (False, True):
+                expected = pick_up_topic_route(view, topic, support_acting_master=switch, order_message_enable=switch)
+                if expected is None:
+                    with pytest.raises(NotFoundError) as missing:
+                        history.route(topic, AsOf(commit), support_acting_master=switch, order_message_enable=switch)
+                    assert missing.value.code == 17
+                    assert missing.value.fields["epoch"] == commit.epoch
+                    continue
+                found = history.route(topic, AsOf(commit), support_acting_master=switch, order_message_enable=switch)
+                assert found.body == encode_topic_route(expected, numeric_keys=False) and found.commit == commit
+                again = history.route(topic, AsOf(commit), support_acting_master=switch, order_message_enable=switch)
+                assert again is found
+
+
+# --- changes ---
+
+
+def change(
+    command: str,
+    *,
+    offset: int,
+    seq: int = 0,
+    table: str | None = "topicQueueTable",
+    broker: str | None = "broker-a",
+    topic: str | None = "orders",
+    seconds: float | None = None,
+    outcome: str = "applied",
+    reason: str | None = None,
+    key: dict[str, Any] | None = None,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    return {
+        "offset": offset,
+        "seq": seq,
+        "eventTime": START + timedelta(seconds=offset if seconds is None else seconds),
+        "command": command,
+        "outcome": outcome,
+        "reason": reason,
+        "actor": json.dumps({"gateway": "g1", "via": "remoting", "peer": "10.0.0.9:1"}),
+        "tableName": table,
+        "brokerName": broker,
+        "topic": topic,
+        "key": json.dumps(key or {"brokerName": broker, "topic": topic}, separators=(",", ":")),
+        "before": None if before is None else json.dumps(before),
+        "after": None if after is None else json.dumps(after),
+    }
+
+
+@pytest.fixture
+def night_history(writer: LakeWriter) -> History:
+    """A night: registered, a slave came and went, wiped, expired, refused, deleted; and things that do not matter."""
+    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
+    writer.commit(
+        {},
+        history=[
+            change("REGISTER_BROKER", offset=1, after=queue()),
+            change("REGISTER_BROKER", offset=1, seq=1, topic="other", after=queue()),
+            change("REGISTER_BROKER", offset=1, seq=2, table="brokerAddrTable", topic=None, after=group(_0="a0")),
+            change("REGISTER_BROKER", offset=1, seq=3, table="brokerLiveTable", topic=None),
+            change("REGISTER_BROKER", offset=1, seq=4, table="clusterAddrTable", topic=None),
+            change("REGISTER_BROKER", offset=2, broker="stranger", topic="other", after=queue()),
+            change("REGISTER_BROKER", offset=2, seq=1, broker="stranger", table="brokerAddrTable", topic=None),
+        ],
+    )
+    writer.commit(
+        {},
+        history=[
+            change("PUT_KV_CONFIG", offset=3, table="kvConfigTable", broker=None, topic=None, key=order),
+            change("PUT_KV_CONFIG", offset=3, seq=-1, table=None, broker=None, topic=None, key=order),
+            change("PUT_KV_CONFIG", offset=4, table="kvConfigTable", broker=None, topic=None, key={"namespace": "x"}),
+            change("WIPE_WRITE_PERM_OF_BROKER", offset=5, before=queue(), after=queue(4)),
+        ],
+    )
+    writer.commit(
+        {},
+        history=[
+            # Its offset is that of the last heartbeat, long before: the time tells.
+            change("BROKER_EXPIRED", offset=2, seconds=120, before=queue(4)),
+            change("BROKER_EXPIRED", offset=2, seq=1, seconds=120, table="brokerAddrTable", topic=None),
+            change(
+                "REGISTER_BROKER",
+                offset=6,
+                seq=-1,
+                table=None,
+                topic=None,
+                outcome="rejected",
+                reason="SINGLE_TOPIC_REFUSED",
+            ),
+            change("REGISTER_BROKER", offset=7, seq=-1, table=None, broker="stranger", topic=None, outcome="rejected"),
+            change("DELETE_TOPIC_IN_NAMESRV", offset=130, seq=-1, table=None, broker=None),
+        ],
+    )
+    # Rows that no epoch has made visible yet.
+    writer.commit({}, history=[change("DELETE_TOPIC_IN_NAMESRV", offset=131, seq=-1)], only_tables=True)
+    return History(writer.path)
+
+
+NIGHT = [
+    ("DELETE_TOPIC_IN_NAMESRV", 130, -1),
+    ("BROKER_EXPIRED", 2, 1),
+    ("BROKER_EXPIRED", 2, 0),
+    ("REGISTER_BROKER", 6, -1),
+    ("WIPE_WRITE_PERM_OF_BROKER", 5, 0),
+    ("PUT_KV_CONFIG", 3, 0),
+    ("REGISTER_BROKER", 1, 2),
+    ("REGISTER_BROKER", 1, 0),
+]
+
+
+def short(changes: list[Change]) -> list[tuple[str, int, int]]:
+    return [(found.command, found.offset, found.seq) for found in changes]
+
+
+def test_who_did_that_to_my_topic(night_history: History) -> None:
+    page = night_history.changes("orders")
+    assert short(page.changes) == NIGHT
+    assert page.before is None
+    wiped = page.changes[4]
+    assert wiped.before is not None and wiped.after is not None
+    assert (wiped.before["perm"], wiped.after["perm"]) == (6, 4)
+    assert wiped.actor == {"gateway": "g1", "via": "remoting", "peer": "10.0.0.9:1"}
+    assert (wiped.epoch, wiped.event_time, wiped.key) == (
+        2,
+        START + timedelta(seconds=5),
+        {"brokerName": "broker-a", "topic": "orders"},
+    )
+    assert page.changes[3].reason == "SINGLE_TOPIC_REFUSED"
+
+
+@pytest.mark.parametrize("window", [1, 2, 256])
+def test_paging_back_and_forth(night_history: History, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changelog, "_FIRST_WINDOW", window)
+    for limit in (1, 3, 7):
+        collected: list[Change] = []
+        before: str | None = None
+        while True:
+            page = night_history.changes("orders", limit=limit, before=before)
+            collected += page.changes
+            before = page.before
+            if before is None:
+                break
+        assert short(collected) == NIGHT
+        oldest = collected[-1].cursor
+        newer: list[Change] = []
+        page = night_history.changes("orders", limit=limit, after=oldest)
+        while page.changes:
+            assert page.before is not None
+            newer = page.changes + newer
+            page = night_history.changes("orders", limit=limit, after=page.after)
+        assert short(newer) == NIGHT[:-1]
+        assert page.after == newer[0].cursor  # keep asking from here
+
+
+@pytest.mark.parametrize("room_bytes", [1, 300, 1_000])
+def test_a_page_ends_where_its_bytes_end(
+    night_history: History, room_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def size(found: Change) -> int:
+        return sum(len(json.dumps(part)) for part in (found.actor, found.key, found.before, found.after) if part)
+
+    monkeypatch.setattr(changelog, "MAX_PAGE_BYTES", room_bytes)
+    older: list[Change] = []
+    page = night_history.changes("orders")
+    while True:
+        assert len(page.changes) == 1 or sum(map(size, page.changes)) <= room_bytes * 1.1  # blanks of json.dumps
+        older += page.changes
+        if page.before is None:
+            break
+        page = night_history.changes("orders", before=page.before)
+    assert short(older) == NIGHT
+    newer: list[Change] = []
+    page = night_history.changes("orders", after=older[-1].cursor)
+    while page.changes:
+        newer = page.changes + newer
+        page = night_history.changes("orders", after=page.after)
+    assert short(newer) == NIGHT[:-1]
+
+
+def test_large_values_make_short_pages(writer: LakeWriter) -> None:
+    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
+    large = [{"value": f"{number:06d}" + "v" * 240_000} for number in range(31)]
+    puts = [
+        change("PUT_KV_CONFIG", offset=at, table="kvConfigTable", topic=None, key=order, before=before, after=after)
+        for at, (before, after) in enumerate(itertools.pairwise(large))
+    ]
+    writer.commit({}, history=puts)
+    history = History(writer.path)
+    page = history.changes("orders", limit=1000)
+    found = [change.offset for change in page.changes]
+    assert found == list(range(29, 29 - len(found), -1))
+    assert 2 <= len(found) * 480_000 <= changelog.MAX_PAGE_BYTES
+    assert history.changes("orders", before=page.before).changes[0].offset == 29 - len(found)
+
+
+def test_since_and_until(night_history: History) -> None:
+    assert short(night_history.changes("orders", since=at(5), until=at(120)).changes) == NIGHT[3:5]
+    assert short(night_history.changes("orders", since=at(120)).changes) == NIGHT[:3]
+    assert night_history.changes("orders", since=at(1000)).changes == []
+
+
+def test_changes_of_nothing(night_history: History) -> None:
+    page = night_history.changes("unknown'; DROP TABLE t; --")
+    assert page == ChangePage([], None, None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"limit": 0}, {"limit": 1001}, {"before": "x"}, {"after": "!!"}, {"before": "W10"}),
+        *({"since": "yesterday"}, {"until": "2026-01-01T00:00:00"}),
+    ],
+)
+def test_bad_questions(night_history: History, arguments: dict[str, Any]) -> None:
+    with pytest.raises(BadRequestError):
+        night_history.changes("orders", **arguments)
+
+
+def test_new_changes_show_after_the_next_epoch(night_history: History, writer: LakeWriter) -> None:
+    newest = night_history.changes("orders", limit=1)
+    writer.commit({}, history=[change("REGISTER_BROKER", offset=140, after=queue())])
+    page = night_history.changes("orders", after=newest.after)
+    assert short(page.changes) == [("REGISTER_BROKER", 140, 0), ("DELETE_TOPIC_IN_NAMESRV", 131, -1)]
+
+
+def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    room_bytes = 2_000_000
+    monkeypatch.setattr(history_module, "_ROUTES_BYTES", room_bytes)
+    monkeypatch.setattr(history_module, "_CONTEXTS_BYTES", room_bytes)
+    monkeypatch.setattr(past_tables, "_TABLES_BYTES", room_bytes)
+    topics = [f"{number:03d}-{'t' * 20_000}" for number in range(150)]
+    for epoch in range(1, 16):
+        changed = topics if epoch == 1 else topics[:1]
+        rows: TableChanges = {"topicQueueTable": {("broker-a", topic): queue(nums=epoch) for topic in changed}}
+        rows["brokerAddrTable"] = {("broker-a",): group(_0=f"10.0.0.1:{epoch}")}
+        writer.commit(complete_rows(rows))
+    history = History(writer.path)
+    for topic in topics:
+        history.route(topic, "1")
+        history.changes(topic)
+    for epoch in range(1, 16):
+        history.resolve(str(epoch))
+        with pytest.raises(NotFoundError):
+            history.route("unknown", str(epoch))
+    for cache in (history._routes, history._contexts, history._tables._tables):
+        assert room_bytes * 0.5 < cache.bytes <= room_bytes
+
+
+def test_many_threads_at_once(writer: LakeWriter) -> None:
+    for number in range(1, 6):
+        commit_row(writer, number, history=[change("REGISTER_BROKER", offset=number, after=queue())])
+    history = History(writer.path)
+
+    def ask(number: int) -> tuple[int, int, int]:
+        epoch = 1 + number % 5
+        found = history.route("orders", str(epoch))
+        return queues(found), len(history.changes("orders").changes), history.epochs()[0].epoch
+
+    with ThreadPoolExecutor(8) as threads:
+        running = [threads.submit(ask, number) for number in range(40)]
+        commit_row(writer, 6)
+        found = [future.result() for future in running]
+    assert [nums for nums, _, _ in found] == [1 + number % 5 for number in range(40)]
+    assert {count for _, count, _ in found} == {5}
+    assert {newest for _, _, newest in found} <= {5, 6}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole lake out of a store and into one: with its past, and a fold goes on there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from dev.support import events as make
+from dev.support import lakes
+from dev.support.command import command
+from dev.support.copy_fold import CopyFold
+from dev.support.intervals import assert_kept, assert_now
+from dev.support.minifold import MiniFold
+from dev.support.s3 import fake_s3
+from eventlog.open import open_log
+from lake.store import open_store
+from lake.transfer import put
+from schemas.errors import SetupError
+from schemas.events import AnyEvent, EventEncoder, routing_key
+from schemas.intervals import INTERVAL_TABLES
+
+_encode = EventEncoder().encode
+URL = "s3://lake/whole"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data directory with a log, whose tables are at `URL` in two epochs, with checkpoints and intervals."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch, fake_s3(patch):
+        log = open_log(f"sqlite://{folder}/events.db")
+
+        def tell(*events: AnyEvent) -> None:
+            log.append([(routing_key(event), _encode(event)) for event in events])
+
+        tell(make.register(), make.register("x:1", name="x"))
+        fold = CopyFold(log, open_store(URL), folder / "copy", intervals=True)
+        fold.fold()
+        for table in fold.writer.tables.values():
+            table.checkpoint()
+        tell(make.wipe("x"), make.put("n", "k"))
+        fold.fold()
+        log.close()
+        yield folder
+
+
+def done(*arguments: object, code: int = 0) -> CompletedProcess[str]:
+    run = command(*arguments)
+    assert run.returncode == code, run
+    return run
+
+
+def test_it_is_fetched_with_its_past_and_put_elsewhere(data_dir: Path, tmp_path: Path) -> None:
+    got = tmp_path / "got"
+    done("lake", "get", URL, got)
+    lakes.check_epochs(got / "lake")
+    first = lakes.commits(got / "lake")[0]
+    assert set(lakes.state_tables(got / "lake", first)["brokerAddrTable"]) == {("b",), ("x",)}
+    assert "not empty" in done("lake", "get", URL, got, code=2).stderr
+
+    done("lake", "put", got, "s3://lake/other")
+    assert "a lake already" in done("lake", "put", got, "s3://lake/other", code=2).stderr
+    log = open_log(f"sqlite://{data_dir}/events.db")
+    there = CopyFold(log, open_store("s3://lake/other"), tmp_path / "copy", intervals=True)
+    assert there.writer.epoch == 2
+    assert lakes.last_epoch_tables(tmp_path / "copy") == lakes.last_epoch_tables(got / "lake")
+    log.close()
+
+
+def test_it_is_proved_and_backed_up_there(data_dir: Path, tmp_path: Path) -> None:
+    proved = done("history", "verify", "--lake", URL, "--data-dir", data_dir)
+    assert "not proved" not in proved.stdout and "chain" in proved.stdout, proved
+    done("backup", tmp_path / "backup", "--lake", URL, "--data-dir", data_dir)
+    done("restore", tmp_path / "backup", "--data-dir", tmp_path / "restored")
+    lakes.check_epochs(tmp_path / "restored" / "lake")
+    log = open_log(f"sqlite://{tmp_path}/restored/events.db")
+    with MiniFold(log, tmp_path / "restored" / "lake") as fold:
+        assert fold.writer.epoch == 2
+    log.close()
+
+
+def test_it_is_asked_and_examined_there(data_dir: Path, tmp_path: Path) -> None:
+    asked = done("sql", "select brokerName from brokerAddrTable order by 1", "--lake", URL, "--csv")
+    assert asked.stdout.split() == ["brokerName", "b", "x"]
+    reported = done("history", "report", "peers", "--lake", URL, "--json")
+    assert json.loads(reported.stdout)
+    changed = done("history", "changes", "--lake", URL, "--topic", "T", "--json")
+    assert json.loads(changed.stdout.splitlines()[0])["topic"] == "T", changed
+    both = done("history", "diff", "--from", "1", "--lake", URL, "--data-dir", data_dir, code=2)
+    assert "name one place" in both.stderr
+    found = done("doctor", data_dir, "--lake", URL)
+    assert found.stdout.startswith(f"{URL}: epoch 2,") and "nothing is wrong" in found.stdout
+    assert "routelake-lake-" not in found.stdout
+    refused = done("doctor", data_dir, "--lake", URL, "--repair", code=2).stderr
+    assert f"lake get {URL} DIR" in refused and "lake put" in refused
+    assert "neither" in done("doctor", data_dir, "--lake", tmp_path, code=2).stderr
+
+
+def test_its_intervals_are_made_anew(data_dir: Path, tmp_path: Path) -> None:
+    assert "there is no lake" in done("history", "rebuild", "--lake", "s3://lake/none", code=2).stderr
+    first = tmp_path / "first"
+    done("lake", "get", URL, first)
+    url = "s3://lake/anew"
+    done("lake", "put", first, url)
+    store = open_store(url)
+    store.delete([found.path for found in store.listed(INTERVAL_TABLES[0].name)])
+    done("history", "rebuild", "--lake", url)
+    assert json.loads(store.get("fold.lease"))["released"]
+    then = tmp_path / "then"
+    done("lake", "get", url, then)
+    assert_kept(then / "lake")
+    assert_now(then / "lake")
+
+
+def test_what_is_no_lake(tmp_path: Path, data_dir: Path) -> None:
+    assert "there is no lake at s3://lake/none" in done("lake", "get", "s3://lake/none", tmp_path / "a", code=2).stderr
+    assert "there is no lake in" in done("lake", "put", tmp_path / "a", "s3://lake/none", code=2).stderr
+    with pytest.raises(SetupError, match="there is no lake"):
+        put(tmp_path, open_store("s3://lake/none"))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State to rows and back, state to bytes and back: nothing is lost on the way to the tables or the state store."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dev.support.any_event import any_events
+from dev.support.expected import Expected
+from dev.support.generated_logs import batches, cuts, logs
+from eventlog.base import LogRecord
+from lake.write.arrow import INSERT, from_ipc, operations, to_ipc
+from nameserver.state_machine.codec import (
+    Shard,
+    decode_shard,
+    decode_topics,
+    encode_shard,
+    encode_topics,
+    pack_group,
+    unpack_group,
+)
+from nameserver.state_machine.replay import replay
+from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
+from nameserver.state_machine.state import RouteState, TopicTable
+from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
+from tests.nameserver.state_machine.test_poison import log_of
+
+states: st.SearchStrategy[RouteState] = st.one_of(
+    logs.map(lambda records: Expected(records).state),
+    st.lists(any_events, max_size=6).map(lambda events: Expected(log_of(events)).state),
+)
+
+
+@given(state=states)
+def test_rows_and_back(state: RouteState) -> None:
+    for name, group in state.groups.items():
+        rows = {}
+        for table in STATE_TABLES:
+            if table is not KV_CONFIG_TABLE:
+                rows[table.name] = [
+                    dict(zip(table.column_names, (*key, *values), strict=True))
+                    for key, values in rows_of(table, group).items()
+                ]
+        assert group_from_rows(name, rows) == group
+
+
+@given(state=states)
+def test_arrow_and_back(state: RouteState) -> None:
+    """The same through the Arrow tables that go to the writer, as a reader of the lake gets them."""
+    for name, group in state.groups.items():
+        rows = {}
+        for table in STATE_TABLES:
+            if table is not KV_CONFIG_TABLE:
+                ops = [(key, tuple(values), INSERT) for key, values in rows_of(table, group).items()]
+                rows[table.name] = from_ipc(to_ipc(operations(table, ops))).to_pylist()
+        assert group_from_rows(name, rows) == group
+
+
+@given(state=states)
+def test_kv_rows_and_back(state: RouteState) -> None:
+    names = KV_CONFIG_TABLE.column_names
+    rows = [dict(zip(names, (*key, *values), strict=True)) for key, values in kv_rows(state.kv).items()]
+    assert kv_from_rows(rows) == state.kv
+
+
+@given(state=states, now_ms=st.integers(0, 2**60))
+def test_shard_codec(state: RouteState, now_ms: int) -> None:
+    kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
+    groups = [pack_group(group) for group in state.groups.values()]
+    shard = Shard(groups, kv, now_ms, timer_ms=7, run_id="run", preserved_ms=9)
+    again = decode_shard(encode_shard(shard))
+    assert (again.kv, again.now_ms, again.timer_ms, again.run_id) == (kv, now_ms, 7, "run")
+    assert again.preserved_ms == 9
+    for packed, group in zip(again.groups, state.groups.values(), strict=True):
+        topics = TopicTable(decode_topics(encode_topics(group.topics.rows)))
+        assert unpack_group(packed, topics) == group
+
+
+@given(records=logs, sizes=cuts)
+def test_replay_in_pieces(records: list[LogRecord], sizes: list[int]) -> None:
+    """Recovery may begin anywhere."""
+    state = RouteState()
+    for piece in batches(records, sizes):
+        state = replay(state, piece)
+    assert state == replay(RouteState(), records) == Expected(records).state
+
+
+@given(records=logs)
+def test_replay_up_to_a_watermark(records: list[LogRecord]) -> None:
+    watermark_ms = records[-1].event_time_ms
+    assert replay(RouteState(), records, watermark_ms=watermark_ms) == Expected(records).expire_due().state

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process cannot do without: its death is told, and ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.peers.java import free_port
+from dev.peers.routelake import ROOT
+from dev.support.loops import eventually, on_a_loop
+from runtime.supervised_tasks import critical_task, critical_thread, on_death, watch_threads
+
+Told = list[tuple[str, str]]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    # Gateways that other tests of this process keep are not to hear of these deaths.
+    monkeypatch.setattr("runtime.supervised_tasks._listeners", [])
+    watch_threads()
+    found: Told = []
+    forget = on_death(lambda what, error: found.append((what, repr(error))))
+    yield found
+    forget()
+
+
+def die() -> None:
+    raise RuntimeError("of this")
+
+
+def run_thread(thread: threading.Thread) -> None:
+    thread.start()
+    thread.join()
+
+
+def test_a_thread_whatever_it_is_called(told: Told) -> None:
+    for name in ("head", "any"):
+        run_thread(critical_thread(die, name))
+    assert told == [("head", "RuntimeError('of this')"), ("any", "RuntimeError('of this')")]
+
+
+def test_a_thread_that_is_done_without(told: Told) -> None:
+    for name in ("fqdn", "head"):
+        run_thread(threading.Thread(target=die, name=name))
+    assert told == []
+
+
+def test_threads_of_the_product_are_made_as_essential_or_named_here() -> None:
+    """Whoever makes another one decides: is it to be watched?"""
+    found = {
+        f"{path.relative_to(ROOT)}"
+        for room in ("api", "lake", "pipelines", "runtime", "security", "remoting")
+        for path in (ROOT / room).rglob("*.py")
+        if "threading.Thread(" in path.read_text()
+    }
+    assert found == {
+        "api/http/csrf.py",  # asks for the machine's name; without it a Host is refused
+        "runtime/supervised_tasks.py",  # `critical_thread`
+    }
+
+
+@on_a_loop
+async def test_a_task_that_somebody_keeps(told: Told) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        die()
+
+    kept = critical_task(asyncio.create_task(work()), "work")
+    await eventually(lambda: told)
+    assert told == [("work", "RuntimeError('of this')")]
+    assert kept.done()
+
+
+@on_a_loop
+async def test_a_task_that_is_cancelled_or_ends_well(told: Told) -> None:
+    waiting = critical_task(asyncio.create_task(asyncio.Event().wait()), "waiting")
+    short = critical_task(asyncio.create_task(asyncio.sleep(0)), "short")
+    await short
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await asyncio.sleep(0)
+    assert told == []
+
+
+GATEWAY = """
+from cli.main import main
+from {module} import {name}
+
+{kind} broken(self, *args):
+    raise RuntimeError("of this")
+
+{name}.{method} = broken
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "method", "kind", "what"),
+    [
+        ("api.live_view.replica", "LiveReplica", "_run", "def", "head"),
+        *(
+            pytest.param(*case, marks=pytest.mark.deep)
+            for case in (
+                ("api.gateway.follower", "Follower", "_run", "def", "view-follower"),
+                ("api.gateway.fold_status", "FoldReports", "follow", "async def", "who reads the fold's reports"),
+                (
+                    "remoting.server.server",
+                    "RemotingServer",
+                    "_tick",
+                    "async def",
+                    "who looks at deadlines of connections",
+                ),
+            )
+        ),
+        ("eventlog.group_commit", "GroupCommit", "_take", "def", "who appends to the log"),
+    ],
+)
+def test_a_gateway_ends(tmp_path: Path, module: str, name: str, method: str, kind: str, what: str) -> None:
+    """And is started again by `serve`, as after any code but 0 and 2."""
+    ports = [f"--http=127.0.0.1:{free_port()}", f"--remoting=127.0.0.1:{free_port()}"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", GATEWAY.format(module=module, name=name, method=method, kind=kind)),
+            *("gateway", "--data-dir", str(tmp_path / "data"), *ports),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1, printed
+    assert "has died, and with it this process cannot go on" in printed
+    assert what in printed
+    assert "of this" in printed
