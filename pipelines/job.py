@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streaming query: event log -> fold -> Delta, under one checkpoint.
 
-    read_stream -> one row per (record, shard) -> transformWithState by shard, event-time timers
+    read_stream -> one row per (record, shard) -> transformWithState by shard
                 -> foreachBatch: collect the shards' parts, commit an epoch with delta-rs
 
 The checkpoint folder can be deleted at any time while the fold is stopped: the next start seeds its state from the

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StatefulProcessor adapter: Spark's state, timers and rows to the fold and back. No rule lives here.
+"""StatefulProcessor adapter: Spark's state and rows to the state machine and back. No rule lives here.
 
 Grouping key is a shard number; a shard's state is one ValueState for everything small and a MapState
-brokerName -> topics, touched only when a rule asks for topics. One event-time timer per shard stands at the earliest
-deadline of its brokers. Source: pyspark.sql.streaming.StatefulProcessor (Spark 4.2).
+brokerName -> topics, touched only when a rule asks for topics. There are no timers: brokers expire by records of the
+event log (ADR 24). Source: pyspark.sql.streaming.StatefulProcessor (Spark 4.2).
 """
 
 from __future__ import annotations
@@ -53,18 +53,14 @@ class RouteProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the two state variables."""
-        self._handle = handle
         self._shard_state = handle.getValueState("shard", "state BINARY")
         self._topics = handle.getMapState("topics", "brokerName STRING", "topics BINARY")
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
         """Take over a seed (see lake.write.seed): first batch of a new checkpoint only."""
-        state = bytes(initialState["state"])
         for name, topics in zip(initialState["brokerNames"], initialState["topics"], strict=True):
             self._topics.updateValue((name,), (bytes(topics),))
-        shard = decode_shard(state)
-        deadlines = [live.expire_ms for group in shard.groups for _, _, live in group.live]
-        self._save(shard, min(deadlines, default=None))
+        self._shard_state.update((bytes(initialState["state"]),))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Fold the shard's records of this batch. Spark promises no order within a batch: sort by offset."""
@@ -82,49 +78,22 @@ class RouteProcessor(StatefulProcessor):
             key=lambda record: record.offset,
         )
         with gc_paused():
-            fold, shard = self._open(key, timerValues)
+            fold = self._open(key)
             for record in records:
                 fold.apply(record)
-            self._close(fold, shard)
+            self._shard_state.update((encode_shard(fold.finish()),))
             for kind, payload in fold.emit():
                 yield Row(kind=kind, payload=payload)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        """The watermark passed the earliest deadline: expire the silent brokers."""
-        fold, shard = self._open(key, timerValues)
-        if shard.timer_ms == expiredTimerInfo.getExpiryTimeInMs():
-            shard.timer_ms = None
-        fold.expire_due(timerValues.getCurrentWatermarkInMs())
-        self._close(fold, shard)
-        for kind, payload in fold.emit():
-            yield Row(kind=kind, payload=payload)
 
     def close(self) -> None:
         """The task is over."""
         spare_imports()
 
-    def _open(self, key: Any, timer_values: Any) -> tuple[ShardFold, Shard]:
+    def _open(self, key: Any) -> ShardFold:
         stored = self._shard_state.get()
         shard = decode_shard(bytes(stored[0])) if stored is not None else Shard()
         store = TopicStore(self._get_topics, self._put_topics, self._remove_topics)
-        watermark_ms = max(0, timer_values.getCurrentWatermarkInMs())
-        shard_key = int(key[0])
-        return ShardFold(shard_key, shard, store, self._run_id, watermark_ms, self._spool_dir, self._epoch()), shard
-
-    def _close(self, fold: ShardFold, shard: Shard) -> None:
-        self._save(fold.finish(), fold.next_expiry_ms())
-
-    def _save(self, shard: Shard, next_expiry_ms: int | None) -> None:
-        # A timer that is early costs one look; one that is late would keep a dead broker. So it only moves forward
-        # by firing.
-        if next_expiry_ms is not None:
-            due_ms = next_expiry_ms + 1
-            if shard.timer_ms is None or due_ms < shard.timer_ms:
-                if shard.timer_ms is not None:
-                    self._handle.deleteTimer(shard.timer_ms)
-                self._handle.registerTimer(due_ms)
-                shard.timer_ms = due_ms
-        self._shard_state.update((encode_shard(shard),))
+        return ShardFold(int(key[0]), shard, store, self._run_id, self._spool_dir, self._epoch())
 
     def _get_topics(self, name: str) -> bytes | None:
         value = self._topics.getValue((name,))

@@ -57,8 +57,7 @@ _OPTIONS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A batch without records, only because the watermark has moved, would expire what the CLOCK event that moved it has
-    # expired already.
+    # A batch without records would change nothing: the state depends on the event log alone (ADR 24).
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",

@@ -30,7 +30,7 @@ from nameserver.state_machine.changes import changes_of, command_of, is_audited,
 from nameserver.state_machine.codec import Shard, pack_group, unpack_group
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.state import At, BrokerGroup, Outcome, RouteState
-from nameserver.state_machine.step import GroupChange, KvChange, apply, apply_expiries, expire_due, step
+from nameserver.state_machine.step import GroupChange, KvChange, apply, step
 from pipelines.shard_topics import ShardTopics, TopicStore
 from schemas import events
 from schemas.errors import EventDecodeError
@@ -58,14 +58,13 @@ class Record(NamedTuple):
 class ShardFold:
     """Folds one shard's part of one micro-batch.
 
-    Call `apply` for every record in offset order (or `expire_due` for a fired timer), then `finish`, then `emit`.
+    Call `apply` for every record in offset order, then `finish`, then `emit`.
 
     Args:
         shard_key: the shard.
         shard: its state.
         topics: where its topics are.
         run_id: names the driver run.
-        watermark_ms: Spark's. A CLOCK in the batch moves it on: whoever was silent then has expired.
         spool_dir: for what would be too much to hold or to send (`lake.write.spool`); None holds it.
         epoch: that this batch will be, if it is one. With it topics' rows go into data files in the folder
             (`lake.write.topic_files`), without it to the driver.
@@ -77,19 +76,17 @@ class ShardFold:
         shard: Shard,
         topics: TopicStore,
         run_id: str,
-        watermark_ms: int,
         spool_dir: Path | None = None,
         epoch: int | None = None,
     ) -> None:
         self._shard_key = shard_key
         self._shard = shard
         self._topics = ShardTopics(topics)
-        self._watermark_ms = watermark_ms
         groups = {
             packed.broker_name: unpack_group(packed, self._topics.table(packed.broker_name)) for packed in shard.groups
         }
         self._start = dict(groups)
-        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.preserved_ms)
+        self._state = RouteState(groups, shard.kv, shard.now_ms, shard.preserved_ms, shard.watermark_ms)
         self._outbox = ShardOutput(spool_dir)
         self._history_file: HistoryFile | None = None
         self._topic_files: TopicFiles | None = None
@@ -103,8 +100,6 @@ class ShardFold:
         self._quarantine: list[dict[str, Any]] = []
         self._offset = -1
         self._event_time_ms = 0
-        self._clock_ms = 0
-        """Event time of the last CLOCK in the batch; 0 without one."""
         self._full = shard.run_id != run_id
         self._run_id = run_id
 
@@ -124,8 +119,6 @@ class ShardFold:
             for change in done.changes:
                 self._record(change)
             apply(self._state, done)
-            if isinstance(event, events.Clock):  # has expired who was silent then, in all shards alike
-                self._clock_ms = done.at.now_ms
             if is_audited(event, done.outcome.verdict):
                 self._audit(event, done.at, done.outcome)
         except OSError:
@@ -144,35 +137,18 @@ class ShardFold:
                 self._topic_files.write(self._start, self._state.groups)
             self._topics.spill(self._state.groups, self._start.values())
 
-    def expire_due(self, watermark_ms: int) -> None:
-        """Expire every silent group whose deadline lies before the watermark."""
-        expiries = expire_due(self._state, watermark_ms)
-        for change in expiries:
-            self._record(change)
-        apply_expiries(self._state, expiries)
-
     def finish(self) -> Shard:
         """Write back what changed and return the shard to store.
 
         Topics are written only where they changed.
         """
-        if self._clock_ms > self._watermark_ms:
-            self._watermark_ms = self._clock_ms
-            self.expire_due(self._clock_ms)  # who came after CLOCK with a deadline of before
         state, shard = self._state, self._shard
         self._topics.write_back(state.groups)
         shard.groups = [pack_group(group) for group in state.groups.values()]
         shard.kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
-        shard.now_ms, shard.preserved_ms = state.now_ms, state.preserved_ms
+        shard.now_ms, shard.preserved_ms, shard.watermark_ms = state.now_ms, state.preserved_ms, state.watermark_ms
         shard.run_id = self._run_id
         return shard
-
-    def next_expiry_ms(self) -> int | None:
-        """Earliest deadline in the shard; None while nobody expires."""
-        if self._state.preserved_ms:
-            return None
-        deadlines = (group.next_expiry_ms() for group in self._state.groups.values())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def emit(self) -> Iterable[tuple[str, bytes]]:
         """(kind, payload) rows for the driver: topics, operations per table, liveness, history, outcomes, progress."""
@@ -207,7 +183,8 @@ class ShardFold:
             put("outcomes", _json.encode(self._outcomes))
         if self._quarantine:
             put("quarantine", to_ipc(pa.Table.from_pylist(self._quarantine, schema=QUARANTINE_SCHEMA)))
-        progress = ShardProgress(self._shard_key, self._offset, self._event_time_ms, self._watermark_ms, self._full)
+        watermark_ms = self._state.watermark_ms
+        progress = ShardProgress(self._shard_key, self._offset, self._event_time_ms, watermark_ms, self._full)
         put("progress", _json.encode(progress))
         return self._outbox.rows()
 

@@ -275,7 +275,11 @@ ROUTE_COMMIT_TABLE: Final = Table(
         ),
         Column("eventTime", "timestamp", "event time of logOffset", nullable=False, unit="UTC"),
         Column(
-            "watermark", "timestamp", "every broker silent at this time has been expired", nullable=False, unit="UTC"
+            "watermark",
+            "timestamp",
+            "event time of the last CLOCK up to logOffset: every broker whose deadline lies before it has expired",
+            nullable=False,
+            unit="UTC",
         ),
         Column(
             "commitTime",

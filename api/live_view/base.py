@@ -73,6 +73,7 @@ def state_of(view: RouteView, topics: Callable[[str], TopicTable]) -> RouteState
         view.kv,
         to_ms(view.event_time),
         preserved_ms=0 if preserved is None else to_ms(preserved),
+        watermark_ms=to_ms(view.watermark),
     )
 
 

@@ -6,8 +6,6 @@ what either of them changed since the last epoch that was compared: of each brok
 epoch's offset, of the topics whole, of the KV configuration entry by entry. What cannot be told yet stays on the list
 until a later epoch:
 
-- A group with a member whose deadline the epoch's event time has passed. The tables may have noticed (their watermark),
-  the head does at the next CLOCK, or the other way round.
 - Topics of a group whose topics have changed again since, and an entry that has: they are only known as they are now.
 - A group whose value at the epoch's offset is forgotten, because too much changed since (`values`).
 
@@ -37,13 +35,11 @@ from api.live_view.shape import (
     shape_of,
 )
 from api.live_view.values import Values
-from lake.commits import to_ms
 from nameserver.state_machine.state import BrokerKey, KvTable, LiveInfo, RouteState
 from nameserver.state_machine.step import GroupChange
 from nameserver.view.model import Changes, LiveRow, TopicDelta, TopicQueues
 from nameserver.view.snapshot import RouteView, no_pause
 from schemas.events import BrokerHeartbeat
-from schemas.route_commit import RouteCommit
 from schemas.tables import KV_CONFIG_TABLE, TOPIC_QUEUE_TABLE
 
 _MOST_LIVE: Final = 50_000
@@ -54,7 +50,6 @@ _MOST_ENTRIES: Final = 100_000
 """Names of changed KV entries; beyond that they are not compared."""
 _MOST_TOPICS: Final = 500_000
 """Names of changed topics; beyond that all topics are compared."""
-_MOST_CLOCKS: Final = 1_000
 _EXAMPLES: Final = 20
 
 
@@ -154,8 +149,6 @@ class Check:
         self._all_topics = False
         self._changed: dict[str, int] = {}
         """Groups whose topics have changed, and where they last did."""
-        self._clocks: list[tuple[int, int]] = []
-        """Offset and event time of the CLOCKs since the last epoch, and of the one before."""
 
     # --- told by the head ---
 
@@ -180,12 +173,6 @@ class Check:
         if len(self._entries) > _MOST_ENTRIES:
             self._entries.clear()
             self._is_whole = False
-
-    def ticked(self, offset: int, now_ms: int) -> None:
-        """Whoever was silent before ``now_ms`` has been expired."""
-        self._clocks.append((offset, now_ms))
-        if len(self._clocks) > _MOST_CLOCKS:
-            del self._clocks[1:-1]
 
     def showed(self, topics: Sequence[str]) -> None:
         """The head's view shows topics that have changed."""
@@ -239,8 +226,6 @@ class Check:
         self._live.settle(self._live.keys() - waiting, offset)
         self._compare_entries(tables, state.kv, found)
         self._compare_topics(tables, state, view, found, pause)
-        before = [number for number, (at, _) in enumerate(self._clocks) if at <= offset]
-        del self._clocks[: before[-1] if before else 0]
         return found
 
     def with_deadlines(self, tables: RouteView, state: RouteState) -> RouteView:
@@ -249,20 +234,18 @@ class Check:
         for row in tables.all_live_rows():
             known = self._shape(row.broker_name, tables.log_offset, state)
             place = (row.cluster_name, row.broker_addr)
-            info = None if known is None else known[1].live.get(place)
+            info = None if known is None else known.live.get(place)
             if info is not None and info.last_update_offset >= row.last_update_offset:
                 rows[row.broker_name, *place] = _as_heard(row, live_row(row.broker_name, place, info))
         commit = msgspec.structs.replace(tables.commit, liveness_offset=tables.log_offset)
         return tables.apply(Changes(commit, live=rows))
 
-    def _shape(self, name: str, offset: int, state: RouteState) -> tuple[int, Shape] | None:
-        """A group at an offset, and since when; None where it was forgotten."""
+    def _shape(self, name: str, offset: int, state: RouteState) -> Shape | None:
+        """A group at an offset; None where it was forgotten."""
         now = self._last(name, state)
-        group = self._groups.at(name, offset) if name in self._groups else (-1, now)
-        live = self._live.at(name, offset) if name in self._live else (-1, now.live)
-        if group is None or live is None:
-            return None
-        return max(group[0], live[0]), group[1]._replace(live=live[1])
+        group = self._groups.at(name, offset) if name in self._groups else now
+        live = self._live.at(name, offset) if name in self._live else now.live
+        return None if group is None or live is None else group._replace(live=live)
 
     def _first(self, name: str, state: RouteState) -> Shape:
         """A group as it was when it was compared last."""
@@ -278,12 +261,9 @@ class Check:
         self, name: str, tables: RouteView, state: RouteState, found: Comparison, *, is_exact: bool
     ) -> bool:
         """Whether it could be compared."""
-        known = self._shape(name, tables.log_offset, state)
-        if known is None:
+        shape = self._shape(name, tables.log_offset, state)
+        if shape is None:
             found.is_whole = False
-            return False
-        since, shape = known
-        if self._may_expire(since, shape, tables.commit):
             return False
         rows = {*self._moved.rows.get(name, ()), *keys_between(self._first(name, state), shape)}
         if is_exact:
@@ -294,14 +274,6 @@ class Check:
                 mine = msgspec.structs.replace(_as_heard(mine, theirs), topic_config_digest=theirs.topic_config_digest)
             found.add(row[0], row[1], mine, theirs)
         return True
-
-    def _may_expire(self, since: int, shape: Shape, commit: RouteCommit) -> bool:
-        """Whether a member is overdue at an epoch, and no CLOCK up to there should have noticed."""
-        due_ms = min((info.expire_ms for info in shape.live.values()), default=None)
-        if due_ms is None or due_ms >= to_ms(commit.event_time):
-            return False
-        clocks = [clock for clock in self._clocks if since <= clock[0] <= commit.log_offset]
-        return not clocks or due_ms >= clocks[-1][1]
 
     def _compare_entries(self, tables: RouteView, kv: KvTable, found: Comparison) -> None:
         again = {entry: offset for entry, offset in self._entries.items() if offset > tables.log_offset}
@@ -344,15 +316,14 @@ class Check:
         state: RouteState,
         found: Comparison,
     ) -> bool:
-        """Whether all rows of a topic could be compared: not those of a group that has changed since, or is overdue."""
+        """Whether all rows of a topic could be compared: not those of a group that has changed since."""
         could = True
         for name in {*(mine.brokers if mine else ()), *(theirs.brokers if theirs else ())}:
             rows = tuple(None if side is None else side.find(name) for side in (mine, theirs))
             if rows[0] == rows[1]:
                 continue
-            known = self._shape(name, tables.log_offset, state)
             has_changed = self._changed.get(name, -1) > tables.log_offset
-            if has_changed or known is None or self._may_expire(*known, tables.commit):
+            if has_changed or self._shape(name, tables.log_offset, state) is None:
                 could = False
             else:
                 found.add(TOPIC_QUEUE_TABLE.name, (name, topic), *rows)

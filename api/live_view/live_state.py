@@ -93,8 +93,6 @@ class LiveState:
                 self._shown.setdefault(change.before.broker_name, change.before)
                 self._check.took(change, record.offset)
         apply(self._state, done)
-        if isinstance(event, Clock):
-            self._check.ticked(record.offset, done.at.now_ms)
         is_command = not isinstance(event, BrokerHeartbeat | AccessRefused | Clock) and not _is_no_silence(event, done)
         may_show = is_command and done.outcome.verdict != UNCHANGED
         if may_show or any(_is_expiry(change) for change in done.changes):
@@ -119,6 +117,7 @@ class LiveState:
             log_offset=self.offset,
             liveness_offset=self.offset,
             event_time=moment,
+            watermark=datetime.fromtimestamp(self._state.watermark_ms / 1000, UTC),
             preserve_time=datetime.fromtimestamp(preserved_ms / 1000, UTC) if preserved_ms else None,
         )
         groups = self._state.groups

@@ -51,11 +51,11 @@ class Values(Generic[K, V]):
         """A key's value when it was settled."""
         return self._of[key][0][1]
 
-    def at(self, key: K, offset: int) -> tuple[int, V] | None:
-        """A key's value at an offset, and the offset that it has been so from; None where it was forgotten."""
+    def at(self, key: K, offset: int) -> V | None:
+        """A key's value at an offset; None where it was forgotten."""
         entries = self._of[key]
-        since, value = entries[bisect_right(entries, offset, key=_offset_of) - 1]
-        return None if value is _FORGOTTEN else (since, value)
+        value = entries[bisect_right(entries, offset, key=_offset_of) - 1][1]
+        return None if value is _FORGOTTEN else value
 
     def settle(self, keys: Iterable[K], offset: int) -> None:
         """Nobody asks for what keys were before an offset any more."""

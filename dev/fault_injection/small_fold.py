@@ -33,14 +33,9 @@ class _Kept(MiniFold):
         self._maintenance = Maintenance(self.writer.tables, log, settings.retention_days, settings.log_retention_hours)
 
     def _batch(self) -> bool:
-        """As Spark has it: who is silent expires at the watermark of the batch before, and an empty batch is one, too."""
         self._stop.wait(_BATCH_S)
         records = self._log.read(self._next_offset)
-        before_ms, self._watermark_ms = (
-            self._watermark_ms,
-            max([self._watermark_ms, *(r.event_time_ms for r in records)]),
-        )
-        self._fold(records, before_ms, before_ms)
+        self._fold(records)
         self._batch_id += 1
         self._next_offset = records[-1].offset + 1 if records else self._next_offset
         self._write_status()

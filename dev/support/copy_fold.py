@@ -56,7 +56,6 @@ class CopyFold:
         self._shard = OneShard(self._run_id, seed.state, spool_beside(folder))
         self._next_offset = seed.next_offset
         self._batch_id = 0
-        self._watermark_ms = 0
         self.writer = LakeWriter(folder, retention_days=retention_days, liveness_interval_s=0.0, shards=1)
         self._keeper = IntervalKeeper(folder) if intervals else None
 
@@ -64,13 +63,7 @@ class CopyFold:
         """Everything that the log has more, up to so many records."""
         records = self._log.read(self._next_offset, most)
         if records:
-            before_ms, self._watermark_ms = self._watermark_ms, max(self._watermark_ms, records[-1].event_time_ms)
-            batch = self._shard.batch(
-                (Record(*one) for one in records),
-                before_ms,
-                expire_ms=self._watermark_ms,
-                epoch=self.writer.epoch + 1,
-            )
+            batch = self._shard.batch((Record(*one) for one in records), epoch=self.writer.epoch + 1)
             epoch = self.writer.write(self._run_id, self._batch_id, batch)
             batch.close()
             self._batch_id += 1

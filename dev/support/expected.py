@@ -14,7 +14,7 @@ from lake.write.arrow import Cause, ChangeRows
 from nameserver.state_machine.changes import command_name, command_of, is_audited
 from nameserver.state_machine.rows import kv_rows, rows_of
 from nameserver.state_machine.state import At, RouteState
-from nameserver.state_machine.step import GroupChange, KvChange, apply, apply_expiries, expire_due, step
+from nameserver.state_machine.step import GroupChange, KvChange, apply, step
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, decode, routing_key
 from schemas.tables import KV_CONFIG_TABLE, STATE_TABLES
@@ -24,7 +24,7 @@ class Expected:
     """The pure fold over a log.
 
     Attributes:
-        state: after the last record; `expire_due` brings it to a watermark.
+        state: after the last record.
         outcomes: (offset, command, outcome, reason, result as JSON) of what is audited.
         unreadable: offsets that must be in quarantine.
     """
@@ -34,26 +34,17 @@ class Expected:
         self.outcomes: list[tuple[Any, ...]] = []
         self.unreadable: list[tuple[int, str | None]] = []
         self._changes: list[dict[str, Any]] = []
-        self._last_ms = 0
         for before_ms, record in in_time(records, self.state.now_ms):
             self.state.now_ms = before_ms
-            self._last_ms = record.event_time_ms  # of all so far
             try:
                 event = decode(record.payload)
                 if routing_key(event) != record.key or record.key == "b:":
                     raise EventDecodeError
             except EventDecodeError:
                 self.unreadable.append((record.offset, record.key))
+                self.state.now_ms = record.event_time_ms
                 continue
             self._fold(event, At(record.offset, record.event_time_ms))
-
-    def expire_due(self, watermark_ms: int | None = None) -> Expected:
-        """Expire everyone who is silent at a watermark (the last event time unless given)."""
-        expiries = expire_due(self.state, self._last_ms if watermark_ms is None else watermark_ms)
-        apply_expiries(self.state, expiries)
-        for change in expiries:
-            self._note(change)
-        return self
 
     def tables(self) -> Tables:
         """The state tables."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streaming query without Spark: the real processor on state in dictionaries, batch after batch.
 
-What Spark does is written down here as simply as possible: state and timers per grouping key, a watermark that is the
-greatest event time of the batches before, input before timers, and a batch that is run again from the old state when it
-fails before its commit.
+What Spark does is written down here as simply as possible: state per grouping key, and a batch that is run again from the
+old state when it fails before its commit.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ class MemoryLake:
     changes: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     quarantine: list[tuple[int, str | None]] = field(default_factory=list)
+    watermark_ms: int = 0
     spool_dir: Path | None = None
     """Where shards write data files; None: they hand all of it on."""
 
@@ -66,6 +66,7 @@ class MemoryLake:
         for part in (*(pq.read_table(written.file.path) for written in batch.histories), *batch.history()):
             self.changes += part.to_pylist()
         self.outcomes += batch.outcomes
+        self.watermark_ms = max([self.watermark_ms, *(progress.watermark_ms for progress in batch.progress)])
         for part in batch.quarantine:
             self.quarantine += [(row["offset"], row["key"]) for row in part.to_pylist()]
 
@@ -103,12 +104,11 @@ def plain(value: Any) -> Any:
 
 
 class Key:
-    """State and timers of one grouping key, and the processor bound to them."""
+    """State of one grouping key."""
 
     def __init__(self) -> None:
         self.values: dict[str, tuple[Any, ...] | None] = {}
         self.maps: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
-        self.timers: set[int] = set()
 
     def getValueState(self, name: str, schema: str) -> Any:
         def update(value: tuple[Any, ...]) -> None:
@@ -124,12 +124,6 @@ class Key:
             containsKey=entries.__contains__,
             removeKey=entries.__delitem__,
         )
-
-    def registerTimer(self, expiry_ms: int) -> None:
-        self.timers.add(expiry_ms)
-
-    def deleteTimer(self, expiry_ms: int) -> None:
-        self.timers.discard(expiry_ms)
 
 
 class Query:
@@ -156,7 +150,6 @@ class Query:
         self.max_ms = max([self.max_ms, *(record.event_time_ms for record in records)])
 
     def _process(self, records: Sequence[LogRecord]) -> list[tuple[str, bytes]]:
-        timer_values = SimpleNamespace(getCurrentWatermarkInMs=lambda: self.max_ms)
         parts: list[Row] = []
         seeds, self._seed = self._seed, {}
         timed = list(in_time(records, self.max_ms))
@@ -169,7 +162,7 @@ class Query:
             if shard in seeds:
                 _, state, names, topics = seeds[shard]
                 row = Row(state=state, brokerNames=names, topics=topics)
-                processor.handleInitialState((shard,), row, timer_values)
+                processor.handleInitialState((shard,), row, None)
         for shard, processor in processors.items():
             rows = [
                 Row(
@@ -183,12 +176,7 @@ class Query:
                 if record.key == KEY_EVERYTHING or shard_of(record.key, self.shards) == shard
             ]
             if rows:
-                parts += processor.handleInputRows((shard,), iter(rows), timer_values)
-        for shard, processor in processors.items():
-            for expiry_ms in sorted(ms for ms in self.keys[shard].timers if ms <= self.max_ms):
-                self.keys[shard].timers.discard(expiry_ms)
-                info = SimpleNamespace(getExpiryTimeInMs=lambda expiry_ms=expiry_ms: expiry_ms)
-                parts += processor.handleExpiredTimer((shard,), timer_values, info)
+                parts += processor.handleInputRows((shard,), iter(rows), None)
         return [(part["kind"], bytes(part["payload"])) for part in parts]
 
     def state_topics(self) -> dict[str, set[str]]:

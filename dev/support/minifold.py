@@ -62,7 +62,6 @@ class MiniFold:
         open_lake(lake_dir, retention_days=retention_days)
         seed = read_seed(lake_dir, log)
         self._next_offset = seed.next_offset
-        self._watermark_ms = 0
         self._run_id = f"mini-{time.monotonic_ns()}"
         self._shard = OneShard(self._run_id, seed.state, spool_beside(lake_dir))
         self._batch_id = 0
@@ -155,8 +154,7 @@ class MiniFold:
         records = self._log.read(self._next_offset)
         if not records:
             return False
-        before_ms, self._watermark_ms = self._watermark_ms, max(self._watermark_ms, records[-1].event_time_ms)
-        self._fold(records, before_ms, self._watermark_ms)
+        self._fold(records)
         self._batch_id += 1
         self._next_offset = records[-1].offset + 1
         self._write_status()
@@ -165,11 +163,8 @@ class MiniFold:
             self._moved.notify_all()
         return True
 
-    def _fold(self, records: Sequence[LogRecord], watermark_ms: int, expire_ms: int) -> None:
-        epoch = self.writer.epoch + 1
-        folded = self._shard.batch(
-            (Record(*record) for record in records), watermark_ms, expire_ms=expire_ms, epoch=epoch
-        )
+    def _fold(self, records: Sequence[LogRecord]) -> None:
+        folded = self._shard.batch((Record(*record) for record in records), epoch=self.writer.epoch + 1)
         self.writer.write(self._run_id, self._batch_id, folded)
         folded.close()
 

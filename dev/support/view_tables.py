@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from dev.support.expected import tables_of
+from nameserver.state_machine.state import RouteState
 from nameserver.view.snapshot import RouteView
 from schemas.broker import QueueRow
 from schemas.tables import (
@@ -76,6 +78,22 @@ def as_tables(view: RouteView) -> dict[str, Rows]:
     for namespace, table in view.kv.items():
         for key, value in table.items():
             add(KV_CONFIG_TABLE, (namespace, key), value)
+    return found
+
+
+def full_scan(state: RouteState) -> dict[str, Rows]:
+    """The state tables of a state, rows by column name."""
+    tables = tables_of(state)
+    found: dict[str, Rows] = {}
+    for spec in STATE_TABLES:
+        found[spec.name] = {
+            key: dict(zip(spec.key, key, strict=True)) | dict(zip(spec.value_columns, values, strict=True))
+            for key, values in tables[spec.name].items()
+        }
+    for row in found["brokerAddrTable"].values():
+        row["brokerAddrs"] = dict(row["brokerAddrs"])
+    for row in found["filterServerTable"].values():
+        row["filterServerList"] = list(row["filterServerList"])
     return found
 
 

@@ -57,6 +57,7 @@ def seed_rows(state: RouteState, shards: int) -> list[SeedRow]:
             kv={ns: dict(entries) for ns, entries in state.kv.items()} if shard_of(KEY_KV, shards) == key else {},
             now_ms=state.now_ms,
             preserved_ms=state.preserved_ms,
+            watermark_ms=state.watermark_ms,
         )
         with_topics = [group for group in mine if group.topics.rows]
         rows.append(

@@ -65,7 +65,7 @@ def _read_seed(lake_dir: Path, log: EventLog) -> Seed:
     exact = last_exact_commit(lake_dir)
     # None is exact only in the first moments of a lake: then the log is whole, and short.
     state, first = (read_state(lake_dir, exact), exact.log_offset + 1) if exact is not None else (RouteState(), 0)
-    state = replay(state, _between(log, first, last.log_offset), watermark_ms=to_ms(last.watermark))
+    state = replay(state, _between(log, first, last.log_offset))
     return Seed(state, last.log_offset + 1, last.epoch)
 
 
@@ -82,12 +82,12 @@ def read_state(lake_dir: Path, commit: RouteCommit) -> RouteState:
         for row in rows:
             by_group[row["brokerName"]][table.name].append(row)
     groups = {name: group_from_rows(name, tables) for name, tables in sorted(by_group.items())}
-    now_ms = to_ms(commit.event_time)
     return RouteState(
         groups=groups,
         kv=kv_from_rows(kv),
-        now_ms=now_ms,
+        now_ms=to_ms(commit.event_time),
         preserved_ms=preserved_ms(commit),
+        watermark_ms=to_ms(commit.watermark),
     )
 
 

@@ -35,9 +35,9 @@ class Shard(msgspec.Struct, array_like=True):
     groups: list[_Group] = []
     kv: dict[str, dict[str, str | None]] = {}
     now_ms: int = 0
-    timer_ms: int | None = None
     run_id: str = ""
     preserved_ms: int = 0
+    watermark_ms: int = 0
 
 
 class _Topics(msgspec.Struct, frozen=True, array_like=True):

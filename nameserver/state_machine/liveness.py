@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is alive: heartbeats, unregistration, lost connections, expiry, and time in which no gateway was listening.
 
-A broker has expired at an instant if and only if that instant is past its ``expire_ms`` (last heartbeat plus its
-timeout). `expire` removes the expired ones: before the group's next event is applied, and by CLOCK or an event-time
-timer when the group stays silent. The deadline itself is the time of the expiry, so what is written does not depend on
-when it was noticed.
+A broker's deadline is its ``expire_ms``: its last heartbeat plus its timeout. `expire` removes the members that are
+past it: at CLOCK in every group, and before the group's next event is applied. The deadline itself is the time of the
+expiry, so what is written does not depend on which of the two came first.
 
 While a PRESERVE is in force nobody expires, and a lost connection removes nobody (`step`, ADR 14).
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stretch of log to the state after it: recovery, audit, and the oracle of the tests.
-
-The state of an epoch is the fold of every record up to its log offset, less what had expired at its watermark.
-"""
+"""A stretch of log to the state after it: recovery, audit, and the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Final, Protocol
 from urllib.parse import quote
 
 from nameserver.state_machine.state import At, RouteState
-from nameserver.state_machine.step import apply, apply_expiries, expire_due, step
+from nameserver.state_machine.step import apply, step
 from schemas.errors import EventDecodeError
 from schemas.events import AnyEvent, broker_key, decode, inflated_bytes, routing_key
 from schemas.limits import MAX_BROKER_NAME_PATH_BYTES
@@ -79,19 +76,16 @@ def _event(record_key: str | None, payload: bytes) -> AnyEvent:
     return event
 
 
-def replay(state: RouteState, records: Iterable[Record], *, watermark_ms: int | None = None) -> RouteState:
+def replay(state: RouteState, records: Iterable[Record]) -> RouteState:
     """Fold records in order; what the stream puts into quarantine is passed over here.
 
     Args:
         state: state before the first record. It is changed, and returned.
         records: log records in offset order.
-        watermark_ms: when given, expire what is silent at this time at the end.
     """
     for record in records:
         # Whatever a record or a rule is wrong about: the stream goes on without it, and so must who starts it anew.
         with suppress(Exception):
             apply(state, step(state, read_event(record), At(record.offset, record.event_time_ms)))
         state.now_ms = max(state.now_ms, record.event_time_ms)
-    if watermark_ms is not None:
-        apply_expiries(state, expire_due(state, watermark_ms))
     return state

@@ -144,10 +144,6 @@ class BrokerGroup(msgspec.Struct, frozen=True):
             self.known or self.clusters or self.live or self.filter_servers or self.mappings or self.topics.rows
         )
 
-    def next_expiry_ms(self) -> int | None:
-        """Earliest instant at which a member may have expired; None without live rows."""
-        return min((live.expire_ms for live in self.live.values()), default=None)
-
 
 FOR_EVER_MS: Final = 253_402_300_799_999
 """The end of the year 9999: no deadline lies beyond it (heartbeatTimeoutMillis may be the greatest long)."""
@@ -172,12 +168,15 @@ class RouteState(msgspec.Struct):
 
     ``now_ms`` is the greatest event time on the log so far, records for other shards included; 0 before the first.
     ``preserved_ms`` is the event time of the PRESERVE in force, moved by every RESUME since; 0 while there is none.
+    ``watermark_ms`` is the event time of the last CLOCK: every broker whose deadline lies before it has expired, unless
+    a PRESERVE was in force.
     """
 
     groups: dict[str, BrokerGroup] = msgspec.field(default_factory=dict)
     kv: KvTable = msgspec.field(default_factory=dict)
     now_ms: int = 0
     preserved_ms: int = 0
+    watermark_ms: int = 0
 
 
 Verdict = Literal["applied", "unchanged", "rejected"]

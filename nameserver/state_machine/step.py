@@ -4,6 +4,10 @@
 Stream, replay and tests fold with `step` and `apply` alone. `step` is pure: it reads the state and says what changes.
 `apply` takes that over into the state, in place, so that an event costs what the groups it touches cost, however many
 there are. A rule that raises has therefore changed nothing.
+
+Expiry is a rule like any other, so that the state at an offset depends on the log up to it alone (ADR 24). CLOCK moves
+the watermark to its event time and expires every broker whose deadline lies before it. An event about a group expires
+that group's overdue members first.
 """
 
 from __future__ import annotations
@@ -117,7 +121,7 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
         case AccessRefused():
             return Step(event, at, [], Outcome(REJECTED if event.is_refused else UNCHANGED, event.reason))
         case Clock():
-            return Step(event, at, [*expire_due(state, at.now_ms)], OUTCOME_UNCHANGED)
+            return Step(event, at, [*_expire_due(state, at.now_ms)], OUTCOME_UNCHANGED)
         case Resume():
             return _resume(state, event, at)
         case Preserve():
@@ -142,26 +146,24 @@ def step(state: RouteState, event: AnyEvent, at: At) -> Step:
 def apply(state: RouteState, done: Step) -> None:
     """Take over what `step` said, and its time."""
     for change in done.changes:
-        _take(state, change)
+        if isinstance(change, KvChange):
+            state.kv = change.after
+        elif change.after.empty:
+            state.groups.pop(change.after.broker_name, None)
+        else:
+            state.groups[change.after.broker_name] = change.after
     state.now_ms = done.at.now_ms
+    if isinstance(done.event, Clock):
+        state.watermark_ms = done.at.now_ms
     if done.outcome.result is not None and PRESERVED in done.outcome.result:
         state.preserved_ms = done.outcome.result[PRESERVED]
 
 
-def expire_due(state: RouteState, now_ms: int) -> list[GroupChange]:
-    """What expires before ``now_ms``, group by group: what CLOCK does, and the event-time timers at a watermark.
-
-    Nobody while a PRESERVE is in force.
-    """
+def _expire_due(state: RouteState, now_ms: int) -> list[GroupChange]:
+    """Expire every broker whose deadline lies before ``now_ms``, group by group; none while a PRESERVE is in force."""
     if state.preserved_ms:
         return []
     return [change for group in state.groups.values() for change in _expiries(group, now_ms)]
-
-
-def apply_expiries(state: RouteState, changes: Iterable[GroupChange]) -> None:
-    """Take over what `expire_due` said; no event, so no time passes."""
-    for change in changes:
-        _take(state, change)
 
 
 def _group(state: RouteState, name: str) -> BrokerGroup:
@@ -204,7 +206,7 @@ def _resume(state: RouteState, event: Resume, at: At) -> Step:
     """
     if event.after_ms is not None and at.now_ms <= event.after_ms:
         return Step(event, at, [], OUTCOME_UNCHANGED)
-    expiries = expire_due(state, state.now_ms)
+    expiries = _expire_due(state, state.now_ms)
     gap_ms = at.now_ms - state.now_ms if state.now_ms else 0
     changes: list[GroupChange | KvChange] = [*expiries]
     for before in (state.groups | {expiry.after.broker_name: expiry.after for expiry in expiries}).values():
@@ -219,7 +221,7 @@ def _preserve(state: RouteState, event: Preserve, at: At) -> Step:
     """Expire who was overdue before, and nobody from here on. Of several gateways that say it the first wins."""
     if state.preserved_ms:
         return Step(event, at, [], OUTCOME_UNCHANGED)
-    return Step(event, at, [*expire_due(state, at.now_ms)], Outcome(APPLIED, result={PRESERVED: at.now_ms}))
+    return Step(event, at, [*_expire_due(state, at.now_ms)], Outcome(APPLIED, result={PRESERVED: at.now_ms}))
 
 
 def _preserve_end(state: RouteState, event: PreserveEnd, at: At) -> Step:
@@ -234,15 +236,6 @@ def _preserve_end(state: RouteState, event: PreserveEnd, at: At) -> Step:
     return Step(event, at, changes, Outcome(APPLIED, result={PRESERVED: 0}))
 
 
-def _take(state: RouteState, change: GroupChange | KvChange) -> None:
-    if isinstance(change, KvChange):
-        state.kv = change.after
-    elif change.after.empty:
-        state.groups.pop(change.after.broker_name, None)
-    else:
-        state.groups[change.after.broker_name] = change.after
-
-
 __all__ = [
     "BROKER_EXPIRED",
     "PRESERVED",
@@ -250,7 +243,5 @@ __all__ = [
     "KvChange",
     "Step",
     "apply",
-    "apply_expiries",
-    "expire_due",
     "step",
 ]

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a replay says of epochs whose digests do not hold: their changes and unread records, row by row.
 
-So a changed value is named where the log still has the epoch's records. An expiry has the offset of a broker's last
-heartbeat, and which epoch it belongs to cannot be told by that; so one that is near enough in time may be there, and
-none must.
+So a changed value is named where the log still has the epoch's records.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.base import LogRecord
-from lake.commits import to_ms
 from lake.write.arrow import CHANGE_SCHEMA, QUARANTINE_SCHEMA, Cause, ChangeRows, command_rows
 from lake.write.rows import outcome_entry
 from lake.write.windows import ChangeWindows
@@ -34,7 +30,6 @@ from schemas.route_commit import RouteCommit
 from schemas.tables import QUARANTINE_TABLE, TOPIC_QUEUE_TABLE
 
 _MOST_EPOCHS: Final = 20
-_NEAR: Final = timedelta(minutes=2)
 _CHANGES: Final = tuple(CHANGE_SCHEMA.names)
 _UNREAD: Final = tuple(QUARANTINE_SCHEMA.names)
 
@@ -56,22 +51,17 @@ class Causes:
         self._ends = [commit.log_offset for commit in commits]
         self._broken = frozenset(sorted(broken)[:_MOST_EPOCHS])
         self._rows: dict[int, list[Row]] = defaultdict(list)
-        self._expiries: list[Row] = []
         self._outcomes: dict[int, dict[str, Any]] = {}
         self._unread: dict[int, dict[int, Row]] = defaultdict(dict)
 
-    def take(self, change: GroupChange | KvChange) -> None:
-        """A change of the replay."""
-        if not self._broken:
+    def take(self, event: AnyEvent, done: Step) -> None:
+        """An event of the replay, what it changed, and what became of it."""
+        epoch = self._epoch_of(done.at.offset) if self._broken else 0
+        if epoch not in self._broken:
             return
-        if change.event is None:
-            self._expiries += self._made(change)
-        elif (epoch := self._epoch_of(change.at.offset)) in self._broken:
+        for change in done.changes:
             self._rows[epoch] += self._made(change)
-
-    def take_command(self, event: AnyEvent, done: Step) -> None:
-        """An event of the replay, and what became of it."""
-        if self._epoch_of(done.at.offset) not in self._broken or not is_audited(event, done.outcome.verdict):
+        if not is_audited(event, done.outcome.verdict):
             return
         entry = outcome_entry(event, done.at, done.outcome)
         known = self._outcomes.setdefault(done.at.offset, entry)
@@ -106,15 +96,12 @@ class Causes:
         known = report.refutations
         windows = ChangeWindows(str(lake_dir), first=commit.epoch, last=commit.epoch)
         stored = [row for rows in windows.read() for row in _tuples(rows, _CHANGES)]
-        since = None if previous is None else to_ms(previous.watermark - _NEAR) * 1000
-        time = _CHANGES.index("eventTime")
-        near = [row for row in self._expiries if (since is None or row[time] >= since)]
-        _name("routeChangeTable", _CHANGES, commit.epoch, stored, self._rows[commit.epoch], near, report)
+        _name("routeChangeTable", _CHANGES, commit.epoch, stored, self._rows[commit.epoch], report)
         since_offset = -1 if previous is None else previous.log_offset
         table = open_table(str(lake_dir), QUARANTINE_TABLE, None)
         offset = pc.field("offset")
         unread = _tuples(table.to_table(filter=(offset > since_offset) & (offset <= commit.log_offset)), _UNREAD)
-        _name("quarantineTable", _UNREAD, commit.epoch, unread, list(self._unread[commit.epoch].values()), [], report)
+        _name("quarantineTable", _UNREAD, commit.epoch, unread, list(self._unread[commit.epoch].values()), report)
         if report.refutations == known:
             report.refute(
                 f"routeCommitTable, epoch {commit.epoch}: this row was changed; the epoch's changes and unread records "
@@ -159,7 +146,6 @@ def _name(
     epoch: int,
     stored: Sequence[Row],
     expected: Sequence[Row],
-    possible: Sequence[Row],
     report: Report,
 ) -> None:
     """Name each row that is not as expected, and in which columns, by the row that is most like it."""
@@ -167,19 +153,15 @@ def _name(
     both = strange & missing
     strange, missing = strange - both, missing - both
     others = list(missing.elements())
-    maybe = set(possible)
     for row in strange.elements():
-        if row in maybe:
-            continue
-        alike = max([*others, *maybe], key=lambda other: _likeness(row, other), default=None)
+        alike = max(others, key=lambda other: _likeness(row, other), default=None)
         where = f"{table}, epoch {epoch}, offset {row[names.index('offset')]}"
         if "seq" in names:
             where += f", seq {row[names.index('seq')]}"
         if alike is None or _likeness(row, alike) * 2 < len(names):
             report.refute(f"{where}: there is such a row; a replay has none")
             continue
-        if alike in others:
-            others.remove(alike)
+        others.remove(alike)
         for column, found, wanted in _columns(names, row, alike):
             report.refute(
                 f"{where}: column {column} is {shortened(found)}, and by a replay of the log {shortened(wanted)}"

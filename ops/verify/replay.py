@@ -27,7 +27,7 @@ from lake.write.resumes import preserved_ms
 from nameserver.state_machine.replay import read_event
 from nameserver.state_machine.rows import group_from_rows, kv_from_rows, kv_rows, rows_of
 from nameserver.state_machine.state import At, BrokerGroup, RouteState, TopicTable, replace
-from nameserver.state_machine.step import GroupChange, apply, apply_expiries, expire_due, step
+from nameserver.state_machine.step import GroupChange, apply, step
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from ops.verify.base import Base, Tables, find_base
 from ops.verify.causes import Causes
@@ -133,34 +133,32 @@ def _run(
     parts = next((parts for parts in _PARTS if parts * _ROWS_IN_A_PART >= rows), _PARTS[-1])
     causes = Causes(commits, broken)
     for number, shard in enumerate(shard_keys(parts)):
-        _Part(lake_dir, base, last, end, (shard, parts), causes).run(
-            log, report, partial(progress.at, f"replay, part {number + 1} of {parts}, offset")
-        )
+        part = Part(base, last, (shard, parts), causes)
+        part.replay(log, partial(progress.at, f"replay, part {number + 1} of {parts}, offset"))
+        part.compare(end, report)
     causes.compare(lake_dir, report, since_offset=base.commit.log_offset + 1)
 
 
-class _Part:
+class Part:
     """One part of the broker groups; KV configuration belongs to one of them."""
 
-    def __init__(
-        self, lake_dir: Path, base: Base, last: RouteCommit, end: Tables, part: tuple[int, int], causes: Causes
-    ) -> None:
+    def __init__(self, base: Base, last: RouteCommit, part: tuple[int, int], causes: Causes) -> None:
         self._shard, self._parts = part
         self._last = last
-        self._end = end
         self._causes = causes
         self._first_offset = base.commit.log_offset + 1
         self._state = RouteState(now_ms=to_ms(base.commit.event_time) if base.tables is not None else 0)
         if base.tables is not None:
             self._state.groups = dict(self._groups(base.tables))
             self._state.preserved_ms = preserved_ms(base.commit)
+            self._state.watermark_ms = to_ms(base.commit.watermark)
             if self._is_mine(KEY_KV):
                 self._state.kv = kv_from_rows(base.tables[KV_CONFIG_TABLE.name].to_table().to_pylist())
         self._live: dict[_Values, set[_Values]] = defaultdict(set)
         """By key, what a row of brokerLiveTable may be."""
 
-    def run(self, log: LogReader, report: Report, at: Callable[[int, int], None]) -> None:
-        """Replay and compare. Raises UnavailableError when the log cannot be read."""
+    def replay(self, log: LogReader, at: Callable[[int, int], None]) -> RouteState:
+        """Replay up to the last epoch, and give the state then. Raises UnavailableError when the log cannot be read."""
         late = self._last.liveness_offset
         noted = False
         records = in_time(_records(log, self._first_offset, self._last.log_offset), self._state.now_ms)
@@ -175,12 +173,8 @@ class _Part:
                 at(record.offset, self._last.log_offset)
                 for group in self._state.groups.values():
                     group.topics.unload()
-        expiries = expire_due(self._state, to_ms(self._last.watermark))
-        for change in expiries:
-            self._causes.take(change)
-        apply_expiries(self._state, expiries)
         self._note_live(self._state.groups.values())
-        self._compare(report)
+        return self._state
 
     def _fold(self, record: LogRecord, *, noted: bool) -> None:
         try:
@@ -192,10 +186,8 @@ class _Part:
         except Exception as error:  # as pipelines.shard_fold: a defect in a rule
             self._causes.take_unread(record, f"{type(error).__name__}: {error}")
             return
-        for change in done.changes:
-            self._causes.take(change)
+        self._causes.take(event, done)
         apply(self._state, done)
-        self._causes.take_command(event, done)
         if noted:
             self._note_live(change.after for change in done.changes if isinstance(change, GroupChange))
 
@@ -221,9 +213,15 @@ class _Part:
                 unread = TopicTable(load=partial(_topics, topics, name))
                 yield name, replace(group_from_rows(name, rows[name]), topics=unread)
 
-    def _compare(self, report: Report) -> None:
-        found = self._rows(self._end)
-        topics = self._end[TOPIC_QUEUE_TABLE.name]
+    def compare(self, end: Tables, report: Report) -> None:
+        """Compare what `replay` gave with the tables of the last epoch."""
+        if (named := to_ms(self._last.watermark)) != self._state.watermark_ms:
+            report.refute(
+                f"routeCommitTable, epoch {self._last.epoch}: watermark is {named} ms, and by a replay of the log "
+                f"{self._state.watermark_ms} ms"
+            )
+        found = self._rows(end)
+        topics = end[TOPIC_QUEUE_TABLE.name]
         nothing = BrokerGroup("")
         for name in sorted(found.keys() | self._state.groups.keys()):
             expected = self._state.groups.get(name, nothing)
@@ -234,7 +232,7 @@ class _Part:
                     _differences(table, there.get(table.name, {}), rows_of(table, expected), report, self._live)
             expected.topics.unload()
         if self._is_mine(KEY_KV):
-            stored = self._end[KV_CONFIG_TABLE.name].to_table().to_pylist()
+            stored = end[KV_CONFIG_TABLE.name].to_table().to_pylist()
             rows = {(row["namespace"], row["key"]): (row["value"],) for row in stored}
             _differences(KV_CONFIG_TABLE, rows, kv_rows(self._state.kv), report, {})
 

@@ -56,14 +56,12 @@ class InstantGateway(Gateway):
         self.now_ms = 1_000_000
         self._shard = OneShard()
         self._offset = 0
-        self._watermark_ms = 0
 
     async def append_encoded(self, key: str, payload: bytes) -> Appended:
         """Fold it now, as the tables do."""
         self._offset += 1
         record = Record(self._offset, self.now_ms, key, payload)
-        before_ms, self._watermark_ms = self._watermark_ms, self.now_ms
-        self._show(self._shard.batch([record], before_ms, expire_ms=self.now_ms))
+        self._show(self._shard.batch([record]))
         return Appended(self._offset, self.now_ms)
 
     def _show(self, batch: Batch) -> None:

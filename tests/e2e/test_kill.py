@@ -32,7 +32,7 @@ from dev.peers.stopped import stopped
 from dev.support.intervals import assert_kept
 from eventlog.base import LogRecord
 from eventlog.open import open_log, open_reader
-from lake.commits import last_commit, to_ms
+from lake.commits import last_commit
 from lake.delta.ddl import lock_lake
 from lake.history.intervals import IntervalKeeper
 from lake.write.seed import read_state
@@ -250,7 +250,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     last = last_commit(server.lake_dir)
     assert last is not None
     folded = [record for record in records if record.offset <= last.log_offset]
-    expected = replay(RouteState(), folded, watermark_ms=to_ms(last.watermark))
+    expected = replay(RouteState(), folded)
     actual = read_state(server.lake_dir, last)
     assert actual.groups == expected.groups
     assert actual.kv == expected.kv

@@ -42,25 +42,16 @@ class OneShard:
         self._run_id = run_id
         self._spool_dir = spool_dir
 
-    def open(self, watermark_ms: int = 0, epoch: int | None = None) -> ShardFold:
+    def open(self, epoch: int | None = None) -> ShardFold:
         """Begin a batch, ``epoch`` as `ShardFold` has it. Its `finish` leaves the shard ready for the next one."""
         store = TopicStore(self.topics.get, self.topics.__setitem__, self._forget)
-        return ShardFold(self._key, self._shard, store, self._run_id, watermark_ms, self._spool_dir, epoch)
+        return ShardFold(self._key, self._shard, store, self._run_id, self._spool_dir, epoch)
 
-    def batch(
-        self,
-        records: Iterable[Record],
-        watermark_ms: int = 0,
-        *,
-        expire_ms: int | None = None,
-        epoch: int | None = None,
-    ) -> Batch:
-        """A whole batch; with ``expire_ms`` the event-time timers fire in it, which Spark does a batch later."""
-        fold = self.open(watermark_ms, epoch)
+    def batch(self, records: Iterable[Record], *, epoch: int | None = None) -> Batch:
+        """Fold a whole batch."""
+        fold = self.open(epoch)
         for record in records:
             fold.apply(record)
-        if expire_ms is not None:
-            fold.expire_due(expire_ms)
         fold.finish()
         return Batch.merge(fold.emit())
 

@@ -39,11 +39,9 @@ class Tables:
         self._changed: set[tuple[str, ...]] = set()
         self._exact = -1
 
-    def fold(
-        self, records: Sequence[LogRecord], *, watermark_ms: int = 0, flush: bool = True, always: bool = False
-    ) -> Epoch | None:
+    def fold(self, records: Sequence[LogRecord], *, flush: bool = True, always: bool = False) -> Epoch | None:
         """One batch: an epoch if it was more than heartbeats, or these are due (``flush``), or ``always``."""
-        batch = self._shard.batch((Record(*record) for record in records), watermark_ms, expire_ms=watermark_ms)
+        batch = self._shard.batch(Record(*record) for record in records)
         for part in batch.live:
             for row in part.to_pylist():
                 key = tuple(row[name] for name in BROKER_LIVE_TABLE.key)

@@ -27,8 +27,8 @@ from schemas.events import AnyEvent, encode, routing_key
 from schemas.route_commit import NO_COMMIT
 from tests.api.live_view.tables import Epoch, Tables
 
-turns = st.lists(st.tuples(st.booleans(), st.sampled_from((0, 1, 2)), st.sampled_from((0, 0, 1, 3, 20))), min_size=1)
-"""Of each batch: whether heartbeats are written, which batch's end is its watermark, how far the head is ahead."""
+turns = st.lists(st.tuples(st.booleans(), st.sampled_from((0, 0, 1, 3, 20))), min_size=1)
+"""Of each batch: whether heartbeats are written, and how far the head is ahead."""
 
 
 def ended(records: Sequence[LogRecord]) -> list[LogRecord]:
@@ -40,20 +40,18 @@ def ended(records: Sequence[LogRecord]) -> list[LogRecord]:
 
 
 def epochs_of(
-    records: Sequence[LogRecord], sizes: Sequence[int], turns: Sequence[tuple[bool, int, int]]
+    records: Sequence[LogRecord], sizes: Sequence[int], turns: Sequence[tuple[bool, int]]
 ) -> list[tuple[Epoch, int]]:
     """Each epoch, and how far the head is ahead of it; the last one tells everything."""
     tables = Tables()
     found: list[tuple[Epoch, int]] = []
-    times = [0, 0]
     *most, last = records
     for number, batch in enumerate(batches(most, sizes)):
-        flush, lag, ahead = turns[number % len(turns)]
-        times.append(batch[-1].event_time_ms)
-        epoch = tables.fold(batch, watermark_ms=times[-1 - lag], flush=flush)
+        flush, ahead = turns[number % len(turns)]
+        epoch = tables.fold(batch, flush=flush)
         if epoch is not None:
             found.append((epoch, ahead))
-    epoch = tables.fold([last], watermark_ms=times[-1], always=True)
+    epoch = tables.fold([last], always=True)
     assert epoch is not None
     return [*found, (epoch, 0)]
 
@@ -101,7 +99,7 @@ def is_idle(head: LiveState) -> bool:
 def test_what_is_right_is_not_told(
     records: list[LogRecord],
     sizes: list[int],
-    turns: list[tuple[bool, int, int]],
+    turns: list[tuple[bool, int]],
     shown: set[int],
     everything: bool,
 ) -> None:
@@ -116,7 +114,7 @@ def test_what_is_right_is_not_told(
 
 @given(logs.map(ended), cuts, turns, st.sets(st.integers(0, 40)), st.integers(0, 39))
 def test_a_record_that_the_head_misses_is_found(
-    records: list[LogRecord], sizes: list[int], turns: list[tuple[bool, int, int]], shown: set[int], missed: int
+    records: list[LogRecord], sizes: list[int], turns: list[tuple[bool, int]], shown: set[int], missed: int
 ) -> None:
     """Unless it makes no difference in the end."""
     epochs = epochs_of(records, sizes, turns)
@@ -285,19 +283,13 @@ def test_a_deadline_is_compared_when_the_tables_have_it() -> None:
 
 
 def test_an_expiry_that_the_head_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that is overdue may have expired in the tables first; but not after a CLOCK."""
     head, tables = begun()
     at = place(head)
     late = (at[0], at[1] + 300_000)
-    epoch = tables.fold([record_of(make.put("n", "k", "2"), late)], watermark_ms=late[1])
-    head.take(record_of(make.put("n", "k", "2"), late))
-    assert epoch is not None and not epoch.view.groups
-    assert not told(head, epoch), "it waits for the CLOCK"
-    later = (late[0] + 1, late[1] + 1)
     monkeypatch.setattr(liveness, "expire", in_this_thread(lambda group, now_ms: [], liveness.expire))
-    head.take(record_of(make.clock(), later))
+    head.take(record_of(make.clock(), late))
     monkeypatch.undo()
-    epoch = tables.fold([record_of(make.clock(), later)], always=True)
+    epoch = tables.fold([record_of(make.clock(), late)], always=True)
     assert epoch is not None
     assert set(told(head, epoch)) == {
         *("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable", "filterServerTable"),

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.live_view.live_state import LiveState
-from dev.support.expected import Expected, tables_of
+from dev.support.expected import Expected
 from dev.support.feed import view_of
 from dev.support.generated_logs import jumping_logs, logs
-from dev.support.view_tables import Rows, TableChanges, as_tables
+from dev.support.view_tables import TableChanges, as_tables, full_scan
 from eventlog.base import LogRecord
 from nameserver.state_machine.replay import read_event, replay
 from nameserver.state_machine.state import RouteState
@@ -23,23 +23,6 @@ from nameserver.view.snapshot import RouteView
 from schemas.errors import EventDecodeError
 from schemas.events import BrokerHeartbeat, Clock
 from schemas.route_commit import NO_COMMIT, RouteCommit
-from schemas.tables import STATE_TABLES
-
-
-def full_scan(state: RouteState) -> dict[str, Rows]:
-    """The state tables of a state, rows by column name."""
-    tables = tables_of(state)
-    found: dict[str, Rows] = {}
-    for spec in STATE_TABLES:
-        found[spec.name] = {
-            key: dict(zip(spec.key, key, strict=True)) | dict(zip(spec.value_columns, values, strict=True))
-            for key, values in tables[spec.name].items()
-        }
-    for row in found["brokerAddrTable"].values():
-        row["brokerAddrs"] = dict(row["brokerAddrs"])
-    for row in found["filterServerTable"].values():
-        row["filterServerList"] = list(row["filterServerList"])
-    return found
 
 
 def view_at(records: Sequence[LogRecord]) -> RouteView:

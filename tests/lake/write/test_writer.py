@@ -49,7 +49,7 @@ def test_the_tables_are_what_the_fold_says(
 ) -> None:
     lake_dir = tmp_path_factory.mktemp("lake")
     drive(lake_dir, [*batches(records, sizes), []])
-    expected = Expected(records).expire_due()
+    expected = Expected(records)
     assert lakes.last_epoch_tables(lake_dir) == lakes.state_tables(lake_dir) == expected.tables()
     history = [row for row in lakes.history(lake_dir) if row["seq"] >= 0]
     assert ordered(history) == expected.history()

@@ -20,7 +20,7 @@ from dev.model.kvconfig import ORDER_TOPIC_CONFIG
 from dev.model.settings import Settings
 from dev.model.wire import Request, Response
 from nameserver.state_machine.state import At, Outcome, RouteState, replace
-from nameserver.state_machine.step import apply, apply_expiries, expire_due, step
+from nameserver.state_machine.step import apply, step
 from remoting.codec.commands import (
     EVENT_CODES,
     RefusedError,
@@ -36,6 +36,7 @@ from schemas.events import (
     AnyEvent,
     Channel,
     ChannelClosed,
+    Clock,
     RegisterBroker,
     RegisterTopic,
     decode,
@@ -108,7 +109,7 @@ class FoldNameServer:
 
     def _at(self, now_ms: int) -> RouteState:
         state = replace(self.state, groups=dict(self.state.groups))
-        apply_expiries(state, expire_due(state, now_ms))
+        apply(state, step(state, Clock(actor=ACTOR), At(self._offset, now_ms)))
         return state
 
     def _fold(self, event: AnyEvent, now_ms: int) -> Outcome:

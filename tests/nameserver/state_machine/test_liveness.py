@@ -20,7 +20,7 @@ from dev.support.events import (
 )
 from nameserver.state_machine.preservation import Census, census
 from nameserver.state_machine.state import At
-from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange, apply_expiries, expire_due
+from nameserver.state_machine.step import BROKER_EXPIRED, GroupChange
 
 
 @pytest.fixture
@@ -107,10 +107,9 @@ def test_a_registration_that_comes_too_late_begins_anew(fold: Fold) -> None:
 def test_an_event_of_another_group_expires_only_its_own(fold: Fold) -> None:
     fold(register(heartbeat_timeout_millis=3_000))
     fold(register("x0:1", name="x"), after_ms=10_000)
-    assert fold.live() == {("c", "a0:1")}, "silent: a timer, or its next event, will expire it"
-    expiries = expire_due(fold.state, fold.now_ms)
-    assert len(expiries) == 1
-    apply_expiries(fold.state, expiries)
+    assert fold.live() == {("c", "a0:1")}, "CLOCK, or its next event, will expire it"
+    fold(clock())
+    assert len(fold.changes) == 1
     assert set(fold.state.groups) == {"x"}
 
 

@@ -13,9 +13,9 @@ from dev.support import events as make
 from dev.support.expected import Expected
 from dev.support.generated_logs import Gap, Garbage, batches, cuts, jumping_logs, logs, written
 from dev.support.microbatches import MemoryLake, Query, outcome_tuples
+from dev.support.readers import agreed_states
 from eventlog.base import LogRecord
 from lake.write.partition import seed_rows
-from nameserver.state_machine.replay import replay
 from nameserver.state_machine.state import RouteState, TopicTable, replace
 
 SHARDS = st.sampled_from((1, 2, 4))
@@ -32,22 +32,13 @@ def agree(lake: MemoryLake, expected: Expected) -> None:
     assert lake.quarantine == expected.unreadable
 
 
-@given(records=logs, sizes=cuts, shards=SHARDS)
+@given(records=logs | jumping_logs, sizes=cuts, shards=SHARDS)
 @example(records=written([(0, Garbage("*", b"garbage"))]), sizes=[1], shards=4)
 @example(
     records=written([(0, make.register()), (0, make.register("x:1", name="x")), (0, make.delete_topic("T"))]),
     sizes=[40],
     shards=2,
 )
-def test_any_split_gives_the_same_tables(records: list[LogRecord], sizes: list[int], shards: int) -> None:
-    query = Query(shards)
-    for batch in batches(records, sizes):
-        query.run(batch)
-    query.run([])  # the watermark reaches the last record, timers fire
-    agree(query.lake, Expected(records).expire_due())
-
-
-@given(records=jumping_logs, sizes=cuts, shards=SHARDS)
 @example(
     records=written(
         [
@@ -60,32 +51,24 @@ def test_any_split_gives_the_same_tables(records: list[LogRecord], sizes: list[i
     sizes=[1],
     shards=4,
 )
-def test_a_clock_that_jumps_gives_every_reader_the_same_times(
+@example(  # silent at the end of a batch, and no CLOCK yet
+    records=written([(0, make.register(heartbeat_timeout_millis=1_000)), (9_000, make.put("n", "k"))]),
+    sizes=[1],
+    shards=2,
+)
+def test_every_reader_has_the_same_state_at_every_offset(
     records: list[LogRecord], sizes: list[int], shards: int
 ) -> None:
-    """A shard that does not see the record with the greatest time, too; and whoever reads the whole log at once."""
+    """However the log is cut and spread, and though the clock that stamps it jumps: no list of exceptions (ADR 24)."""
+    agreed_states(records, sizes, shards)
+
+
+@given(records=logs | jumping_logs, sizes=cuts, shards=SHARDS)
+def test_any_split_gives_the_same_history(records: list[LogRecord], sizes: list[int], shards: int) -> None:
     query = Query(shards)
     for batch in batches(records, sizes):
         query.run(batch)
-    query.run([])
-    expected = Expected(records).expire_due()
-    agree(query.lake, expected)
-    greatest_ms = max(record.event_time_ms for record in records)
-    assert replay(RouteState(), records, watermark_ms=greatest_ms) == expected.state
-
-
-@given(records=logs, sizes=cuts, shards=SHARDS, idle=st.lists(st.booleans(), min_size=1, max_size=5))
-def test_expiry_does_not_depend_on_when_timers_are_looked_at(
-    records: list[LogRecord], sizes: list[int], shards: int, idle: list[bool]
-) -> None:
-    """Batches without data, in which only the watermark moves, come between as Spark pleases."""
-    query = Query(shards)
-    for turn, batch in enumerate(batches(records, sizes)):
-        query.run(batch)
-        if idle[turn % len(idle)]:
-            query.run([])
-    query.run([])
-    agree(query.lake, Expected(records).expire_due())
+    agree(query.lake, Expected(records))
 
 
 @given(
@@ -97,8 +80,7 @@ def test_a_batch_that_is_repeated_changes_nothing(
     query = Query(shards)
     for turn, batch in enumerate(batches(records, sizes)):
         query.run(batch, failures=failures[turn % len(failures)])
-    query.run([])
-    agree(query.lake, Expected(records).expire_due())
+    agree(query.lake, Expected(records))
 
 
 @given(records=logs, sizes=cuts, shards=SHARDS, held=st.integers(0, 6))
@@ -109,8 +91,7 @@ def test_topics_may_be_spilled_at_any_time(records: list[LogRecord], sizes: list
         patch.setattr("pipelines.shard_topics.HELD_ROWS", held)
         for batch in batches(records, sizes):
             query.run(batch)
-        query.run([])
-    agree(query.lake, Expected(records).expire_due())
+    agree(query.lake, Expected(records))
 
 
 def in_another_order(state: RouteState) -> RouteState:
@@ -132,9 +113,7 @@ def test_going_on_from_a_seed_is_as_good_as_never_having_stopped(
     query.lake.tables = seed.tables()
     for batch in batches(rest, sizes):
         query.run(batch)
-    query.max_ms = max(query.max_ms, records[-1].event_time_ms)
-    query.run([])
-    whole = Expected(records).expire_due()
+    whole = Expected(records)
     assert query.lake.tables == whole.tables()
     changed = Counter(row for row in query.lake.history() if row[3] >= 0)
     assert changed == Counter(whole.history()) - Counter(seed.history())
@@ -189,6 +168,5 @@ def test_two_gateways_that_start_together_in_different_batches() -> None:
         query = Query(2)
         for batch in batches(records, sizes):
             query.run(batch)
-            query.run([])
-        agree(query.lake, Expected(records).expire_due())
+        agree(query.lake, Expected(records))
         assert len(query.lake.tables["brokerLiveTable"]) == 1

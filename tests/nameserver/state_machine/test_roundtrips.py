@@ -68,10 +68,10 @@ def test_kv_rows_and_back(state: RouteState) -> None:
 def test_shard_codec(state: RouteState, now_ms: int) -> None:
     kv = {namespace: dict(entries) for namespace, entries in state.kv.items()}
     groups = [pack_group(group) for group in state.groups.values()]
-    shard = Shard(groups, kv, now_ms, timer_ms=7, run_id="run", preserved_ms=9)
+    shard = Shard(groups, kv, now_ms, run_id="run", preserved_ms=9, watermark_ms=7)
     again = decode_shard(encode_shard(shard))
-    assert (again.kv, again.now_ms, again.timer_ms, again.run_id) == (kv, now_ms, 7, "run")
-    assert again.preserved_ms == 9
+    assert (again.kv, again.now_ms, again.run_id) == (kv, now_ms, "run")
+    assert (again.preserved_ms, again.watermark_ms) == (9, 7)
     for packed, group in zip(again.groups, state.groups.values(), strict=True):
         topics = TopicTable(decode_topics(encode_topics(group.topics.rows)))
         assert unpack_group(packed, topics) == group
@@ -84,9 +84,3 @@ def test_replay_in_pieces(records: list[LogRecord], sizes: list[int]) -> None:
     for piece in batches(records, sizes):
         state = replay(state, piece)
     assert state == replay(RouteState(), records) == Expected(records).state
-
-
-@given(records=logs)
-def test_replay_up_to_a_watermark(records: list[LogRecord]) -> None:
-    watermark_ms = records[-1].event_time_ms
-    assert replay(RouteState(), records, watermark_ms=watermark_ms) == Expected(records).expire_due().state
