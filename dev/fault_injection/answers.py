@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 from dev.fault_injection.evidence import Epoch, Evidence, Logged
@@ -139,20 +138,23 @@ class Expected:
         self._forms: dict[Key, list[Form]] = {}
         self._when: dict[Key, dict[Form, list[int]]] = {}
         """Of each form, the places in the two lists above that have it."""
-        self._epochs: dict[int, tuple[int, dict[Key, Form]]] = {}
+        self._epochs: dict[int, int] = {}
+        """Each epoch's last offset."""
         for key in self._operations:
             first = self._answer(self.model, key)
             self._offsets[key], self._forms[key], self._when[key] = [-1], [first], {first: [0]}
-        self._past: dict[int, tuple[int, list[dict[Key, Form]]]] = {}
+        self._past: dict[int, tuple[int, dict[Key, Form]]] = {}
+        self._overdue: list[tuple[int, ModelFold, int]] = []
+        """Times of the past at which a deadline had come, the model then, and how many had expired before."""
         times = sorted(times_ms, reverse=True)
         epochs = iter(sorted(evidence.epochs))
         epoch = next(epochs, None)
         for logged in evidence.log:
-            while times and times[-1] < logged.time_ms:
-                self._take_time(times.pop(), epoch)
             while epoch is not None and epoch.log_offset < logged.offset:
                 self._take_epoch(epoch)
                 epoch = next(epochs, None)
+            while times and times[-1] < logged.time_ms:
+                self._take_time(times.pop())
             self._take(logged)
         while epoch is not None:
             self._take_epoch(epoch)
@@ -178,23 +180,26 @@ class Expected:
                 self.changed_at.add(logged.offset)
 
     def _take_epoch(self, epoch: Epoch) -> None:
-        other = self.model.at(epoch.watermark_ms)
-        forms = {} if other is None else {key: self._answer(other, key) for key in self._operations}
-        self._epochs[epoch.number] = epoch.log_offset, forms
+        self._epochs[epoch.number] = epoch.log_offset
         # The tables are compared at the newest epoch: what is folded after it must not show in it.
-        self.last_tables = tables_of(other or self.model)
+        self.last_tables = tables_of(self.model)
         if epoch.number in self._whole_epochs:
             self._tables[epoch.number] = self.last_tables
+        for time_ms, then, known in self._overdue:
+            gone = {
+                (addr, deadline_ms) for _, addr, deadline_ms, _ in self.model.expired[known:] if deadline_ms <= time_ms
+            }
+            if gone:
+                other = then.without(gone)
+                forms = {key: self._answer(other, key) for key in self._operations}
+                self._past[time_ms] = self._past[time_ms][0], forms
+        self._overdue.clear()
 
-    def _take_time(self, time_ms: int, epoch: Epoch | None) -> None:
-        """Whoever's deadline it was has expired, if the epoch that holds this time has noticed."""
-        with suppress(LookupError):
-            others = self.model.around(time_ms)
-            # Of a group whose members fall silent one after the other it may have noticed the first alone.
-            noticed = None if epoch is None else self.model.at(min(epoch.watermark_ms, time_ms + 1))
-            others += [] if noticed is None else [noticed]
-            forms = [{key: self._answer(other, key) for key in self._operations} for other in others]
-            self._past[time_ms] = self._last_offset, forms
+    def _take_time(self, time_ms: int) -> None:
+        """Who has expired by the end of the epoch that holds this time has so from its deadline on (docs/history.md)."""
+        self._past[time_ms] = self._last_offset, {}
+        if self.model.overdue(time_ms):
+            self._overdue.append((time_ms, self.model.without(()), len(self.model.expired)))
 
     def _answer(self, fold: ModelFold, key: Key) -> Form:
         operation = self._operations[key]
@@ -245,24 +250,20 @@ class Expected:
         Raises:
             LookupError: there is no such epoch.
         """
-        if epoch == 0:
-            return self.at(operation, -1)
-        log_offset, forms = self._epochs[epoch]
-        key = key_of(operation)
-        return forms[key] if forms else self.at(operation, log_offset)
+        return self.at(operation, self._epochs[epoch] if epoch else -1)
 
     def tables_at(self, epoch: int) -> Tables | None:
         """The tables of an epoch that was named at the beginning; None if there is no such epoch."""
         return self._tables.get(epoch)
 
-    def at_time(self, operation: Operation, time_ms: int) -> set[Form]:
-        """The answer of a time, with who was silent then, and without where an epoch has noticed.
+    def at_time(self, operation: Operation, time_ms: int) -> Form:
+        """The answer of a time.
 
         Raises:
-            LookupError: nothing came after it, or too many were silent.
+            LookupError: nothing came after it.
         """
         offset, forms = self._past[time_ms]
-        return {self.at(operation, offset), *(form[key_of(operation)] for form in forms)}
+        return forms[key_of(operation)] if forms else self.at(operation, offset)
 
     def changes(self, operation: Operation, first: int, last: int) -> list[Logged]:
         """The events after first, up to last, that changed this answer."""

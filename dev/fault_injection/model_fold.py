@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from itertools import combinations
 from typing import Any
 
 from dev.model.bodies import DataVersion, Registration, TopicConfig
@@ -40,8 +39,6 @@ from schemas.events import (
 
 Key = tuple[str, ...]
 """What an answer is about: `Operation.subject` less the cluster, such as ("route", "topic-a")."""
-
-_SILENT_GROUPS = 3
 
 TOPICS: Key = ("topics",)
 CLUSTERS: Key = ("clusters",)
@@ -110,46 +107,21 @@ class ModelFold:
         }
         return self._changed(before) | told
 
-    def at(self, watermark_ms: int) -> ModelFold | None:
-        """What an epoch with this watermark shows; None for the same as this."""
-        due = any(
-            live.last_update_timestamp + live.heartbeat_timeout_millis < watermark_ms
-            for live in self.model.tables.broker_live_table.values()
-        )
-        if not due:
-            return None
-        other = self._copy()
-        other._expire(watermark_ms, None)
-        return other
-
-    def _copy(self) -> ModelFold:
-        """Without what expired before: that grows with the log."""
-        expired, self.expired = self.expired, []
+    def without(self, brokers: Collection[tuple[str, int]]) -> ModelFold:
+        """A copy in which these have expired: (address, deadline in ms)."""
+        expired, self.expired = self.expired, []  # which grows with the log
         try:
-            return copy.deepcopy(self)
+            other = copy.deepcopy(self)
         finally:
             self.expired = expired
+        for key, live in list(other.model.tables.broker_live_table.items()):
+            if (key.broker_addr, _deadline_ms(live)) in brokers:
+                other._remove(key)
+        return other
 
-    def around(self, time_ms: int) -> list[ModelFold]:
-        """What a time of the past may show: of each group that had a silent member then, with it or without.
-
-        Raises:
-            LookupError: there were too many to tell.
-        """
-        names = {
-            self._names[key]
-            for key, live in self.model.tables.broker_live_table.items()
-            if _deadline_ms(live) <= time_ms
-        }
-        if len(names) > _SILENT_GROUPS:
-            raise LookupError(f"{len(names)} groups")
-        found = []
-        for count in range(1, len(names) + 1):
-            for some in combinations(sorted(names), count):
-                other = self._copy()
-                other._expire(time_ms + 1, list(some))
-                found.append(other)
-        return found
+    def overdue(self, time_ms: int) -> bool:
+        """Whether any broker's deadline has come at a time."""
+        return any(_deadline_ms(live) <= time_ms for live in self.model.tables.broker_live_table.values())
 
     # --- events ---
 
@@ -310,9 +282,12 @@ class ModelFold:
             if key not in table:
                 continue
             self.expired.append((self._names[key], key.broker_addr, deadline_ms, now_ms))
-            if not self.model._unregister(key):
-                table.pop(key, None)
-                self.model.tables.filter_server_table.pop(key, None)
+            self._remove(key)
+
+    def _remove(self, key: BrokerAddrInfo) -> None:
+        if not self.model._unregister(key):
+            self.model.tables.broker_live_table.pop(key, None)
+            self.model.tables.filter_server_table.pop(key, None)
 
     # --- what may show ---
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
+from operator import itemgetter
 
 from dev.fault_injection.case import Case, Violation, logged_line, told
 from dev.fault_injection.record import Entry
 from dev.fault_injection.rules_of_time import LATE_MS
-from schemas.events import BrokerHeartbeat, RegisterBroker
+from schemas.events import BrokerHeartbeat, Clock, RegisterBroker
 
 
 def expiry(case: Case) -> list[Violation]:
@@ -24,18 +27,26 @@ def expiry(case: Case) -> list[Violation]:
         late_ms = model.now_ms - live.last_update_timestamp - live.heartbeat_timeout_millis
         if late_ms > LATE_MS:
             found.append(Violation("expiry", f"{key.broker_addr} is past its deadline for {late_ms} ms at the end"))
-    newest = case.evidence.epochs[-1].watermark_ms if case.evidence.epochs else 0
-    after = model.at(newest)  # the newest epoch may have noticed whom no CLOCK has yet
-    expired = [*model.expired, *(after.expired if after is not None else ())]
-    expected = Counter((name, deadline_ms) for name, _, deadline_ms, _ in expired)
-    for name, time_ms in case.evidence.expired:
-        if not expected[name, time_ms]:
-            found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time"))
-        expected[name, time_ms] -= 1
-    for (name, time_ms), count in expected.items():
-        if count > 0 and time_ms < newest - LATE_MS:
-            found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
-    return found
+    end = case.evidence.epochs[-1].log_offset if case.evidence.epochs else -1
+    pairs = zip(model.expired, case.expected.noticed, strict=True)
+    expected = Counter((name, deadline_ms) for (name, _, deadline_ms, _), (*_, offset) in pairs if offset <= end)
+    expired = Counter(case.evidence.expired)
+    for name, time_ms in (expired - expected).elements():
+        found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time, or too soon"))
+    for name, time_ms in (expected - expired).elements():
+        found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
+    return [*found, *_watermarks(case)]
+
+
+def _watermarks(case: Case) -> Iterator[Violation]:
+    """Each epoch names the event time of the last CLOCK in it."""
+    clocks = [(logged.offset, logged.time_ms) for logged in case.evidence.log if isinstance(logged.event, Clock)]
+    for epoch in case.evidence.epochs:
+        place = bisect_right(clocks, epoch.log_offset, key=itemgetter(0))
+        expected_ms = clocks[place - 1][1] if place else 0
+        if epoch.watermark_ms != expected_ms:
+            message = f"the watermark of epoch {epoch.number} is {epoch.watermark_ms}, and should be {expected_ms}"
+            yield Violation("expiry", message)
 
 
 def _heard_in_time(case: Case) -> list[Violation]:

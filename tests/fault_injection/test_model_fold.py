@@ -6,20 +6,24 @@ What they differ in a torture run may meet once in a day, and then it is a night
 
 from __future__ import annotations
 
+import importlib
 import random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dev.fault_injection.model_fold import ModelFold
+from dev.fault_injection.planted.sitecustomize import MUTANTS
 from dev.support import events as make
-from dev.support.generated_logs import START_MS, STEPS_MS
-from nameserver.state_machine.state import At, RouteState
-from nameserver.state_machine.step import apply, step
+from dev.support.generated_logs import START_MS, STEPS_MS, cuts
+from dev.support.readers import agreed_states
+from eventlog.base import LogRecord
+from nameserver.state_machine.state import RouteState
 from schemas.broker import DataVersion, QueueRow
-from schemas.events import AnyEvent, Resume
+from schemas.events import AnyEvent, Resume, decode, encode, routing_key
 
 NAMES = ("b", "x")
 TOPICS = ("T", "U", "W")
@@ -111,15 +115,49 @@ def of_the_model(fold: ModelFold) -> dict[str, Any]:
 ASSORTMENT = [_event(rng) for rng in [random.Random(7)] for _ in range(600)]
 
 
-@settings(max_examples=min(300, 3 * settings().max_examples))
-@given(st.lists(st.tuples(st.sampled_from(STEPS_MS), st.sampled_from(ASSORTMENT)), min_size=1, max_size=25))
-def test_they_agree_after_each_event(entries: list[tuple[int, AnyEvent]]) -> None:
-    state, model, now_ms = RouteState(), ModelFold(), START_MS
+def _written(entries: list[tuple[int, AnyEvent]]) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    now_ms = START_MS
     for offset, (step_ms, event) in enumerate(entries, 1):
         if isinstance(event, Resume):
             after_ms = None if event.after_ms is None else now_ms + event.after_ms
             event = msgspec.structs.replace(event, after_ms=after_ms)
         now_ms += step_ms
-        apply(state, step(state, event, At(offset, now_ms)))
-        model.take(event, now_ms)
-        assert of_the_product(state) == of_the_model(model), f"after {offset}: {event}"
+        records.append(LogRecord(offset, now_ms, routing_key(event), encode(event)))
+    return records
+
+
+logs = st.lists(st.tuples(st.sampled_from(STEPS_MS), st.sampled_from(ASSORTMENT)), min_size=1, max_size=25).map(
+    _written
+)
+
+
+@settings(max_examples=min(300, 3 * settings().max_examples))
+@given(records=logs, sizes=cuts, shards=st.sampled_from((1, 2, 4)))
+def test_they_agree_after_each_event(records: list[LogRecord], sizes: list[int], shards: int) -> None:
+    """And so do live view, fold, replay and audit, however the log is cut and spread."""
+    model = ModelFold()
+    for record, state in zip(records, agreed_states(records, sizes, shards), strict=True):
+        event = decode(record.payload)
+        model.take(event, record.event_time_ms)
+        assert of_the_product(state) == of_the_model(model), f"after {record.offset}: {event}"
+
+
+def test_a_shard_that_expires_by_its_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, plant = MUTANTS["batch-expiry"]
+    module = importlib.import_module(name)
+    monkeypatch.setattr(module.ShardFold, "finish", module.ShardFold.finish)
+    plant(module)
+    records = _written([(0, make.register(heartbeat_timeout_millis=1_000)), (1_500, make.clock("g1"))])
+    agreed_states(records, [2], 2)
+    records = _written([(0, make.register(heartbeat_timeout_millis=1_000)), (1_500, make.delete_topic("none"))])
+    agreed_states(records, [2], 2)
+    records = _written(
+        [
+            (0, make.register(heartbeat_timeout_millis=1_000)),
+            (0, make.register("x-0:1", name="x")),
+            (1_500, make.heartbeat("x-0:1", name="x")),
+        ]
+    )
+    with pytest.raises(AssertionError, match="tables at 3"):
+        agreed_states(records, [3], 1)

@@ -25,23 +25,26 @@ def case() -> Case:
     return good_case()
 
 
-def test_an_epoch_may_have_noticed_the_first_of_a_group_alone() -> None:
-    """Deadlines at 9,000 and 9,500 ms, and an epoch that holds 9,800 and whose watermark is 9,200."""
+def test_an_expiry_shows_from_its_deadline_in_the_epoch_that_has_it() -> None:
+    """Deadlines at 9,000 and 9,500 ms; the epoch after the one that ends at 9,100 has both."""
     second = registration(8, 1)
     second = msgspec.structs.replace(second, broker_addr="10.9.0.2:10911", broker_id=1)
     log = [
         Logged(1, 1_000, registration(8, 1)),
         Logged(2, 1_500, second),
-        Logged(3, 9_800, PutKvConfig(actor=events.actor(), namespace="n", key="k", value="v")),
+        Logged(3, 9_100, put_of_other()),
         Logged(4, 15_000, Clock(actor=events.actor())),
     ]
-    evidence = Evidence(log=log, epochs=[Epoch(1, 3, 3, 9_200), Epoch(2, 4, 4, 9_800)])
-    expected = Expected(evidence, [ROUTE], [9_800])
-    addresses = [
-        {} if form is None else json.loads(form)["brokerDatas"][0]["brokerAddrs"]
-        for form in expected.at_time(ROUTE, 9_800)
-    ]
-    assert sorted(addresses, key=len) == [{}, {"1": "10.9.0.2:10911"}, {"0": "10.9.0.1:10911", "1": "10.9.0.2:10911"}]
+    evidence = Evidence(log=log, epochs=[Epoch(1, 3, 3, 0), Epoch(2, 4, 4, 15_000)])
+    expected = Expected(evidence, [ROUTE], [9_050, 9_100, 9_499, 9_500])
+
+    def ids(time_ms: int) -> list[str]:
+        form = expected.at_time(ROUTE, time_ms)
+        return [] if form is None else sorted(json.loads(form)["brokerDatas"][0]["brokerAddrs"])
+
+    assert ids(9_050) == ["0", "1"], "no expiry is in the first epoch"
+    assert ids(9_100) == ids(9_499) == ["1"]
+    assert ids(9_500) == []
 
 
 def test_two_answers_of_one_moment(case: Case) -> None:
@@ -53,15 +56,24 @@ def test_two_answers_of_one_moment(case: Case) -> None:
 
 def test_expired_too_early(case: Case) -> None:
     case.evidence.expired = [("b", 9_999)]
-    assert rules_of_expiry.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time"
+    assert (
+        rules_of_expiry.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time, or too soon"
+    )
 
 
-def test_who_expired_in_the_newest_epoch_alone(case: Case) -> None:
-    """The run ended before the next CLOCK."""
+def test_expired_before_the_clock(case: Case) -> None:
+    """A shard that goes by the end of its batch."""
     case.evidence.log[3] = case.evidence.log[3]._replace(time_ms=9_000)
     case.evidence.log.append(Logged(5, 10_500, put_of_other()))
-    case.evidence.epochs, case.evidence.expired = [Epoch(1, 5, 5, 10_400)], [("b", 10_000)]
-    assert rules_of_expiry.expiry(again(case)) == []
+    case.evidence.epochs, case.evidence.expired = [Epoch(1, 5, 5, 9_000)], [("b", 10_000)]
+    messages = [found.message for found in rules_of_expiry.expiry(again(case))]
+    assert messages == ["b expired at 10000, though it was heard in time, or too soon"]
+
+
+def test_a_watermark_that_is_no_clock(case: Case) -> None:
+    case.evidence.epochs = [Epoch(1, 4, 4, 4_999)]
+    messages = [found.message for found in rules_of_expiry.expiry(again(case))]
+    assert messages == ["the watermark of epoch 1 is 4999, and should be 5000"]
 
 
 def put_of_other() -> PutKvConfig:
@@ -123,7 +135,7 @@ def test_noticed_too_late(case: Case) -> None:
 
 def test_an_expiry_that_the_tables_do_not_know(case: Case) -> None:
     case.evidence.log.append(Logged(5, 12_000, Clock(actor=Actor(gateway="g", via="routelake"))))
-    case.evidence.epochs = [Epoch(1, 5, 5, 60_000)]
+    case.evidence.epochs = [Epoch(1, 5, 5, 12_000)]
     assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and the tables say nothing of it"
 
 

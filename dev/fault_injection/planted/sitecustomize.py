@@ -78,6 +78,24 @@ def _early_expiry(module: Any) -> None:
     module.expire = lambda group, now_ms: expire(group, now_ms + 2_000)
 
 
+def _batch_expiry(module: Any) -> None:
+    """A shard expires who is overdue at the end of its batch, instead of at the watermark of the event log."""
+    finish = module.ShardFold.finish
+
+    def expire(self: Any) -> Any:
+        state = self._state
+        clock = module.events.Clock(actor=module.events.Actor(gateway="planted", via="routelake"))
+        done = module.step(state, clock, module.At(self._offset, self._event_time_ms))
+        for change in done.changes:
+            self._record(change)
+        watermark_ms = state.watermark_ms
+        module.apply(state, done)
+        state.watermark_ms = watermark_ms
+        return finish(self)
+
+    module.ShardFold.finish = expire
+
+
 def _wipe_ignored(module: Any) -> None:
     """A rule of the gateway does nothing, and counts all the same."""
     module.without_write_perm = lambda group: group
@@ -424,6 +442,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "doubled-append": ("eventlog.worker", _doubled_append),
     "stale-view": ("api.gateway.watched_view", _stale_view),
     "early-expiry": ("nameserver.state_machine.liveness", _early_expiry),
+    "batch-expiry": ("pipelines.shard_fold", _batch_expiry),
     "wipe-ignored": ("nameserver.state_machine.topics", _wipe_ignored),
     "half-an-epoch": ("lake.write.writer", _half_an_epoch),
     "another-past": ("lake.history.history", _another_past),
@@ -459,6 +478,7 @@ FOUND_BY: dict[str, str] = {
     "doubled-append": "once",
     "stale-view": "never_back",
     "early-expiry": "tables_are_a_replay",
+    "batch-expiry": "expiry",
     "wipe-ignored": "equals_the_model",
     "half-an-epoch": "tables_are_a_replay",
     "another-past": "the_past_stays",
