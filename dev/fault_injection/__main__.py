@@ -15,7 +15,7 @@ from dev.fault_injection.figures import Figures, read_figures, table
 from dev.fault_injection.inside import begin, go_inside, has
 from dev.fault_injection.judge import judge, open_case, report
 from dev.fault_injection.plan import KINDS, plan
-from dev.fault_injection.planted.sitecustomize import MUTANTS, SHOWN_BY
+from dev.fault_injection.planted.sitecustomize import MUTANTS, SHOWN_BY, WITHOUT_SPARK
 from dev.fault_injection.torture import TortureFailed, torture
 from dev.fault_injection.world import Setup, possible
 from dev.support.namespaces import possible_kinds
@@ -49,7 +49,8 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "data").exists():
         parser.error(f"{folder} holds another run")
-    plants = ("haste", *(["small-fold"] if chosen.without_spark else []), *([chosen.mutant] if chosen.mutant else []))
+    without_spark = chosen.without_spark or chosen.mutant in WITHOUT_SPARK
+    plants = ("haste", *(["small-fold"] if without_spark else []), *([chosen.mutant] if chosen.mutant else []))
     setup = Setup(chosen.log, chosen.gateways, plants)
     again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
     again += f" --event-log {chosen.log}" if chosen.log != "sqlite" else ""

@@ -507,6 +507,9 @@ FOUND_BY: dict[str, str] = {
 }
 """Name -> the rule that finds it, whatever others do."""
 
+WITHOUT_SPARK: frozenset[str] = frozenset({"batch-expiry"})
+"""Defects of a shard: Spark's Python workers are not planted, so that the fold has to be without Spark."""
+
 SHOWN_BY: dict[str, tuple[str, ...]] = {
     "early-ack": ("kill-log",),
     "no-resume": ("clock-forward",),
