@@ -68,7 +68,7 @@ class Evidence:
         topics: topicQueueTable at the newest epoch: (topic, brokerName) -> (reads, writes, perm).
         brokers: brokerAddrTable likewise: brokerName -> its addresses by id.
         kv: kvConfigTable likewise: (namespace, key) -> value.
-        expired: (brokerName, deadline in ms) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
+        expired: (brokerName, deadline in ms, epoch) of each BROKER_EXPIRED in routeChangeTable that took a live row away.
         quarantined: offsets in quarantineTable.
         replayed: what differs between the tables and the product's own replay of the log; "" for nothing.
         ends: (process, exit code) of what ended and was started again -> how often.
@@ -85,7 +85,7 @@ class Evidence:
     topics: dict[tuple[str, str], tuple[int, int, int]] = field(default_factory=dict)
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     kv: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    expired: list[tuple[str, int]] = field(default_factory=list)
+    expired: list[tuple[str, int, int]] = field(default_factory=list)
     quarantined: list[int] = field(default_factory=list)
     replayed: str = ""
     ends: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -109,7 +109,7 @@ def read_evidence(records: list[LogRecord], lake_dir: Path) -> Evidence:
     found.changes = Counter(zip(*(map(str, history[name].to_pylist()) for name in names), strict=True))
     found.changed = _changed(history)
     found.expired = [
-        (row["brokerName"], to_ms(row["eventTime"]))
+        (row["brokerName"], to_ms(row["eventTime"]), row["epoch"])
         for row in history.to_pylist()
         if row["command"] == BROKER_EXPIRED and row["tableName"] == BROKER_LIVE_TABLE.name
     ]

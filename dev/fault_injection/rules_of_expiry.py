@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
@@ -27,14 +27,18 @@ def expiry(case: Case) -> list[Violation]:
         late_ms = model.now_ms - live.last_update_timestamp - live.heartbeat_timeout_millis
         if late_ms > LATE_MS:
             found.append(Violation("expiry", f"{key.broker_addr} is past its deadline for {late_ms} ms at the end"))
-    end = case.evidence.epochs[-1].log_offset if case.evidence.epochs else -1
-    pairs = zip(model.expired, case.expected.noticed, strict=True)
-    expected = Counter((name, deadline_ms) for (name, _, deadline_ms, _), (*_, offset) in pairs if offset <= end)
+    epochs = case.evidence.epochs
+    expected: Counter[tuple[str, int, int]] = Counter()
+    for (name, _, deadline_ms, _), (*_, offset) in zip(model.expired, case.expected.noticed, strict=True):
+        place = bisect_left(epochs, offset, key=lambda epoch: epoch.log_offset)
+        if place < len(epochs):
+            expected[name, deadline_ms, epochs[place].number] += 1
     expired = Counter(case.evidence.expired)
-    for name, time_ms in (expired - expected).elements():
-        found.append(Violation("expiry", f"{name} expired at {time_ms}, though it was heard in time, or too soon"))
-    for name, time_ms in (expected - expired).elements():
-        found.append(Violation("expiry", f"{name} was silent at {time_ms}, and the tables say nothing of it"))
+    for name, time_ms, epoch in (expired - expected).elements():
+        message = f"{name} expired at {time_ms} in epoch {epoch}, though it was heard in time, or too soon"
+        found.append(Violation("expiry", message))
+    for name, time_ms, epoch in (expected - expired).elements():
+        found.append(Violation("expiry", f"{name} was silent at {time_ms}, and epoch {epoch} says nothing of it"))
     return [*found, *_watermarks(case)]
 
 

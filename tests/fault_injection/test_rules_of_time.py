@@ -55,9 +55,10 @@ def test_two_answers_of_one_moment(case: Case) -> None:
 
 
 def test_expired_too_early(case: Case) -> None:
-    case.evidence.expired = [("b", 9_999)]
+    case.evidence.expired = [("b", 9_999, 1)]
     assert (
-        rules_of_expiry.expiry(again(case))[0].message == "b expired at 9999, though it was heard in time, or too soon"
+        rules_of_expiry.expiry(again(case))[0].message
+        == "b expired at 9999 in epoch 1, though it was heard in time, or too soon"
     )
 
 
@@ -65,9 +66,9 @@ def test_expired_before_the_clock(case: Case) -> None:
     """A shard that goes by the end of its batch."""
     case.evidence.log[3] = case.evidence.log[3]._replace(time_ms=9_000)
     case.evidence.log.append(Logged(5, 10_500, put_of_other()))
-    case.evidence.epochs, case.evidence.expired = [Epoch(1, 5, 5, 9_000)], [("b", 10_000)]
+    case.evidence.epochs, case.evidence.expired = [Epoch(1, 5, 5, 9_000)], [("b", 10_000, 1)]
     messages = [found.message for found in rules_of_expiry.expiry(again(case))]
-    assert messages == ["b expired at 10000, though it was heard in time, or too soon"]
+    assert messages == ["b expired at 10000 in epoch 1, though it was heard in time, or too soon"]
 
 
 def test_a_watermark_that_is_no_clock(case: Case) -> None:
@@ -136,7 +137,7 @@ def test_noticed_too_late(case: Case) -> None:
 def test_an_expiry_that_the_tables_do_not_know(case: Case) -> None:
     case.evidence.log.append(Logged(5, 12_000, Clock(actor=Actor(gateway="g", via="routelake"))))
     case.evidence.epochs = [Epoch(1, 5, 5, 12_000)]
-    assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and the tables say nothing of it"
+    assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and epoch 1 says nothing of it"
 
 
 def test_a_clock_that_went_ahead(case: Case) -> None:
