@@ -38,10 +38,10 @@ _LONGEST_SENTENCE: Final = 300
 
 _EXTRAS: Final = {
     "clients": ("httpx", "uvloop"),
-    "fold": ("pyspark", "py4j", "delta", "duckdb", "pandas", "google", "pyarrow", "deltalake", "kafka", "crc32c"),
+    "fold": ("pyspark", "py4j", "delta", "pandas", "google", "pyarrow", "deltalake", "kafka", "crc32c"),
     "gateway": (
         *("fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "uvloop", "httptools", "prometheus_client"),
-        *("cryptography", "jwt", "yaml", "pyarrow", "deltalake", "kafka", "crc32c"),
+        *("cryptography", "jwt", "yaml", "duckdb", "pyarrow", "deltalake", "kafka", "crc32c"),
     ),
     "object-store": ("obstore",),
 }

@@ -10,11 +10,10 @@ A query cannot be ended while DataFusion computes a batch. Between batches it en
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -100,7 +99,6 @@ def select(
     sql: str,
     *,
     batch_rows: int | None = None,
-    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> pa.Table:
     """Rows of a query over ``t``. Column names must be quoted; values are given by `text` and its like.
 
@@ -108,7 +106,6 @@ def select(
         table: A table at one version.
         sql: The query.
         batch_rows: How many rows are decoded at a time, which bounds memory where a row may hold much.
-        settings: Of DataFusion, by name.
 
     Raises:
         InterruptedQueryError: The work of this thread is to end.
@@ -117,8 +114,6 @@ def select(
     session = QueryBuilder().register("t", table)
     if batch_rows is not None:
         session.execute(f"SET datafusion.execution.batch_size = {batch_rows}")
-    for name, value in settings.items():
-        session.execute(f"SET {name} = '{value}'")
     result = session.execute(sql)
     reader = pa.RecordBatchReader.from_stream(result)
     batches = []

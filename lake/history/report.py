@@ -8,16 +8,17 @@ timelines show it from the epoch that noticed it (`lake.history.provenance`), wh
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
+import duckdb
 import msgspec
 
 from lake.history.as_of import NOW, parse_as_of
 from lake.history.as_of_resolver import or_else
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History
-from lake.history.report_datafusion import MAX_TOPICS, Cut, Row, TooManyTopicsError, rows_in_process
-from lake.history.reports import BY_NAME, TIMES, query_of, topics_of
+from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views
+from lake.history.reports import BY_NAME, TIMES, query_of
 from schemas.errors import BadRequestError
 from schemas.route_commit import UNIX_EPOCH, from_us, to_us
 
@@ -48,7 +49,7 @@ class ReportPage(msgspec.Struct, frozen=True):
     since: datetime
     until: datetime | None
     columns: list[str]
-    rows: list[Row]
+    rows: list[tuple[Any, ...]]
     next_cursor: str | None
 
 
@@ -99,8 +100,8 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
     """One page of a report.
 
     Raises:
-        BadRequestError: A moment, the limit or the cursor is none, ``from`` is after ``to``, or too many topics would
-            have to be told of.
+        BadRequestError: A moment, the limit or the cursor is none, ``from`` is after ``to``, or it would take
+            more memory than there is for it.
         RoutelakeError: As `History.resolve`.
     """
     if not 1 <= limit <= MAX_ROWS:
@@ -112,18 +113,18 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
         since, until = window(history, asked.from_, asked.to)
         place = _Place(history.resolve(NOW, readable=False).commit.epoch, to_us(since), to_us(until), 0)
     since, until = (from_us(us) for us in (place.since_us, place.until_us))
-    report = BY_NAME[asked.name]
-    query, topics = query_of(report, since, until, asked.times), topics_of(report, since, until)
-    with history.reading_changes() as table:
+    query = query_of(BY_NAME[asked.name], since, until, asked.times)
+    with history.reading_changes() as table, bounded_views(table, place.epoch) as views:
         try:
-            columns, rows = rows_in_process(table, query, topics, Cut(place.epoch, limit + 1, place.skip))
-        except TooManyTopicsError as error:
+            found = views.sql(f"{query} LIMIT {limit + 1} OFFSET {place.skip}").to_arrow_table()
+        except duckdb.OutOfMemoryException as error:
             what = (
-                f"{asked.name} would have to tell of {error.topics:,} topics, and a gateway does so of {MAX_TOPICS:,}: "
+                f"{asked.name} needs more than the {MEMORY_LIMIT} of memory that a gateway gives to a report: "
                 "ask of less time (from), or the tables: ./routelake history report"
             )
             raise BadRequestError(what, field="from", value=asked.from_) from error
+    rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
     following = None
     if len(rows) > limit:
         following = cursor_of(history, asked, msgspec.structs.replace(place, skip=place.skip + limit))
-    return ReportPage(since, until, columns, rows[:limit], following)
+    return ReportPage(since, until, found.column_names, rows[:limit], following)

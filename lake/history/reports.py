@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reports of `routelake history report`: one query each, over the views of `lake.history.sql_views`.
 
-They are text that DuckDB (`DuckLake`), Spark (`pipelines.report_views.register`) and, with a few words exchanged,
-DataFusion (`rows_by_datafusion`) take. Rows are in an order of their own, so pages can be cut from them. A report is of
-a window of event time, after ``since`` and up to ``until``; what began before it or has not ended by then counts as far
-as it lies in it.
+They are text that DuckDB (`lake.history.report_duckdb`) and Spark (`pipelines.report_views.register`) take. Rows are
+in an order of their own, so pages can be cut from them. A report is of a window of event time, after ``since`` and up
+to ``until``; what began before it or has not ended by then counts as far as it lies in it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ class Report(NamedTuple):
         query: SQL, with ``{since}``, ``{until}`` (timestamps) and ``{times}`` (a number) in it.
         label: The column that the chart's bars are named by; its values of one name are added up.
         values: The columns that the chart shows, in one unit.
-        topics: Of a report on topics: SQL on a changed row of topicQueueTable. Only topics that have such a row can be
-            told of; of millions that may be few.
     """
 
     name: str
@@ -38,7 +35,6 @@ class Report(NamedTuple):
     query: str
     label: str
     values: tuple[str, ...]
-    topics: str = ""
 
 
 _ORDER: Final = "c.epoch, c.eventTime, c.offset, c.seq"
@@ -56,12 +52,22 @@ WINDOW w AS (PARTITION BY c.key ORDER BY {_ORDER})
 )"""  # noqa: S608 (our own text)
 """Each coming and going of a broker's address; of one address they take turns."""
 
-_TURNS: Final = f"""
+
+def _of_topics(condition: str) -> str:
+    """SQL: changes of the queues of topics that have a row that meets a condition. Of millions they may be few."""
+    some = f"SELECT topic FROM routeChangeTable WHERE tableName = 'topicQueueTable' AND ({condition})"  # noqa: S608
+    return f"c.tableName = 'topicQueueTable' AND c.topic IN (\n       {some})"
+
+
+def _turns(condition: str) -> str:
+    """SQL: each time that a topic became writable, not writable, deleted, or went with its last broker."""
+    return f"""
 steps AS (
 SELECT c.topic, c.eventTime, sum({ALIVE}) AS brokerStep, sum({difference(WRITE_QUEUES)}) AS writeStep,
        max_by(c.command, c.offset) AS command, max_by(coalesce(c.actor, '{{{{}}}}'), c.offset) AS actor
   FROM routeChangeTable AS c
- WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {{until}} GROUP BY c.topic, c.eventTime
+ WHERE {_of_topics(condition)}
+   AND c.eventTime <= {{until}} GROUP BY c.topic, c.eventTime
 ), kinds AS (
 SELECT topic, eventTime, command, actor,
        CASE WHEN sum(writeStep) OVER w > 0 THEN 'writable' WHEN sum(brokerStep) OVER w > 0 THEN 'not writable'
@@ -75,8 +81,15 @@ SELECT topic, eventTime, command, actor, kind, kindBefore, lead(eventTime) OVER 
        lead(command) OVER w AS nextCommand
   FROM changed WHERE kindBefore IS NULL OR kind <> kindBefore WINDOW w AS (PARTITION BY topic ORDER BY eventTime)
 )"""  # noqa: S608 (our own text)
-"""Each time that a topic became writable, not writable, deleted, or went with its last broker."""
 
+
+_NOT_ALWAYS_WRITABLE: Final = """after IS NULL OR after NOT LIKE '%"perm":6,%' OR after LIKE '%"writeQueueNums":0,%'"""
+"""All other topics have been writable ever since they came."""
+_UNUSUAL: Final = (
+    "after <> (SELECT after FROM routeChangeTable WHERE tableName = 'topicQueueTable' AND after IS NOT NULL "
+    "GROUP BY after ORDER BY count(*) DESC, after LIMIT 1)"
+)
+"""Has another state than most rows, on some broker."""
 _MADE: Final = (
     "CASE WHEN kind IN ('writable', 'not writable') AND coalesce(kindBefore, 'deleted') = 'deleted' THEN 1 END"
 )
@@ -106,7 +119,7 @@ SELECT brokerName, clusterName, brokerAddr, count(*) AS timesBack,
         "a time in which a topic had no queue that may be written: none of its brokers let it ('not writable'), or its "
         "last broker had gone ('no broker'). A topic that was deleted is not missed. validTo is null: it is still so",
         f"""
-WITH {_TURNS}
+WITH {_turns(_NOT_ALWAYS_WRITABLE)}
 SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo,
        round((unix_millis(coalesce(nextTime, {{until}})) - unix_millis(greatest(eventTime, {{since}}))) / 1e3, 3)
          AS seconds,
@@ -115,15 +128,13 @@ SELECT topic, kind, greatest(eventTime, {{since}}) AS validFrom, nextTime AS val
  ORDER BY seconds DESC, topic, validFrom""",  # noqa: S608 (our own text)
         "topic",
         ("seconds",),
-        # or more than that: all others have been writable ever since
-        """after IS NULL OR after NOT LIKE '%"perm":6,%' OR after LIKE '%"writeQueueNums":0,%'""",
     ),
     Report(
         "churn",
         "Topics that come and go, hour by hour",
         "an hour in which topics were made, some of them firstSeen, or deleted, lost their last broker or got one back",
         f"""
-WITH {_TURNS}
+WITH {_turns("eventTime > {since} AND (before IS NULL OR after IS NULL)")}
 SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
        count(CASE WHEN kind = 'deleted' THEN 1 END) AS deleted,
        count(CASE WHEN kind = 'no broker' THEN 1 END) AS lost, count({_RETURNED}) AS returned,
@@ -133,7 +144,6 @@ SELECT date_trunc('hour', eventTime) AS hour, count({_MADE}) AS made,
  GROUP BY date_trunc('hour', eventTime) ORDER BY hour""",  # noqa: S608 (our own text)
         "hour",
         ("made", "deleted", "lost", "returned"),
-        "eventTime > {since} AND (before IS NULL OR after IS NULL)",
     ),
     Report(
         "expiry",
@@ -209,10 +219,12 @@ SELECT greatest(eventTime, {{since}}) AS validFrom, nextTime AS validTo, CAST(br
         "uneven",
         "Topics whose brokers differ",
         "a topic that had other queues or another perm on one of its brokers than on another, at the end of the window",
-        """
+        f"""
 WITH latest AS (
 SELECT c.topic, c.brokerName, max_by(coalesce(c.after, ''), struct(c.epoch, c.eventTime, c.offset, c.seq)) AS state
-  FROM routeChangeTable AS c WHERE c.tableName = 'topicQueueTable' AND c.eventTime <= {until}
+  FROM routeChangeTable AS c
+ WHERE {_of_topics(_UNUSUAL)}
+   AND c.eventTime <= {{until}}
  GROUP BY c.topic, c.brokerName
 ), queues AS (
 SELECT topic, CAST(get_json_object(state, '$.readQueueNums') AS INT) AS readQueueNums,
@@ -224,12 +236,9 @@ SELECT topic, count(*) AS brokers, count(DISTINCT concat(readQueueNums, '/', wri
        min(readQueueNums) AS leastReadQueueNums, max(readQueueNums) AS mostReadQueueNums,
        min(writeQueueNums) AS leastWriteQueueNums, max(writeQueueNums) AS mostWriteQueueNums
   FROM queues GROUP BY topic HAVING count(DISTINCT concat(readQueueNums, '/', writeQueueNums, '/', perm)) > 1
- ORDER BY topic""",
+ ORDER BY topic""",  # noqa: S608 (our own text)
         "topic",
         ("kinds",),
-        # has another state than most rows, on some broker
-        "after <> (SELECT after FROM routeChangeTable WHERE tableName = 'topicQueueTable' "
-        "GROUP BY after ORDER BY count(*) DESC, after LIMIT 1)",
     ),
 )
 TIME_COLUMNS: Final = frozenset(
@@ -249,11 +258,6 @@ def query_of(report: Report, since: datetime, until: datetime, times: int = TIME
         times: Of `flapping`.
     """
     return report.query.strip().format(since=_timestamp(since), until=_timestamp(until), times=int(times))
-
-
-def topics_of(report: Report, since: datetime, until: datetime) -> str:
-    """The SQL of `Report.topics`, for a window as `query_of` takes it; empty for a report that is not on topics."""
-    return report.topics.format(since=_timestamp(since), until=_timestamp(until))
 
 
 def _timestamp(time: datetime) -> str:

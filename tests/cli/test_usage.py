@@ -99,7 +99,7 @@ def brought(extra: str) -> set[str]:
     ("extra", "words", "says"),
     [
         ("gateway", "fold --data-dir data", "this needs pyspark: pip install 'routelake[fold]'."),
-        ("gateway", "sql --data-dir data", "this needs duckdb: pip install 'routelake[fold]'."),
+        ("fold", "sql --data-dir data", "this needs duckdb: pip install 'routelake[gateway]'."),
         ("gateway", "route orders -n http://127.0.0.1:1", "this needs httpx: pip install 'routelake[clients]'."),
         ("clients", "history changes --data-dir data", "this needs pyarrow: pip install 'routelake[fold]'."),
         ("clients", "gateway --data-dir data", "pip install 'routelake[gateway]'."),

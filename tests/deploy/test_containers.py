@@ -75,7 +75,7 @@ def test_an_image_runs_one_command_as_nobody_special(file: Path) -> None:
 
 def test_no_java_and_no_spark_in_the_gateway() -> None:
     packages = re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements-gateway.lock").read_text(), re.MULTILINE)
-    assert not {"pyspark", "py4j", "delta-spark", "pandas", "numpy", "duckdb"} & set(packages)
+    assert not {"pyspark", "py4j", "delta-spark", "pandas", "numpy"} & set(packages)
     assert "jre" not in (DEPLOY / "gateway.Containerfile").read_text()
 
 

@@ -111,11 +111,3 @@ def test_a_cursor_of_another_question(past: HttpApi) -> None:
     for other in ("alive", "unavailable?to=1"):
         answer = past.get(f"/v1/reports/{other}{'&' if '?' in other else '?'}cursor={cursor}")
         assert "cursor is of a query with other parameters" in problem(answer, 400, "bad-parameter")["detail"]
-
-
-def test_more_topics_than_a_gateway_tells_of(past: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lake.history.report_datafusion.MAX_TOPICS", 1)
-    answer = past.get("/v1/reports/churn")
-    found = problem(answer, 400, "bad-parameter")
-    assert "ask of less time (from), or the tables: ./routelake history report" in found["detail"]
-    assert report(past, "flapping").rows == []
