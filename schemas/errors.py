@@ -6,7 +6,7 @@
     │   └── TooLargeError        more bytes than a limit allows                   HTTP 413, code SYSTEM_ERROR
     ├── NotFoundError            no such topic, namespace, ...                    HTTP 404, its own ResponseCode
     ├── HistoryError             a past that cannot be read
-    │   ├── VacuumedError        older than the oldest readable epoch             HTTP 410
+    │   ├── VacuumedError        older than the oldest recorded epoch             HTTP 410
     │   ├── BeforeHistoryError   before the first epoch                           HTTP 404
     │   ├── FutureEpochError     not written yet                                  HTTP 404
     │   └── FutureTimeError      a time that has not come yet                     HTTP 404
@@ -63,7 +63,7 @@ class HistoryError(RoutelakeError):
 
 
 class VacuumedError(HistoryError):
-    """Older than what is kept; ``oldest_epoch`` and ``oldest_time`` name the oldest readable commit."""
+    """Older than what is recorded; ``oldest_epoch`` and ``oldest_time`` name the oldest commit that is."""
 
 
 class BeforeHistoryError(HistoryError):

@@ -45,7 +45,7 @@ from lake.history.loader import load_view
 from nameserver.answers import RouteAnswers
 from nameserver.view.model import Changes
 from runtime.procfs import memory_bytes
-from schemas.errors import VacuumedError
+from schemas.errors import BeforeHistoryError
 from schemas.route_commit import RouteCommit
 from schemas.tables import ROUTE_CHANGE_TABLE, ROUTE_COMMIT_TABLE, TOPIC_QUEUE_TABLE
 
@@ -340,7 +340,7 @@ def measure_history(lake: Path, topics: int, groups: int) -> Figures:
 def _refused(history: History) -> None:
     try:
         history.resolve("0")
-    except VacuumedError:
+    except BeforeHistoryError:
         return
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -32,3 +32,10 @@ def arrow_schema(table: Table, *, without: Sequence[str] = ()) -> pa.Schema:
             if column.name not in without
         ]
     )
+
+
+def arrow_value(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 (JSON)
+    """A value of routeChangeTable's JSON as Arrow takes it: the keys of JSON objects are strings."""
+    if value is None or not pa.types.is_map(type_):
+        return value
+    return [(int(key) if pa.types.is_integer(type_.key_type) else key, item) for key, item in value.items()]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import msgspec
 
 from lake.history.as_of import NOW
-from lake.history.as_of_resolver import AsOf, or_else
+from lake.history.as_of_resolver import AsOf, between, or_else
 from lake.history.changelog import Change, ChangePosition, Page, read_page
 from lake.history.cursors import cursor_of, place_of
-from lake.history.filters import Filters, between, last_epoch
+from lake.history.filters import Filters
 from lake.history.history import History, check_limit
 from schemas.errors import BadRequestError
 
@@ -42,10 +42,10 @@ def cuts(history: History, from_: str | None, to: str | None, *, needs_from: boo
         BadRequestError: One is none, or ``from`` is not before ``to``.
         RoutelakeError: As `History.resolve`.
     """
-    after = history.resolve(NOW if to is None else to, "to", readable=False)
+    after = history.resolve(NOW if to is None else to, "to")
     with or_else("the first moment is 1" if needs_from else "leave out from to begin there"):
-        before = None if from_ is None else history.resolve(from_, "from", readable=False)
-    if before is not None and _place(before) > _place(after):
+        before = None if from_ is None else history.resolve(from_, "from")
+    if before is not None and before.place > after.place:
         what = f"from must not be after to: {from_} is after {NOW if to is None else to}"
         raise BadRequestError(what, field="from", value=from_)
     return before, after
@@ -69,7 +69,7 @@ def all_changes(history: History, asked: ChangesAsked, *, limit: int = 100, curs
         page = read_page(
             table,
             Page(
-                newest_epoch=last_epoch(after),
+                newest_epoch=after.last_epoch,
                 oldest_epoch=0 if before is None else before.commit.epoch,
                 limit=limit,
                 before=place,
@@ -79,7 +79,3 @@ def all_changes(history: History, asked: ChangesAsked, *, limit: int = 100, curs
     if page.before is None:
         return Found(page.changes, None)
     return Found(page.changes, cursor_of(history, asked, ChangePosition.parse(page.before, "cursor")))
-
-
-def _place(cut: AsOf) -> tuple[int, float]:
-    return cut.commit.epoch, 0.0 if cut.until is None else cut.until.timestamp()

@@ -11,7 +11,6 @@ import msgspec
 
 from lake.delta import query
 from lake.history.as_of_resolver import AsOf
-from lake.history.filters import between
 from lake.history.history import History
 from lake.history.provenance import Cause, RowStep, of_tables, row_steps
 from schemas.tables import BROKER_ADDR_TABLE, TOPIC_QUEUE_TABLE
@@ -44,15 +43,15 @@ def topic_blame(history: History, topic: str, as_of: str) -> Blame:
     Raises:
         RoutelakeError: As `History.resolve`; the state tables of then need not be kept.
     """
-    moment = history.resolve(as_of, readable=False)
+    moment = history.resolve(as_of)
     with history.reading_changes() as table:
         of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
-        steps = row_steps(history, table, f"{of_topic} AND ({between(None, moment)})")
+        steps = row_steps(history, table, f"{of_topic} AND {moment.changes}")
         queues = _fields(steps)
         holders = sorted({name for name, fields in queues.items() if fields})
         if holders:
             of_groups = f'{of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(holders)}'
-            groups = _fields(row_steps(history, table, f"{of_groups} AND ({between(None, moment)})"))
+            groups = _fields(row_steps(history, table, f"{of_groups} AND {moment.changes}"))
         else:
             groups = {}
     if not any(groups.values()):

@@ -22,10 +22,9 @@ from deltalake import DeltaTable
 from lake.delta import query
 from lake.history.all_changes import ChangesAsked, cuts
 from lake.history.as_of import NOW
-from lake.history.as_of_resolver import AsOf
+from lake.history.as_of_resolver import AsOf, between
 from lake.history.changelog import MAX_PAGE_BYTES
 from lake.history.cursors import cursor_of, place_of
-from lake.history.filters import between
 from lake.history.history import History, check_limit
 from nameserver.state_machine.changes import LIVENESS_COLUMNS
 from schemas.tables import BROKER_LIVE_TABLE, KV_CONFIG_TABLE, TOPIC_QUEUE_MAPPING_INFO_TABLE

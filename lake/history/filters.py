@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of routeChangeTable a question is about: between two cuts, of whom, by whom.
-
-A *cut* is a `AsOf`, so what lies between two of them is what leads from what ``as_of`` shows at the one to what it
-shows at the other: changes after the first, up to and including the second.
-"""
+"""Filters of rows of routeChangeTable: which rows, caused by whom."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
-from lake.history.as_of_resolver import AsOf
 from nameserver.state_machine.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError
 from schemas.events import AnyEvent
@@ -84,23 +79,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         if self.peer is not None:
             terms.append(_from_peer(self.peer))
         return " AND ".join(terms) or None
-
-
-def between(before: AsOf | None, after: AsOf) -> str:
-    """SQL: changes after one cut, or from the beginning on, up to another."""
-    return f"({_up_to(after)})" if before is None else f"NOT ({_up_to(before)}) AND ({_up_to(after)})"
-
-
-def _up_to(cut: AsOf) -> str:
-    epoch = cut.commit.epoch
-    if cut.until is None:
-        return f'"epoch" <= {epoch}'
-    return f'"epoch" <= {epoch} OR ("epoch" = {epoch + 1} AND "eventTime" <= {query.time(cut.until)})'
-
-
-def last_epoch(cut: AsOf) -> int:
-    """The last epoch of which a cut shows something."""
-    return cut.commit.epoch + (cut.until is not None)
 
 
 def _members(changes: DeltaTable, cluster: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The past: commits by epoch or time (`moments`), the route of a topic then (`past_rows`), and who changed what.
+"""The past: points in time (`moments`), routes and tables then (`past_rows`), and who changed what.
 
 *The changes of a topic* are what an operator needs at three in the morning ("who deleted it", "why did its route go"):
 
@@ -19,7 +19,7 @@ Safe for threads. Reads run without the interpreter lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -46,8 +46,7 @@ from lake.history.changelog import (
 )
 from lake.history.epochs import Epochs, Recent
 from lake.history.loader import changes_from
-from lake.history.state_at import Condition, PastRows
-from lake.history.versions import PastTables, reading_changes
+from lake.history.state_at import Condition, PastRows, reading
 from nameserver.route_queries import pick_up_topic_route
 from nameserver.view.snapshot import RouteView
 from schemas.codes import ResponseCode
@@ -97,9 +96,8 @@ class History:
     def __init__(self, lake_dir: str | Path) -> None:
         """Nothing is opened before the first question."""
         self._epochs = Epochs(str(lake_dir))
-        self._tables = PastTables(str(lake_dir))
-        self._moments = AsOfResolver(self._epochs, self._tables)
-        self._rows = PastRows(self._epochs, self._tables)
+        self._rows = PastRows(str(lake_dir), self._epochs)
+        self._moments = AsOfResolver(self._epochs, self._rows.last_change)
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self._contexts: Recent[str, Context] = Recent(_CONTEXTS_BYTES)
         self._lake = 0
@@ -107,27 +105,24 @@ class History:
 
     # --- commits ---
 
-    def resolve(self, as_of: str, name: str = "as_of", *, readable: bool = True) -> AsOf:
-        """What an epoch number or a time means; ``now`` is the newest epoch.
+    def resolve(self, as_of: str, name: str = "as_of") -> AsOf:
+        """The point in time that an epoch number or a time means; ``now`` is the newest epoch.
 
         Args:
             as_of: It.
             name: Of the parameter, for errors.
-            readable: Whether the tables must be readable then. What routeChangeTable alone answers needs no more than
-                that the epoch is recorded.
 
         Raises:
             BadRequestError: It is neither, or a time without offset from UTC, or a Unix time.
             FutureEpochError: That epoch has not been committed.
             FutureTimeError: That time has not come yet.
             BeforeHistoryError: The first epoch is later; ``first_epoch`` and ``first_time`` name it.
-            VacuumedError: It is not kept any more, and there are no intervals; ``oldest_epoch`` and ``oldest_time``
-                name the oldest that is.
+            VacuumedError: It is before the first epoch that is recorded; ``oldest_epoch`` and ``oldest_time`` name it.
             UnavailableError: There is no lake, or it cannot be read now.
         """
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
         self._refresh()
-        return self._moments.of(wanted, as_of, name, readable=readable)
+        return self._moments.of(wanted, as_of, name)
 
     def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
         """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
@@ -181,17 +176,11 @@ class History:
                 f"{name} is of another lake, of this one before a restore, or too old: begin without it", field=name
             )
 
-    def oldest_readable(self) -> RouteCommit | None:
-        """The oldest commit that can be read; None without any. Looks at about log2(epochs) commits."""
-        self._refresh()
-        return self._moments.oldest_readable()
-
     def _refresh(self) -> None:
         self._epochs.refresh()
         with self._lock:
             if self._lake != self._epochs.lake:
                 self._lake = self._epochs.lake
-                self._tables.forget()
                 self._routes.clear()
                 self._moments.forget()
                 self._contexts.clear()
@@ -220,8 +209,7 @@ class History:
         known = self._routes.get(key)
         if known is not None:
             return known
-        with self._moments.reading(commit):
-            view = self._view_of_topic(topic, moment)
+        view = self._view_of_topic(topic, moment)
         route = pick_up_topic_route(
             view, topic, support_acting_master=support_acting_master, order_message_enable=order_message_enable
         )
@@ -239,23 +227,22 @@ class History:
     def _view_of_topic(self, topic: str, moment: AsOf) -> RouteView:
         """A view that holds one topic and what its route needs."""
         of_topic = f'"topic" = {text(topic)}'
-        queues = self._rows.at(TOPIC_QUEUE_TABLE, moment, of_topic)
-        brokers = set(queues["brokerName"].to_pylist())
+        queues = self._rows.at(TOPIC_QUEUE_TABLE, moment, Condition(of_topic))
+        brokers = sorted(set(queues["brokerName"].to_pylist()))
+        of_brokers = Condition(f'"brokerName" IN {texts(brokers)}')
         order = f'"namespace" = {text(ORDER_TOPIC_CONFIG)} AND "key" = {text(topic)}'
-        conditions: dict[str, tuple[Callable[[], str], str | None]] = {
-            BROKER_ADDR_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
-            FILTER_SERVER_TABLE.name: (lambda: f'"brokerName" IN {texts(sorted(brokers))}', None),
-            TOPIC_QUEUE_MAPPING_INFO_TABLE.name: (lambda: of_topic, None),
-            KV_CONFIG_TABLE.name: (lambda: order, f'"key" = {order_conf_key(topic)}'),
+        conditions = {
+            BROKER_ADDR_TABLE.name: of_brokers,
+            FILTER_SERVER_TABLE.name: of_brokers,
+            TOPIC_QUEUE_MAPPING_INFO_TABLE.name: Condition(of_topic),
+            KV_CONFIG_TABLE.name: Condition(order, f'"key" = {order_conf_key(topic)}'),
         }
 
         def read(spec: Table) -> pa.Table | None:
             if spec is TOPIC_QUEUE_TABLE:
                 return queues
-            if spec.name not in conditions or not brokers:
-                return None
-            condition, of_changes = conditions[spec.name]
-            return self._rows.at(spec, moment, condition(), of_changes)
+            condition = conditions.get(spec.name)
+            return self._rows.at(spec, moment, condition) if condition and brokers else None
 
         return RouteView.empty().apply(changes_from(moment.commit, read))
 
@@ -265,27 +252,25 @@ class History:
         """The state tables of a moment, as far as conditions go; a table without one is left empty.
 
         Raises:
-            VacuumedError, UnavailableError: As `resolve`.
+            UnavailableError: The tables cannot be read now.
         """
 
         def read(spec: Table) -> pa.Table | None:
             found = conditions.get(spec.name)
-            return None if found is None else self._rows.at(spec, moment, found.of_rows, found.of_changes)
+            return None if found is None else self._rows.at(spec, moment, found)
 
-        with self._moments.reading(moment.commit):
-            return RouteView.empty().apply(changes_from(moment.commit, read))
+        return RouteView.empty().apply(changes_from(moment.commit, read))
 
     def topics(self, moment: AsOf, broker_names: Collection[str] | None = None) -> Sequence[str]:
         """Names of the topics that have a row at a moment, sorted; of some broker groups, or of all.
 
         Raises:
-            VacuumedError, UnavailableError: As `resolve`.
+            UnavailableError: The tables cannot be read now.
         """
         if broker_names is not None and not broker_names:
             return []
         where = "true" if broker_names is None else f'"brokerName" IN {texts(sorted(broker_names))}'
-        with self._moments.reading(moment.commit):
-            return self._rows.topics(moment, where)
+        return self._rows.topics(moment, where)
 
     # --- changes ---
 
@@ -336,8 +321,8 @@ class History:
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None:
             return ChangePage([], None, after)
-        with reading_changes():
-            table = self._tables.at(ROUTE_CHANGE_TABLE, newest)
+        with reading(ROUTE_CHANGE_TABLE.name):
+            table = self._rows.table(ROUTE_CHANGE_TABLE, newest)
             context = read_context(table, topic, newest.epoch, self._contexts.get(topic) or NO_CONTEXT)
             self._contexts.put(topic, context, getsizeof(topic) + context.size_bytes())
             page = read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
@@ -362,8 +347,8 @@ class History:
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None:
             raise UnavailableError("nothing has been committed yet")
-        with reading_changes():
-            yield self._tables.at(ROUTE_CHANGE_TABLE, newest)
+        with reading(ROUTE_CHANGE_TABLE.name):
+            yield self._rows.table(ROUTE_CHANGE_TABLE, newest)
 
 
 def _with_mark(page: ChangePage, mark: EpochMark) -> ChangePage:

@@ -9,13 +9,13 @@ ends an interval that is in the table already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.delta.types import ARROW_TYPES, arrow_schema
+from lake.delta.types import ARROW_TYPES, arrow_schema, arrow_value
 from schemas.intervals import IS_OPEN, Intervals
 
 COLUMNS: Final = (
@@ -170,16 +170,9 @@ def _states(intervals: Intervals, after: pa.DictionaryArray) -> dict[str, pa.Arr
     for column in intervals.source.columns:
         if column.name in intervals.state:
             type_ = ARROW_TYPES[column.type]
-            values = [_typed(state.get(column.name), type_) for state in decoded]
+            values = [arrow_value(state.get(column.name), type_) for state in decoded]
             found[column.name] = pa.array(values, type_).take(after.indices)
     return found
-
-
-def _typed(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 (JSON)
-    """A value of JSON as Arrow takes it: the keys of JSON objects are strings."""
-    if value is None or not pa.types.is_map(type_):
-        return value
-    return [(int(key), item) for key, item in value.items()]
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -15,6 +15,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
+from lake.history.as_of_resolver import up_to
 from lake.history.history import History
 
 _COLUMNS = ("epoch", "offset", "eventTime", "command", "actor", "tableName", "brokerName", "key", "before", "after")
@@ -101,11 +102,6 @@ def newest_steps(history: History, table: DeltaTable, where: str, most: int) -> 
     in_them = row_steps(history, table, f'{before} AND "epoch" IN ({", ".join(map(str, sorted(set(epochs))))})')
     last = {(step.table_name, step.key): step for step in in_them}
     return sorted(last.values(), key=lambda step: (step.epoch, step.event_time)), steps[torn:]
-
-
-def up_to(epoch: int, time: datetime) -> str:
-    """SQL: changes up to a time of an epoch."""
-    return f'("epoch" < {epoch} OR ("epoch" = {epoch} AND "eventTime" <= {query.time(time)}))'
 
 
 def of_tables(names: Iterable[str]) -> str:

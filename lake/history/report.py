@@ -81,7 +81,7 @@ def window(history: History, from_: str | None, to: str | None, dashes: str = ""
     """
 
     def time_of(name: str, moment: str) -> datetime:
-        found = history.resolve(moment, name, readable=False)
+        found = history.resolve(moment, name)
         given = None if moment == NOW else parse_as_of(moment, name)
         return given if isinstance(given, datetime) else found.commit.event_time
 
@@ -111,7 +111,7 @@ def report_page(history: History, asked: ReportAsked, *, limit: int = 1000, curs
         return ReportPage(UNIX_EPOCH, None, [], [], None)
     if place is None:
         since, until = window(history, asked.from_, asked.to)
-        place = _Place(history.resolve(NOW, readable=False).commit.epoch, to_us(since), to_us(until), 0)
+        place = _Place(history.resolve(NOW).commit.epoch, to_us(since), to_us(until), 0)
     since, until = (from_us(us) for us in (place.since_us, place.until_us))
     query = query_of(BY_NAME[asked.name], since, until, asked.times)
     with history.reading_changes() as table, bounded_views(table, place.epoch) as views:

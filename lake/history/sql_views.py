@@ -2,8 +2,8 @@
 """Views over routeChangeTable, in SQL that DuckDB and Spark both take.
 
 The names of columns are those of the tables; what is new here is in ``VIEWS``. JSON is read by ``get_json_object``,
-which Spark has and DuckDB is given. Times within one key never go back (`lake.history.partial_epoch`), so the sums
-over time need no other order.
+which Spark has and DuckDB is given. Times within one key never go back (`lake.history.state_at`), so the sums over time
+need no other order.
 """
 
 from __future__ import annotations

@@ -18,11 +18,10 @@ from deltalake import DeltaTable
 
 from lake.delta import query
 from lake.history.all_changes import cuts
-from lake.history.as_of_resolver import AsOf
+from lake.history.as_of_resolver import AsOf, up_to
 from lake.history.cursors import cursor_of, place_of
-from lake.history.filters import between
 from lake.history.history import History, check_limit
-from lake.history.provenance import Cause, RowStep, newest_steps, of_tables, up_to
+from lake.history.provenance import Cause, RowStep, newest_steps, of_tables
 from lake.history.timeline_states import (
     Part,
     Rows,
@@ -213,7 +212,7 @@ def _page(
     from_, to = window
     terms = [f"({reading.where})"]
     if to is not None:
-        terms.append(f"({between(None, to)})")
+        terms.append(to.changes)
     if place is not None:
         terms.append(up_to(place.epoch, from_us(place.time_us)))
     ground, steps = newest_steps(reading.history, reading.table, " AND ".join(terms), asked.max_steps)
@@ -221,7 +220,11 @@ def _page(
     for step in ground:
         apply_step(rows, step)
     begins = list(_begins(steps, part_of, copy_rows(rows)))
-    held = 0 if from_ is None else sum(_is_in(from_, steps[begin.done - 1]) for begin in begins)
+    held = (
+        0
+        if from_ is None
+        else sum(from_.shows(step.epoch, step.event_time) for step in (steps[begin.done - 1] for begin in begins))
+    )
     begins = begins[max(0, held - 1) :]
     wanted = begins[-asked.limit :]
     states = _states(steps, part_of, shown, [begin.done for begin in wanted], rows)
@@ -244,14 +247,6 @@ def _fits(intervals: list[Interval]) -> int:
     """How many of the last intervals a page has room for; at least one."""
     totals = accumulate(rows_shown(interval.state) for interval in reversed(intervals))
     return max(1, sum(total <= MAX_SHOWN for total in totals))
-
-
-def _is_in(moment: AsOf, step: RowStep) -> bool:
-    """Whether a moment shows a change."""
-    epoch = moment.commit.epoch
-    return step.epoch <= epoch or (
-        moment.until is not None and step.epoch == epoch + 1 and step.event_time <= moment.until
-    )
 
 
 def _interval(begin: _Begin, end: _End | None, state: dict[str, Any]) -> Interval:

@@ -21,13 +21,12 @@ from lake.delta.active import active
 from lake.history import changelog
 from lake.history import history as history_module
 from lake.history import state_at as past_rows
-from lake.history import versions as past_tables
 from lake.history.as_of import iso, parse_as_of, parse_time
 from lake.history.as_of_resolver import AsOf
 from lake.history.changelog import Change, ChangePage
 from lake.history.history import History, PastRoute
 from lake.history.loader import load_view
-from lake.history.versions import PastTables
+from lake.history.state_at import PastRows
 from nameserver.route_queries import pick_up_topic_route
 from schemas.errors import (
     BadRequestError,
@@ -221,7 +220,6 @@ def test_no_lake_yet(tmp_path: Path) -> None:
             ask()
     LakeWriter(tmp_path / "nothing")
     assert history.epochs() == [] and history.changes("t") == ChangePage([], None, None)
-    assert history.oldest_readable() is None
 
 
 def test_a_newer_lake(writer: LakeWriter) -> None:
@@ -262,70 +260,61 @@ def test_commits_are_read_on_after_route_commit_table_was_compacted_and_vacuumed
     assert [commit.epoch for commit in history.epochs(3)] == [3, 2, 1]
 
 
-def test_a_vacuumed_commit_names_the_oldest_readable_one(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def reread(command: str = "REGISTER_BROKER", **values: Any) -> list[dict[str, Any]]:
+    """Changes from which `commit_row` can be made again."""
+    nums = values["nums"]
+    addresses = {"table": "brokerAddrTable", "topic": None, "key": {"brokerName": "broker-a"}}
+    return [
+        change(command, offset=nums, after=queue(nums=nums)),
+        change(command, offset=nums, seq=1, after=group(_0=f"a{nums}"), **addresses),
+    ]
+
+
+def lost_by(way: str, writer: LakeWriter) -> None:
+    """Versions that are older than the newest go."""
+    if way == "vacuum":
+        vacuum(writer)
+    else:
+        for spec in STATE_TABLES:
+            age_log(writer, spec.name)
+
+
+@pytest.mark.parametrize("way", ["vacuum", "log clean-up"])
+def test_versions_that_are_not_kept_are_tried_once(
+    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     for number in range(1, 6):
-        commit_row(writer, number)
-    vacuum(writer)
-    commit_row(writer, 6)
-    commit_row(writer, 7)
+        commit_row(writer, number, history=reread(nums=number))
+    lost_by(way, writer)
+    commit_row(writer, 6, history=reread(nums=6))
     history = History(writer.path)
-    for early in ("1", "4", at(2)):
-        with pytest.raises(VacuumedError, match="epoch 5 of 2026-01-01T00:00:05Z") as gone:
-            history.resolve(early)
-        assert gone.value.fields["oldest_epoch"] == 5
-    assert queues(history.route("orders", "5")) == 5
-    oldest = history.oldest_readable()
-    assert oldest is not None and oldest.epoch == 5
+    opened: list[tuple[str, int]] = []
+    table = PastRows.table
+
+    def counted(rows: PastRows, spec: Table, commit: RouteCommit) -> Any:
+        opened.append((spec.name, commit.epoch))
+        return table(rows, spec, commit)
+
+    monkeypatch.setattr(PastRows, "table", counted)
+    for epoch in (4, 4, 1, 2):
+        opened.clear()
+        found = history.route("orders", str(epoch))
+        assert (queues(found), json.loads(found.body)["brokerDatas"][0]["brokerAddrs"]) == (epoch, {"0": f"a{epoch}"})
+    assert {name for name, _ in opened} == {"routeChangeTable"}
+    assert queues(history.route("orders", "6")) == 6
 
 
-def test_what_is_not_kept_is_answered_from_memory_after_the_first_time(
+def test_what_storage_cannot_answer_for_a_moment_is_not_remembered_for_long(
     writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(1, 40):
-        commit_row(writer, number)
-    vacuum(writer)
-    commit_row(writer, 40)
-    history = History(writer.path)
-    opened: list[int] = []
-    has_files = PastTables.has_files
-
-    def counted(tables: PastTables, spec: Table, commit: RouteCommit) -> bool:
-        opened.append(commit.epoch)
-        return has_files(tables, spec, commit)
-
-    monkeypatch.setattr(PastTables, "has_files", counted)
-    for early in ("1", "7", at(30), "38"):
-        with pytest.raises(VacuumedError, match="epoch 39 of"):
-            history.resolve(early)
-        if early == "1":
-            assert opened
-            opened.clear()
-    assert not opened
-
-
-def test_what_storage_cannot_answer_for_a_moment_is_not_remembered(
-    writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(1, 4):
-        commit_row(writer, number)
+    commit_row(writer, 1, history=reread(nums=1))
     history = History(writer.path)
     with monkeypatch.context() as patch:
-        patch.setattr(PastTables, "has_files", lambda *_: False)
-        for epoch in ("1", "3"):
-            with pytest.raises(VacuumedError):
-                history.resolve(epoch)
-    assert [history.resolve(epoch).commit.epoch for epoch in ("1", "3")] == [1, 3]
-
-
-def test_vacuum_between_resolve_and_route(writer: LakeWriter) -> None:
-    for number in range(1, 4):
-        commit_row(writer, number)
-    history = History(writer.path)
-    moment = history.resolve("1")
-    vacuum(writer)
-    with pytest.raises(VacuumedError) as gone:
-        history.route("orders", moment)
-    assert gone.value.fields["oldest_epoch"] == 3
+        patch.setattr(past_rows, "_REMEMBERED_S", 0.0)
+        patch.setattr(PastRows, "table", lambda *_: (_ for _ in ()).throw(OSError("disk trouble")))
+        with pytest.raises(UnavailableError, match="disk trouble"):
+            history.route("orders", "1")
+    assert queues(history.route("orders", "1")) == 1
 
 
 def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
@@ -335,33 +324,6 @@ def test_what_was_read_stays_readable_from_memory(writer: LakeWriter) -> None:
     first = history.route("orders", history.resolve("1"))
     vacuum(writer)
     assert history.route("orders", "1") is first
-
-
-def test_a_cleaned_up_log_names_the_oldest_readable_epoch(writer: LakeWriter) -> None:
-    for number in range(1, 5):
-        commit_row(writer, number)
-    for spec in STATE_TABLES:
-        age_log(writer, spec.name)
-    commit_row(writer, 5)
-    history = History(writer.path)
-    with pytest.raises(VacuumedError) as gone:
-        history.resolve("3")
-    assert gone.value.fields["oldest_epoch"] == 4
-    assert history.resolve("4").commit.epoch == 4
-
-
-def test_a_commit_that_fails_although_it_is_there(writer: LakeWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_row(writer, 1)
-    history = History(writer.path)
-
-    def fail(*_: object) -> None:
-        raise OSError("disk trouble")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(past_rows, "select", fail)
-        with pytest.raises(UnavailableError, match="disk trouble"):
-            history.route("orders", "1")
-    assert history.route("orders", "1").commit.epoch == 1
 
 
 # --- routes ---
@@ -609,7 +571,7 @@ def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: p
     room_bytes = 2_000_000
     monkeypatch.setattr(history_module, "_ROUTES_BYTES", room_bytes)
     monkeypatch.setattr(history_module, "_CONTEXTS_BYTES", room_bytes)
-    monkeypatch.setattr(past_tables, "_TABLES_BYTES", room_bytes)
+    monkeypatch.setattr(past_rows, "_TABLES_BYTES", room_bytes)
     topics = [f"{number:03d}-{'t' * 20_000}" for number in range(150)]
     for epoch in range(1, 16):
         changed = topics if epoch == 1 else topics[:1]
@@ -624,7 +586,7 @@ def test_what_is_kept_is_bounded_by_its_bytes(writer: LakeWriter, monkeypatch: p
         history.resolve(str(epoch))
         with pytest.raises(NotFoundError):
             history.route("unknown", str(epoch))
-    for cache in (history._routes, history._contexts, history._tables._tables):
+    for cache in (history._routes, history._contexts, history._rows._tables):
         assert room_bytes * 0.5 < cache.bytes <= room_bytes
 
 
