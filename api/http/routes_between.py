@@ -12,10 +12,9 @@ from starlette.responses import Response
 
 from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
 from api.http.formats import Format, wanted_format
-from api.http.parameters import IfNoneMatch
+from api.http.parameters import IfNoneMatch, TopicPath
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
-from api.http.shapes_past import AllChangesShape, DiffShape
-from lake.history.all_changes import ChangesAsked, all_changes
+from api.http.shapes_past import ChangesShape, DiffShape
 from lake.history.change_json import (
     CHANGE_COLUMNS,
     change_members,
@@ -24,21 +23,35 @@ from lake.history.change_json import (
     difference_members,
     json_lines,
 )
-from lake.history.changelog import MAX_LIMIT
+from lake.history.changelog import ChangesAsked
+from lake.history.changelog import list_changes as page_of_changes
 from lake.history.diff import diff
 from lake.history.filters import Filters
+from lake.history.history import MAX_LIMIT
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
 _encode = msgspec.json.Encoder().encode
 
 
-class _Between(ReadQuery):
-    """Two moments, which rows, by whom, and which page."""
+class TopicChangesQuery(ReadQuery):
+    """Parameters of a topic's changes: two moments, and which page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
+    from_: str | None = Field(
+        None, alias="from", description=f"Only what came after this moment: {MOMENT}. Absent: from the beginning."
+    )
     to: str | None = Field(None, description=f"Up to and including what shows at this moment: {MOMENT} (the default).")
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
+    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
+        None, description="`nextCursor` of the page before this one."
+    )
+
+
+class AllChangesQuery(TopicChangesQuery):
+    """Parameters of all changes: two moments, which rows, by whom, and which page."""
+
     topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
     broker_name: str | None = Field(None, alias="brokerName", description="Only of this broker group.")
     cluster: str | None = Field(
@@ -53,11 +66,8 @@ class _Between(ReadQuery):
     peer: str | None = Field(None, description="Only from this address, with its port or without.")
     user: str | None = Field(None, description="Only by this user.")
     outcome: Literal["applied", "unchanged", "rejected"] | None = Field(None, description="Only with this outcome.")
-    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
-        None, description="`nextCursor` of the page before this one."
-    )
 
-    def asked(self, from_: str | None) -> ChangesAsked:
+    def asked(self) -> ChangesAsked:
         """The question."""
         filters = Filters(
             topic=self.topic,
@@ -69,19 +79,10 @@ class _Between(ReadQuery):
             user=self.user,
             outcome=self.outcome,
         )
-        return ChangesAsked(from_=from_, to=self.to, filters=filters)
+        return ChangesAsked(from_=self.from_, to=self.to, filters=filters)
 
 
-class AllChangesQuery(_Between):
-    """Parameters of all changes."""
-
-    from_: str | None = Field(
-        None, alias="from", description=f"Only what came after this moment: {MOMENT}. Absent: from the beginning."
-    )
-    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
-
-
-class DiffQuery(_Between):
+class DiffQuery(AllChangesQuery):
     """Parameters of a comparison."""
 
     from_: str = Field(alias="from", description=f"The earlier moment: {MOMENT}.")
@@ -100,9 +101,7 @@ def _in_formats(found: Responses) -> Responses:
     "/changes",
     operation_id="listChanges",
     summary="Everything that changed, by whom, newest first",
-    responses=_in_formats(
-        read(AllChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)
-    ),
+    responses=_in_formats(read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
 )
 async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
     """Rows of routeChangeTable that lead from what `as_of` shows at `from` to what it shows at `to`.
@@ -110,9 +109,35 @@ async def list_changes(request: Request, query: Annotated[AllChangesQuery, Query
     JSON unless `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where
     the next page is. A page ends before `limit` where its JSON would pass 4 MiB.
     """
-    asked = query.asked(query.from_)
+    return await _changes(request, query, query.asked())
+
+
+@router.get(
+    "/topics/{topic:names}/changes",
+    operation_id="getTopicChanges",
+    summary="Who changed a topic's route, when and how",
+    responses=_in_formats(read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+)
+async def get_topic_changes(
+    request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """Rows of routeChangeTable that concern a topic, newest first; the topic need not exist any more.
+
+    Row changes and commands that name it, its order configuration, and for the brokers that ever held it: changes of
+    address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
+    Pages and formats are those of `GET /v1/changes`.
+    """
+    return await _changes(
+        request, query, ChangesAsked(from_=query.from_, to=query.to, filters=Filters(concerning=topic))
+    )
+
+
+async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsked) -> Response:
     found, position = await ask_history(
-        request, query, "changes", lambda history: all_changes(history, asked, limit=query.limit, cursor=query.cursor)
+        request,
+        query,
+        "changes",
+        lambda history: page_of_changes(history, asked, limit=query.limit, cursor=query.cursor),
     )
     rows = visible(request, map(change_members, found.changes))
     media = wanted_format(request)
@@ -151,7 +176,7 @@ async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: If
     `outcome` keep the rows that such a change touched in between. The price is that of the changes in between, and the
     tables of then need not be kept any more.
     """
-    asked = query.asked(query.from_)
+    asked = query.asked()
     found, position = await ask_history(
         request, query, "diff", lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor)
     )

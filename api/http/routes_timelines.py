@@ -19,7 +19,7 @@ from api.http.shapes_past import BlameShape, BrokerTimelineShape, TopicTimelineS
 from lake.history.as_of import NOW
 from lake.history.blame import topic_blame
 from lake.history.change_json import cut_members, field_members, interval_members
-from lake.history.changelog import MAX_LIMIT
+from lake.history.history import MAX_LIMIT
 from lake.history.timeline import Timeline, Window, broker_timeline, topic_timeline
 
 router = APIRouter(prefix="/v1", tags=["history"])

@@ -30,18 +30,9 @@ class ChangeShape(Shape):
     key: dict[str, Any] | None = None
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
-    cursor: str | None = Field(None, description="place in the list of a topic's changes")
 
 
 class ChangesShape(Shape):
-    """Changes, newest first. `before` leads to older ones (absent: there are none), `after` to what comes later."""
-
-    changes: list[ChangeShape]
-    before: str | None = None
-    after: str | None = None
-
-
-class AllChangesShape(Shape):
     """Changes, newest first. `nextCursor` leads to older ones and is absent at the end."""
 
     changes: list[ChangeShape]

@@ -18,7 +18,7 @@ from schemas.errors import RoutelakeError, SetupError
 if TYPE_CHECKING:
     import httpx
 
-    from lake.history.all_changes import ChangesAsked
+    from lake.history.changelog import ChangesAsked
 
 Asked = Mapping[str, str]
 """Parameters as `GET /v1/changes` and `GET /v1/diff` have them."""
@@ -76,12 +76,12 @@ class LakeSource:
 
     def changes(self, asked: Asked, page: int = _PAGE) -> Iterator[list[dict[str, Any]]]:
         """See `Source`."""
-        from lake.history.all_changes import all_changes
         from lake.history.change_json import change_members
+        from lake.history.changelog import list_changes
 
         question, cursor = _question(asked), None
         while True:
-            found = all_changes(self._history, question, limit=page, cursor=cursor)
+            found = list_changes(self._history, question, limit=page, cursor=cursor)
             yield list(map(change_members, found.changes))
             cursor = found.next_cursor
             if cursor is None:
@@ -206,7 +206,7 @@ class HttpSource:
 
 
 def _question(asked: Asked) -> ChangesAsked:
-    from lake.history.all_changes import ChangesAsked
+    from lake.history.changelog import ChangesAsked
     from lake.history.filters import Filters
 
     names = {"brokerName": "broker_name", "tableName": "table_name"}

@@ -40,6 +40,8 @@ from api.gateway.follower import Follower
 from dev.benchmarks.harness.lake_writer import START, LakeWriter
 from lake.commits import last_commit
 from lake.delta.types import arrow_schema
+from lake.history.changelog import ChangesAsked, list_changes
+from lake.history.filters import Filters
 from lake.history.history import History
 from lake.history.loader import load_view
 from nameserver.answers import RouteAnswers
@@ -331,8 +333,8 @@ def measure_history(lake: Path, topics: int, groups: int) -> Figures:
     took("history_repeated", lambda: history.route(topic(7), "2"))
     took("history_other_topic", lambda: history.route(topic(8), "2"))
     took("history_newest", lambda: history.route(topic(8), str(history.epochs(1)[0].epoch)))
-    took("changes_first", lambda: history.changes(topic(7)))
-    took("changes_repeated", lambda: history.changes(topic(7)))
+    took("changes_first", lambda: list_changes(history, ChangesAsked(filters=Filters(concerning=topic(7)))))
+    took("changes_repeated", lambda: list_changes(history, ChangesAsked(filters=Filters(concerning=topic(7)))))
     took("before_the_first", lambda: _refused(history))
     return figures
 

@@ -42,7 +42,6 @@ _encode = msgspec.json.Encoder().encode
 def change_members(change: Change) -> dict[str, Any]:
     """A change as one JSON object; what there is not is left out."""
     found = {**msgspec.to_builtins(change), "eventTime": time_text(change.event_time)}
-    del found["cursor"]
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -1,33 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of routeChangeTable: what concerns one topic, newest first."""
+"""Changes between two points in time, newest first, page by page."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import accumulate
-from sys import getsizeof
 from typing import Any, Final
 
 import msgspec
-from deltalake import DeltaTable
 
 from lake.delta import query
-from schemas.errors import BadRequestError
-from schemas.events import Preserve, PreserveEnd
-from schemas.kv import ORDER_TOPIC_CONFIG
+from lake.history.as_of_resolver import between
+from lake.history.cursors import cursor_of, place_of
+from lake.history.filters import Filters
+from lake.history.history import History, check_limit
 from schemas.route_commit import from_us, to_us
-from schemas.tables import (
-    BROKER_ADDR_TABLE,
-    FILTER_SERVER_TABLE,
-    KV_CONFIG_TABLE,
-    ROUTE_CHANGE_TABLE,
-    TOPIC_QUEUE_TABLE,
-)
+from schemas.tables import ROUTE_CHANGE_TABLE
 
-MAX_LIMIT: Final = 1000
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Of the JSON columns of a page's changes, in UTF-8. A single change beyond it is a page of its own."""
 
@@ -35,8 +25,6 @@ _FIRST_WINDOW: Final = 256
 _WIDE_ROWS: Final = 16
 """Rows that a query decodes at a time where it reads JSON columns: a KV value is in a row twice, with 256 KiB each."""
 _JSON_BYTES: Final = " + ".join(f'coalesce(octet_length("{name}"), 0)' for name in ("actor", "key", "before", "after"))
-
-_PAUSES: Final = tuple(str(event.__struct_config__.tag) for event in (Preserve, PreserveEnd))
 
 _POSITION: Final = (
     '"epoch"',
@@ -50,7 +38,7 @@ _POSITION: Final = (
 
 
 class Change(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A row of routeChangeTable, its JSON columns decoded. ``cursor`` is its place in the order."""
+    """A row of routeChangeTable, its JSON columns decoded."""
 
     epoch: int
     offset: int
@@ -66,19 +54,21 @@ class Change(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     key: dict[str, Any] | None
     before: dict[str, Any] | None
     after: dict[str, Any] | None
-    cursor: str
 
 
-class ChangePage(msgspec.Struct, frozen=True, rename="camel"):
-    """Changes, newest first.
+class ChangesAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A question. ``from_`` and ``to`` are as `History.resolve` takes them; None: the beginning, and now."""
 
-    ``before`` leads to the next older page, None at the end. ``after`` asks for what is newer than this page, None if
-    the page is empty and no cursor was given.
-    """
+    from_: str | None = None
+    to: str | None = None
+    filters: Filters = Filters()
+
+
+class ChangePage(msgspec.Struct, frozen=True):
+    """Changes, newest first, and where the next page begins; None at the end."""
 
     changes: list[Change]
-    before: str | None
-    after: str | None
+    next_cursor: str | None
 
 
 class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
@@ -91,24 +81,14 @@ class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
     broker_name: str
     table_name: str
 
-    def cursor(self) -> str:
-        """As text for a URL."""
-        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
-
     @classmethod
-    def parse(cls, cursor: str, name: str) -> ChangePosition:
-        """Inverse of `cursor`.
+    def of(cls, row: dict[str, Any]) -> ChangePosition:
+        """The place of a row of routeChangeTable."""
+        names = (row["brokerName"] or "", row["tableName"] or "")
+        return cls(row["epoch"], to_us(row["eventTime"]), row["offset"], row["seq"], *names)
 
-        Raises:
-            BadRequestError: It is none.
-        """
-        try:
-            return msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=cls)
-        except (ValueError, binascii.Error) as error:
-            raise BadRequestError(f"{name} is no cursor of this list: {cursor!r}", field=name, value=cursor) from error
-
-    def compare(self, sign: str) -> str:
-        """SQL: a row stands before (<) or after (>) this position."""
+    def older(self) -> str:
+        """SQL: a row stands before this position."""
         time = query.time(from_us(self.time_us))
         values = (
             *(str(self.epoch), time, str(self.offset), str(self.seq)),
@@ -116,105 +96,50 @@ class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
         )
         condition = "false"
         for column, value in reversed(tuple(zip(_POSITION, values, strict=True))):
-            condition = f"({column} {sign} {value} OR ({column} = {value} AND {condition}))"
-        return f'"epoch" {sign}= {self.epoch} AND {condition}'
+            condition = f"({column} < {value} OR ({column} = {value} AND {condition}))"
+        return f'"epoch" <= {self.epoch} AND {condition}'
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Which page. ``newest_epoch`` keeps out what no epoch has made visible yet, ``oldest_epoch`` what is before it."""
-
-    newest_epoch: int
-    oldest_epoch: int = 0
-    limit: int
-    before: ChangePosition | None = None
-    after: ChangePosition | None = None
-
-
-class ChangeQuery(Page, frozen=True, kw_only=True):
-    """Which changes of a topic."""
-
-    topic: str
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-class Context(msgspec.Struct, frozen=True):
-    """What a topic's changes are found by: who holds it or ever did, and its order configuration's epochs.
-
-    The table only grows, so what was found up to an epoch stays true.
-    """
-
-    holders: frozenset[str]
-    kv_epochs: frozenset[int]
-    newest_epoch: int
-
-    def size_bytes(self) -> int:
-        """What it holds in memory."""
-        return sum(getsizeof(held) + sum(map(getsizeof, held)) for held in (self.holders, self.kv_epochs))
-
-
-NO_CONTEXT: Final = Context(frozenset(), frozenset(), 0)
-
-
-def read_context(table: DeltaTable, topic: str, newest_epoch: int, known: Context = NO_CONTEXT) -> Context:
-    """The context up to an epoch, going on from what is known."""
-    if known.newest_epoch >= newest_epoch:
-        return known
-    queues, kv = query.text(TOPIC_QUEUE_TABLE.name), query.text(KV_CONFIG_TABLE.name)
-    rows = query.select(
-        table,
-        f'SELECT DISTINCT CASE WHEN "tableName" = {kv} THEN NULL ELSE "brokerName" END AS "holder", '  # noqa: S608
-        f'CASE WHEN "tableName" = {kv} THEN "epoch" END AS "kv" '
-        f'FROM t WHERE "epoch" > {known.newest_epoch} AND "epoch" <= {newest_epoch} '
-        f'AND ("tableName" = {kv} OR ("tableName" = {queues} AND "topic" = {query.text(topic)}))',
-    )
-    holders = {name for name in rows["holder"].to_pylist() if name is not None}
-    epochs = [epoch for epoch in rows["kv"].to_pylist() if epoch is not None]
-    if epochs:  # only now the column of keys, which is wide
-        rows = query.select(
-            table,
-            f'SELECT DISTINCT "epoch" FROM t WHERE "epoch" IN ({", ".join(map(str, epochs))}) '  # noqa: S608
-            f'AND "tableName" = {kv} AND "key" = {order_conf_key(topic)}',
-        )
-        epochs = rows["epoch"].to_pylist()
-    return Context(known.holders | holders, known.kv_epochs | set(epochs), newest_epoch)
-
-
-def read_changes(table: DeltaTable, wanted: ChangeQuery, context: Context) -> ChangePage:
-    """One page of what concerned a topic."""
-    return read_page(table, wanted, _condition(wanted, context))
-
-
-def read_page(table: DeltaTable, wanted: Page, condition: str) -> ChangePage:
-    """One page of the rows that meet a condition.
+def list_changes(history: History, asked: ChangesAsked, *, limit: int = 100, cursor: str | None = None) -> ChangePage:
+    """One page.
 
     First which epochs it is in, from narrow columns and from the newest epochs backwards; then, of these epochs alone,
     how much JSON the rows hold; then as many rows as `MAX_PAGE_BYTES` has room for.
+
+    Raises:
+        BadRequestError: A filter, a point in time, the limit or the cursor is none.
+        RoutelakeError: As `History.resolve`.
     """
-    where = " AND ".join([f"({condition})", *_beside_cursors(wanted)])
-    forwards = wanted.after is not None and wanted.before is None
-    order = ", ".join(f"{column} {'ASC' if forwards else 'DESC'}" for column in _POSITION)
-    found: list[int] = []
-    for first, last in _windows(wanted, forwards):
-        found += query.select(
-            table,
-            f'SELECT "epoch" FROM t WHERE "epoch" BETWEEN {first} AND {last} AND {where} '  # noqa: S608
-            f"ORDER BY {order} LIMIT {wanted.limit + 1 - len(found)}",
-        )["epoch"].to_pylist()
-        if len(found) > wanted.limit:
-            break
-    if not found:
-        return ChangePage([], None, None if wanted.after is None else wanted.after.cursor())
-    rest = f'FROM t WHERE "epoch" BETWEEN {min(found)} AND {max(found)} AND {where} ORDER BY {order} LIMIT'
-    sizes = query.select(table, f'SELECT {_JSON_BYTES} AS "size" {rest} {wanted.limit}', batch_rows=_WIDE_ROWS)
-    count = _how_many_fit(sizes["size"].to_pylist())
-    columns = query.names(ROUTE_CHANGE_TABLE.column_names)
-    rows = query.select(table, f"SELECT {columns} {rest} {count}", batch_rows=_WIDE_ROWS)
-    changes = [_change(row) for row in rows.to_pylist()]
-    if forwards:
-        changes.reverse()
-    older = forwards or len(found) > len(changes)
-    return ChangePage(changes, changes[-1].cursor if older else None, changes[0].cursor)
+    asked.filters.check()
+    check_limit(limit)
+    place = None if cursor is None else place_of(history, cursor, asked, ChangePosition)
+    if history.is_empty():
+        return ChangePage([], None)
+    before, after = history.window(asked.from_, asked.to)
+    with history.reading_changes() as table:
+        terms = [between(before, after), asked.filters.of_rows(history, table), asked.filters.of_causes()]
+        terms.append(None if place is None else place.older())
+        where = " AND ".join(f"({term})" for term in terms if term is not None)
+        newest = after.last_epoch if place is None else min(after.last_epoch, place.epoch)
+        order = ", ".join(f"{column} DESC" for column in _POSITION)
+        found: list[int] = []
+        for first, last in _windows(0 if before is None else before.commit.epoch, newest):
+            found += query.select(
+                table,
+                f'SELECT "epoch" FROM t WHERE "epoch" BETWEEN {first} AND {last} AND {where} '  # noqa: S608
+                f"ORDER BY {order} LIMIT {limit + 1 - len(found)}",
+            )["epoch"].to_pylist()
+            if len(found) > limit:
+                break
+        if not found:
+            return ChangePage([], None)
+        rest = f'FROM t WHERE "epoch" BETWEEN {min(found)} AND {max(found)} AND {where} ORDER BY {order} LIMIT'
+        sizes = query.select(table, f'SELECT {_JSON_BYTES} AS "size" {rest} {limit}', batch_rows=_WIDE_ROWS)
+        count = _how_many_fit(sizes["size"].to_pylist())
+        columns = query.names(ROUTE_CHANGE_TABLE.column_names)
+        rows = query.select(table, f"SELECT {columns} {rest} {count}", batch_rows=_WIDE_ROWS).to_pylist()
+    following = cursor_of(history, asked, ChangePosition.of(rows[-1])) if len(found) > len(rows) else None
+    return ChangePage(list(map(_change, rows)), following)
 
 
 def _how_many_fit(sizes: list[int]) -> int:
@@ -223,68 +148,21 @@ def _how_many_fit(sizes: list[int]) -> int:
     return max(1, fits)
 
 
-def _windows(wanted: Page, forwards: bool) -> Iterator[tuple[int, int]]:
-    """Ranges of epochs in the order of the page, each 16 times as long as the one before."""
-    low = max(wanted.oldest_epoch, wanted.after.epoch if wanted.after is not None else 0)
-    high = min(wanted.newest_epoch, wanted.before.epoch) if wanted.before is not None else wanted.newest_epoch
+def _windows(oldest: int, newest: int) -> Iterator[tuple[int, int]]:
+    """Ranges of epochs, newest first, each 16 times as long as the one before."""
     length = _FIRST_WINDOW
-    while low <= high:
-        if forwards:
-            yield low, min(high, low + length - 1)
-            low += length
-        else:
-            yield max(low, high - length + 1), high
-            high -= length
+    while oldest <= newest:
+        yield max(oldest, newest - length + 1), newest
+        newest -= length
         length *= 16
 
 
-def order_conf_key(topic: str) -> str:
-    """The key column of a topic's row in the ORDER_TOPIC_CONFIG namespace, as a literal."""
-    return query.text(msgspec.json.encode({"namespace": ORDER_TOPIC_CONFIG, "key": topic}).decode())
-
-
-def _condition(wanted: ChangeQuery, context: Context) -> str:
-    concerns = [f'"topic" = {query.text(wanted.topic)}']
-    if context.kv_epochs:
-        concerns.append(
-            f'("epoch" IN ({", ".join(map(str, sorted(context.kv_epochs)))}) '
-            f'AND "tableName" = {query.text(KV_CONFIG_TABLE.name)} AND "key" = {order_conf_key(wanted.topic)})'
-        )
-    if context.holders:
-        tables = query.texts((BROKER_ADDR_TABLE.name, FILTER_SERVER_TABLE.name))
-        concerns.append(
-            f'(("tableName" IN {tables} OR "outcome" = \'rejected\') '
-            f'AND "brokerName" IN {query.texts(sorted(context.holders))})'
-        )
-        concerns.append(f'"command" IN {query.texts(_PAUSES)}')  # why its brokers did not expire, or did all at once
-    terms = [f"({' OR '.join(concerns)})"]
-    if wanted.since is not None:
-        terms.append(f'"eventTime" >= {query.time(wanted.since)}')
-    if wanted.until is not None:
-        terms.append(f'"eventTime" < {query.time(wanted.until)}')
-    return " AND ".join(terms)
-
-
-def _beside_cursors(wanted: Page) -> list[str]:
-    before = [] if wanted.before is None else [f"({wanted.before.compare('<')})"]
-    return before if wanted.after is None else [*before, f"({wanted.after.compare('>')})"]
-
-
 def _change(row: dict[str, Any]) -> Change:
-    time: datetime = row["eventTime"].astimezone(UTC)
-    position = ChangePosition(
-        row["epoch"],
-        to_us(time),
-        row["offset"],
-        row["seq"],
-        row["brokerName"] or "",
-        row["tableName"] or "",
-    )
     return Change(
         epoch=row["epoch"],
         offset=row["offset"],
         seq=row["seq"],
-        event_time=time,
+        event_time=row["eventTime"].astimezone(UTC),
         command=row["command"],
         outcome=row["outcome"],
         reason=row["reason"],
@@ -295,7 +173,6 @@ def _change(row: dict[str, Any]) -> Change:
         key=_json(row["key"]),
         before=_json(row["before"]),
         after=_json(row["after"]),
-        cursor=position.cursor(),
     )
 
 

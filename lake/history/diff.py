@@ -20,10 +20,9 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
-from lake.history.all_changes import ChangesAsked, cuts
 from lake.history.as_of import NOW
 from lake.history.as_of_resolver import AsOf, between
-from lake.history.changelog import MAX_PAGE_BYTES
+from lake.history.changelog import MAX_PAGE_BYTES, ChangesAsked
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History, check_limit
 from nameserver.state_machine.changes import LIVENESS_COLUMNS
@@ -90,12 +89,12 @@ def diff(history: History, asked: ChangesAsked, *, limit: int = 1000, cursor: st
     check_limit(limit)
     place = None if cursor is None else place_of(history, cursor, asked, _Place)
     to = asked.to if asked.to not in (None, NOW) or place is None else str(place.now)
-    before, after = cuts(history, asked.from_ or "", to, needs_from=True)
+    before, after = history.window(asked.from_ or "", to, needs_from=True)
     assert before is not None
     looked_at: list[_Row] = []
     ended = True
     with history.reading_changes() as table:
-        wanted = f'{between(before, after)} AND "tableName" IS NOT NULL AND {asked.filters.of_rows(table)}'
+        wanted = f'{between(before, after)} AND "tableName" IS NOT NULL AND {asked.filters.of_rows(history, table)}'
         look = _Look(table, wanted, asked.filters.of_causes(), place)
         room = MAX_PAGE_BYTES
         for groups in _together(look.groups()):

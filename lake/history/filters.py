@@ -1,20 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of rows of routeChangeTable: which rows, caused by whom."""
+"""Filters of rows of routeChangeTable: which rows, caused by whom.
+
+*The changes that concern a topic* are what an operator needs at three in the morning ("who deleted it", "why did its
+route go"):
+
+1. every row change and command that names the topic: queue rows (an expired or unregistered broker takes its queue
+   rows along, so the cause is told here: BROKER_EXPIRED, UNREGISTER_BROKER, CHANNEL_CLOSED), static mapping, deletion,
+   wiped permissions;
+2. its order configuration (kvConfigTable);
+3. of the broker groups that hold it or ever held it: address and filter server changes, which change the route while
+   the queue rows stay, and refused registrations, which say why a topic did not come;
+4. where some group ever held it, the begin and end of self-preservation: why its brokers did not expire, or did all at
+   once.
+
+Left out are rows of brokerLiveTable (every registration moves them; a broker that goes shows in 1 and 3) and of
+clusterAddrTable (not part of a route).
+"""
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import Final, get_args
 
 import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
+from lake.history.history import History
+from lake.history.state_at import key_literal
 from nameserver.state_machine.step import BROKER_EXPIRED
 from schemas.errors import BadRequestError
-from schemas.events import AnyEvent
-from schemas.tables import CLUSTER_ADDR_TABLE, STATE_TABLES
+from schemas.events import AnyEvent, Preserve, PreserveEnd
+from schemas.kv import ORDER_TOPIC_CONFIG
+from schemas.tables import (
+    BROKER_ADDR_TABLE,
+    CLUSTER_ADDR_TABLE,
+    FILTER_SERVER_TABLE,
+    KV_CONFIG_TABLE,
+    STATE_TABLES,
+    TOPIC_QUEUE_TABLE,
+)
 
 COMMANDS: Final = frozenset({*(str(event.__struct_config__.tag) for event in get_args(AnyEvent)), BROKER_EXPIRED})
+_PAUSES: Final = tuple(str(event.__struct_config__.tag) for event in (Preserve, PreserveEnd))
 TABLES: Final = frozenset(table.name for table in STATE_TABLES)
 
 
@@ -23,6 +51,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         topic: Topic of the changed row or of the command.
+        concerning: Topic of which to tell all that concerns it (see the head of this module).
         broker_name: Broker group, likewise.
         cluster: Broker groups that ever registered into it, and commands that name it.
         table_name: State table of the changed row.
@@ -33,6 +62,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     topic: str | None = None
+    concerning: str | None = None
     broker_name: str | None = None
     cluster: str | None = None
     table_name: str | None = None
@@ -52,9 +82,11 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         if self.command is not None and self.command not in COMMANDS:
             raise _unknown("command", self.command, COMMANDS)
 
-    def of_rows(self, changes: DeltaTable) -> str:
+    def of_rows(self, history: History, changes: DeltaTable) -> str:
         """SQL: which rows it is about."""
         terms = ["true"]
+        if self.concerning is not None:
+            terms.append(_concerning(history, changes, self.concerning))
         if self.topic is not None:
             terms.append(f'"topic" = {query.text(self.topic)}')
         if self.broker_name is not None:
@@ -113,3 +145,69 @@ def _unknown(field: str, value: str, known: frozenset[str]) -> BadRequestError:
     return BadRequestError(
         f"{field} must be one of {', '.join(sorted(known))}, not {value!r}", field=field, value=value
     )
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a topic's changes are found by: who holds it or ever did, and its order configuration's epochs.
+
+    The table only grows, so what was found up to an epoch stays true.
+    """
+
+    holders: frozenset[str]
+    kv_epochs: frozenset[int]
+    newest_epoch: int
+
+    def size_bytes(self) -> int:
+        """What it holds in memory."""
+        return sum(getsizeof(held) + sum(map(getsizeof, held)) for held in (self.holders, self.kv_epochs))
+
+
+def _context(history: History, table: DeltaTable, topic: str) -> Context:
+    """The context up to the newest epoch, going on from what is known."""
+    known = history.contexts.get(topic) or Context(frozenset(), frozenset(), 0)
+    newest_epoch = history.mark().epoch
+    if known.newest_epoch >= newest_epoch:
+        return known
+    queues, kv = query.text(TOPIC_QUEUE_TABLE.name), query.text(KV_CONFIG_TABLE.name)
+    rows = query.select(
+        table,
+        f'SELECT DISTINCT CASE WHEN "tableName" = {kv} THEN NULL ELSE "brokerName" END AS "holder", '  # noqa: S608
+        f'CASE WHEN "tableName" = {kv} THEN "epoch" END AS "kv" '
+        f'FROM t WHERE "epoch" > {known.newest_epoch} AND "epoch" <= {newest_epoch} '
+        f'AND ("tableName" = {kv} OR ("tableName" = {queues} AND "topic" = {query.text(topic)}))',
+    )
+    holders = {name for name in rows["holder"].to_pylist() if name is not None}
+    epochs = [epoch for epoch in rows["kv"].to_pylist() if epoch is not None]
+    if epochs:  # only now the column of keys, which is wide
+        rows = query.select(
+            table,
+            f'SELECT DISTINCT "epoch" FROM t WHERE "epoch" IN ({", ".join(map(str, epochs))}) '  # noqa: S608
+            f'AND "tableName" = {kv} AND "key" = {_order_conf(topic)}',
+        )
+        epochs = rows["epoch"].to_pylist()
+    found = Context(known.holders | holders, known.kv_epochs | set(epochs), newest_epoch)
+    history.contexts.put(topic, found, getsizeof(topic) + found.size_bytes())
+    return found
+
+
+def _concerning(history: History, table: DeltaTable, topic: str) -> str:
+    """SQL: rows that concern a topic."""
+    context = _context(history, table, topic)
+    terms = [f'"topic" = {query.text(topic)}']
+    if context.kv_epochs:
+        terms.append(
+            f'("epoch" IN ({", ".join(map(str, sorted(context.kv_epochs)))}) '
+            f'AND "tableName" = {query.text(KV_CONFIG_TABLE.name)} AND "key" = {_order_conf(topic)})'
+        )
+    if context.holders:
+        tables = query.texts((BROKER_ADDR_TABLE.name, FILTER_SERVER_TABLE.name))
+        terms.append(
+            f'(("tableName" IN {tables} OR "outcome" = \'rejected\') '
+            f'AND "brokerName" IN {query.texts(sorted(context.holders))})'
+        )
+        terms.append(f'"command" IN {query.texts(_PAUSES)}')
+    return f"({' OR '.join(terms)})"
+
+
+def _order_conf(topic: str) -> str:
+    return key_literal(namespace=ORDER_TOPIC_CONFIG, key=topic)

@@ -1,17 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The past: points in time (`moments`), routes and tables then (`past_rows`), and who changed what.
-
-*The changes of a topic* are what an operator needs at three in the morning ("who deleted it", "why did its route go"):
-
-1. every row change and command that names the topic: queue rows (an expired or unregistered broker takes its queue
-   rows along, so the cause is told here: BROKER_EXPIRED, UNREGISTER_BROKER, CHANNEL_CLOSED), static mapping, deletion,
-   wiped permissions;
-2. its order configuration (kvConfigTable);
-3. of the broker groups that hold it or ever held it: address and filter server changes, which change the route while
-   the queue rows stay, and refused registrations, which say why a topic did not come.
-
-Left out are rows of brokerLiveTable (every registration moves them; a broker that goes shows in 1 and 3) and of
-clusterAddrTable (not part of a route).
+"""The past of a lake: points in time (`moments`), routes and tables then (`past_rows`), and its changes.
 
 Safe for threads. Reads run without the interpreter lock.
 """
@@ -24,29 +12,18 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from sys import getsizeof
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.delta.query import text, texts
-from lake.history.as_of import NOW, iso, parse_as_of, parse_time, unix_time_hint
-from lake.history.as_of_resolver import AsOf, AsOfResolver
-from lake.history.changelog import (
-    MAX_LIMIT,
-    NO_CONTEXT,
-    ChangePage,
-    ChangePosition,
-    ChangeQuery,
-    Context,
-    order_conf_key,
-    read_changes,
-    read_context,
-)
+from lake.history.as_of import NOW, iso, parse_as_of, unix_time_hint
+from lake.history.as_of_resolver import AsOf, AsOfResolver, or_else
 from lake.history.epochs import Epochs, Recent
 from lake.history.loader import changes_from
-from lake.history.state_at import Condition, PastRows, reading
+from lake.history.state_at import Condition, PastRows, key_literal, reading
 from nameserver.route_queries import pick_up_topic_route
 from nameserver.view.snapshot import RouteView
 from schemas.codes import ResponseCode
@@ -69,6 +46,8 @@ from schemas.tables import (
     Table,
 )
 
+MAX_LIMIT: Final = 1000
+"""Rows on a page, at most."""
 _MIB: Final = 1024 * 1024
 _ROUTES_BYTES: Final = 8 * _MIB
 _CONTEXTS_BYTES: Final = 8 * _MIB
@@ -99,8 +78,9 @@ class History:
         self._rows = PastRows(str(lake_dir), self._epochs)
         self._moments = AsOfResolver(self._epochs, self._rows.last_change)
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
-        self._contexts: Recent[str, Context] = Recent(_CONTEXTS_BYTES)
-        self._lake = 0
+        self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
+        """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: the changes only
+        grow.""" self._lake = 0
         self._lock = threading.Lock()
 
     # --- commits ---
@@ -123,6 +103,26 @@ class History:
         wanted = None if as_of == NOW else parse_as_of(as_of, name)
         self._refresh()
         return self._moments.of(wanted, as_of, name)
+
+    def window(self, from_: str | None, to: str | None, *, needs_from: bool = False) -> tuple[AsOf | None, AsOf]:
+        """The two points in time of a question; ``from_`` None is the beginning, ``to`` None is now.
+
+        Args:
+            from_: The first, as `resolve` takes it.
+            to: The second.
+            needs_from: Say that the question cannot do without the first.
+
+        Raises:
+            BadRequestError: One is none, or ``from`` is after ``to``.
+            RoutelakeError: As `resolve`.
+        """
+        after = self.resolve(NOW if to is None else to, "to")
+        with or_else("the first moment is 1" if needs_from else "leave out from to begin there"):
+            before = None if from_ is None else self.resolve(from_, "from")
+        if before is not None and before.place > after.place:
+            what = f"from must not be after to: {from_} is after {NOW if to is None else to}"
+            raise BadRequestError(what, field="from", value=from_)
+        return before, after
 
     def epochs(self, limit: int = 100, before: int | None = None) -> list[RouteCommit]:
         """Commits, newest first; ``before`` an epoch for the next page. Some may not be readable any more.
@@ -183,7 +183,7 @@ class History:
                 self._lake = self._epochs.lake
                 self._routes.clear()
                 self._moments.forget()
-                self._contexts.clear()
+                self.contexts.clear()
                 self._rows.forget()
 
     # --- routes ---
@@ -235,7 +235,7 @@ class History:
             BROKER_ADDR_TABLE.name: of_brokers,
             FILTER_SERVER_TABLE.name: of_brokers,
             TOPIC_QUEUE_MAPPING_INFO_TABLE.name: Condition(of_topic),
-            KV_CONFIG_TABLE.name: Condition(order, f'"key" = {order_conf_key(topic)}'),
+            KV_CONFIG_TABLE.name: Condition(order, f'"key" = {key_literal(namespace=ORDER_TOPIC_CONFIG, key=topic)}'),
         }
 
         def read(spec: Table) -> pa.Table | None:
@@ -274,60 +274,6 @@ class History:
 
     # --- changes ---
 
-    def changes(
-        self,
-        topic: str,
-        *,
-        limit: int = 100,
-        before: str | None = None,
-        after: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> ChangePage:
-        """What concerned a topic (see the head of this module), newest first.
-
-        Args:
-            topic: The topic; need not exist any more.
-            limit: Changes on the page.
-            before: Cursor: only older ones.
-            after: Cursor: only newer ones, the page next to the cursor.
-            since: Only with an event time from this one on.
-            until: Only with an event time before this one.
-
-        Raises:
-            BadRequestError: limit, a cursor or a time is not one, or ``since`` is not before ``until``.
-            FutureTimeError: ``since`` has not come yet. ``until`` may be in the future.
-            UnavailableError: There is no lake, or it cannot be read now.
-        """
-        check_limit(limit)
-        cursors = {"before": before, "after": after}
-        given = {name: _parse_cursor(text, name) for name, text in cursors.items() if text is not None}
-        wanted = ChangeQuery(
-            topic=topic,
-            newest_epoch=0,
-            limit=limit,
-            before=given["before"][1] if "before" in given else None,
-            after=given["after"][1] if "after" in given else None,
-            since=None if since is None else parse_time(since, "since"),
-            until=None if until is None else parse_time(until, "until"),
-        )
-        if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
-            raise BadRequestError(f"since must be before until, {until}, not {since}", field="since", value=since)
-        self._refresh()
-        for name, (mark, _) in given.items():
-            self.check_mark(mark, name)
-        if wanted.since is not None:
-            self._moments.check_has_come(wanted.since, f"since={since}")
-        newest = self._epochs.commit(self._epochs.newest)
-        if newest is None:
-            return ChangePage([], None, after)
-        with reading(ROUTE_CHANGE_TABLE.name):
-            table = self._rows.table(ROUTE_CHANGE_TABLE, newest)
-            context = read_context(table, topic, newest.epoch, self._contexts.get(topic) or NO_CONTEXT)
-            self._contexts.put(topic, context, getsizeof(topic) + context.size_bytes())
-            page = read_changes(table, msgspec.structs.replace(wanted, newest_epoch=newest.epoch), context)
-        return _with_mark(page, newest.mark)
-
     def is_empty(self) -> bool:
         """Whether nothing has been committed yet.
 
@@ -349,24 +295,6 @@ class History:
             raise UnavailableError("nothing has been committed yet")
         with reading(ROUTE_CHANGE_TABLE.name):
             yield self._rows.table(ROUTE_CHANGE_TABLE, newest)
-
-
-def _with_mark(page: ChangePage, mark: EpochMark) -> ChangePage:
-    """A page whose cursors say of which lake they are."""
-
-    def marked(cursor: str | None) -> str | None:
-        return None if cursor is None else f"{mark}.{cursor}"
-
-    changes = [msgspec.structs.replace(change, cursor=f"{mark}.{change.cursor}") for change in page.changes]
-    return ChangePage(changes, marked(page.before), marked(page.after))
-
-
-def _parse_cursor(cursor: str, name: str) -> tuple[EpochMark, ChangePosition]:
-    mark, _, position = cursor.partition(".")
-    try:
-        return EpochMark.parse(mark), ChangePosition.parse(position, name)
-    except ValueError as error:
-        raise BadRequestError(f"{name} is no cursor of this list: {cursor!r}", field=name, value=cursor) from error
 
 
 def check_limit(limit: int) -> None:

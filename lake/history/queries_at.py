@@ -13,7 +13,7 @@ import msgspec
 from lake.delta.query import text
 from lake.history.as_of_resolver import AsOf
 from lake.history.history import History
-from lake.history.state_at import Condition
+from lake.history.state_at import Condition, key_literal
 from nameserver.view.snapshot import RouteView
 from schemas.kv import is_reserved
 from schemas.tables import (
@@ -59,8 +59,8 @@ def kv_at(history: History, moment: AsOf, namespace: str, key: str | None = None
     if key is None:
         wanted = Condition(of_rows, _begins_with("namespace", namespace))
     else:
-        whole = msgspec.json.encode({"namespace": namespace, "key": key}).decode()
-        wanted = Condition(f'{of_rows} AND "key" = {text(key)}', f'"key" = {text(whole)}')
+        of_changes = f'"key" = {key_literal(namespace=namespace, key=key)}'
+        wanted = Condition(f'{of_rows} AND "key" = {text(key)}', of_changes)
     return history.view(moment, {KV_CONFIG_TABLE.name: wanted})
 
 

@@ -203,6 +203,11 @@ class PastRows:
         return commit
 
 
+def key_literal(**columns: str) -> str:
+    """SQL literal of routeChangeTable's ``key`` of a row, by its key columns in their order."""
+    return text(msgspec.json.encode(columns).decode())
+
+
 @contextmanager
 def reading(what: str) -> Iterator[None]:
     """Whatever storage raises means: not now.

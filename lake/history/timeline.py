@@ -17,7 +17,6 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
-from lake.history.all_changes import cuts
 from lake.history.as_of_resolver import AsOf, up_to
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History, check_limit
@@ -95,7 +94,7 @@ def topic_timeline(
     if history.is_empty():
         return Timeline([], None)
     of_topic = f'{of_tables([TOPIC_QUEUE_TABLE.name])} AND "topic" = {query.text(topic)}'
-    between_: _Cuts = (None, None) if window == _ALWAYS else cuts(history, window.from_, window.to)
+    between_: _Cuts = (None, None) if window == _ALWAYS else history.window(window.from_, window.to)
     with history.reading_changes() as table:
         holders = query.select(table, f'SELECT DISTINCT "brokerName" FROM t WHERE {of_topic}')  # noqa: S608
         where, names = of_topic, sorted(holders["brokerName"].to_pylist())
@@ -117,7 +116,7 @@ def broker_timeline(
     asked = _Asked("broker", broker_name, window, limit, max_steps)
     if history.is_empty():
         return Timeline([], None)
-    between_: _Cuts = (None, None) if window == _ALWAYS else cuts(history, window.from_, window.to)
+    between_: _Cuts = (None, None) if window == _ALWAYS else history.window(window.from_, window.to)
     tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
     where = f'{tables} AND "brokerName" = {query.text(broker_name)}'
     with history.reading_changes() as table:

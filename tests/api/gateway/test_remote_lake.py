@@ -21,7 +21,7 @@ from dev.support.local import LocalGateway
 from dev.support.loops import until
 from dev.support.s3 import FakeS3, fake_s3
 from eventlog.memory import MemoryLog
-from lake.history.all_changes import ChangesAsked, all_changes
+from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.history import History
 from lake.store import open_store
 from nameserver.view.snapshot import RouteView
@@ -236,5 +236,5 @@ def test_the_past_is_read_there(remote: Remote) -> None:
     assert json.loads(before.body)["queueDatas"][0]["brokerName"] == "b"
     with pytest.raises(NotFoundError):
         history.route("t", history.resolve("2"))
-    found = all_changes(history, ChangesAsked(), limit=100).changes
+    found = list_changes(history, ChangesAsked(), limit=100).changes
     assert {change.command for change in found} >= {"REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"}

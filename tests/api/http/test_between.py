@@ -12,10 +12,10 @@ from urllib.parse import quote, urljoin
 import pytest
 
 from api.http.shapes_past import (
-    AllChangesShape,
     BlameShape,
     BrokerTimelineShape,
     ChangeShape,
+    ChangesShape,
     DiffShape,
     TopicTimelineShape,
 )
@@ -49,7 +49,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def changes(api: HttpApi, query: str = "") -> list[ChangeShape]:
     answer = api.get(f"/v1/changes?limit=1000&{query}")
     assert answer.status_code == 200, answer.text
-    found = AllChangesShape.model_validate(answer.json())
+    found = ChangesShape.model_validate(answer.json())
     assert found.next_cursor is None
     return found.changes
 

@@ -83,7 +83,7 @@ def test_what_cannot_be_read(past: HttpApi) -> None:
     for before in ("0", "1999-01-01T00:00:00Z"):
         found = problem(past.get(route + before), 404, "before-history")
         assert (found["firstEpoch"], found["firstTime"][-1]) == (1, "Z")
-    for path in (route, "/v1/topics/orders/changes?since="):
+    for path in (route, "/v1/topics/orders/changes?from="):
         assert problem(past.get(f"{path}2999-01-01T00:00:00Z"), 404, "future-time")["now"].startswith("20")
         found = problem(past.get(f"{path}1767225601000"), 400, "bad-parameter")
         assert "=2026-01-01T00:00:01Z" in found["detail"]
@@ -108,29 +108,28 @@ def test_changes(past: HttpApi) -> None:
 
 def test_pages_of_changes(past: HttpApi) -> None:
     whole = ChangesShape.model_validate(past.get("/v1/topics/orders/changes").json())
-    found = []
-    query = "limit=1"
+    found, url = [], "/v1/topics/orders/changes?limit=1"
     while True:
-        page = ChangesShape.model_validate(past.get(f"/v1/topics/orders/changes?{query}").json())
+        page = ChangesShape.model_validate(past.get(url).json())
         found += page.changes
-        if page.before is None:
+        if page.next_cursor is None:
             break
-        query = f"limit=1&before={page.before}"
+        url = f"/v1/topics/orders/changes?limit=1&cursor={page.next_cursor}"
     assert found == whole.changes
-    newer = past.get(f"/v1/topics/orders/changes?after={whole.changes[-1].cursor}&limit=1000").json()
-    assert len(newer["changes"]) == len(whole.changes) - 1
-    last = whole.changes[0].event_time
-    since = past.get(f"/v1/topics/orders/changes?since={last}").json()["changes"]
-    until = past.get(f"/v1/topics/orders/changes?until={last}").json()["changes"]
-    assert since
-    assert len(since) + len(until) == len(whole.changes)
+    last = whole.changes[0].epoch
+    later = past.get(f"/v1/topics/orders/changes?from={last - 1}").json()["changes"]
+    before = past.get(f"/v1/topics/orders/changes?to={last - 1}").json()["changes"]
+    assert later
+    assert len(later) + len(before) == len(whole.changes)
+    lines = past.get("/v1/topics/orders/changes", headers={"accept": "text/csv"}).text.splitlines()
+    assert len(lines) == 1 + len(whole.changes)
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        *("limit=0", "limit=1001", "before=nonsense", "after=%00", "since=now", "until=2026-01-01T00:00:00", "x="),
-        *("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until=1767225601"),
+        *("limit=0", "limit=1001", "cursor=nonsense", "cursor=%00", "from=yesterday", "to=2026-01-01T00:00:00", "x="),
+        *("from=3&to=1", "to=1767225601"),
     ],
 )
 def test_parameters_of_changes(past: HttpApi, query: str) -> None:

@@ -15,8 +15,7 @@ from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import ASSORTMENT, batches, generated, time_of, written
 from dev.support.view_tables import as_tables
-from lake.history.all_changes import ChangesAsked, all_changes
-from lake.history.changelog import Change
+from lake.history.changelog import Change, ChangesAsked, list_changes
 from lake.history.diff import Difference, diff
 from lake.history.filters import Filters
 from lake.history.history import History
@@ -78,7 +77,7 @@ def whole_diff(history: History, asked: ChangesAsked, limit: int = 1000) -> list
 def whole(history: History, asked: ChangesAsked, limit: int = 100) -> list[Change]:
     found, cursor = list[Change](), None
     while True:
-        page = all_changes(history, asked, limit=limit, cursor=cursor)
+        page = list_changes(history, asked, limit=limit, cursor=cursor)
         found += page.changes
         cursor = page.next_cursor
         if cursor is None:
@@ -176,21 +175,21 @@ def test_what_is_refused(tmp_path: Path) -> None:
     records = written([(0, make.register()), (1, make.wipe()), (1, make.add()), (1, make.put("n", "k"))])
     drive(tmp_path, [[record] for record in records])
     history = History(tmp_path)
-    page = all_changes(history, ChangesAsked(), limit=1)
+    page = list_changes(history, ChangesAsked(), limit=1)
     assert page.next_cursor is not None
     with pytest.raises(BadRequestError, match="other parameters"):
-        all_changes(history, ChangesAsked(from_="1"), cursor=page.next_cursor)
+        list_changes(history, ChangesAsked(from_="1"), cursor=page.next_cursor)
     for bad in ("x", "", "é", page.next_cursor[:-2]):
         with pytest.raises(BadRequestError, match="cursor is"):
-            all_changes(history, ChangesAsked(), cursor=bad)
+            list_changes(history, ChangesAsked(), cursor=bad)
     with pytest.raises(BadRequestError, match="from must not be after to: 3 is after 2"):
         diff(history, ChangesAsked(from_="3", to="2"))
     with pytest.raises(BadRequestError, match="tableName must be one of"):
         diff(history, ChangesAsked(from_="1", filters=Filters(table_name="nothing")))
     with pytest.raises(BadRequestError, match="command must be one of"):
-        all_changes(history, ChangesAsked(filters=Filters(command="DELETE")))
+        list_changes(history, ChangesAsked(filters=Filters(command="DELETE")))
 
 
 def test_nothing_yet(tmp_path: Path) -> None:
     drive(tmp_path, [])
-    assert all_changes(History(tmp_path), ChangesAsked()).changes == []
+    assert list_changes(History(tmp_path), ChangesAsked()).changes == []

@@ -15,9 +15,8 @@ import pytest
 from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import ASSORTMENT, batches, generated, time_of, written
-from lake.history.all_changes import ChangesAsked, all_changes
 from lake.history.blame import topic_blame
-from lake.history.changelog import Change
+from lake.history.changelog import Change, ChangesAsked, list_changes
 from lake.history.filters import Filters
 from lake.history.history import History
 from lake.history.queries_at import broker_at
@@ -72,7 +71,7 @@ def test_at_each_moment_it_is_what_as_of_says(
     history, moments = lake_of(tmp_path, seed, sizes, 12 if request.config.getoption("--deep") else 6)
     first = history.resolve("1").commit.event_time
     moments = [moment for moment in moments if moment >= first]
-    everything = all_changes(history, ChangesAsked(), limit=1000).changes
+    everything = list_changes(history, ChangesAsked(), limit=1000).changes
     topics = sorted({change.topic for change in everything if change.table_name == "topicQueueTable" and change.topic})
     compared = 0
     for topic in topics:
@@ -188,7 +187,7 @@ def test_blame_names_an_epoch_in_which_the_field_changed(request: pytest.Fixture
                 asked = ChangesAsked(
                     from_=str(each.epoch - 1) if each.epoch > 1 else None, to=moment.isoformat(), filters=filters
                 )
-                changes = all_changes(history, asked, limit=1000).changes
+                changes = list_changes(history, asked, limit=1000).changes
                 at_it = [
                     change for change in changes if change.epoch == each.epoch and change.event_time == each.event_time
                 ]

@@ -16,7 +16,7 @@ from dev.support.generated_logs import batches, generated, time_of
 from dev.support.microbatches import Query
 from lake.commits import last_commit
 from lake.delta.query import text
-from lake.history.all_changes import ChangesAsked, all_changes
+from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.diff import diff
 from lake.history.history import History
 from lake.history.queries_at import brokers_at
@@ -93,7 +93,7 @@ def test_live_brokers(both: Both) -> None:
 def test_changes_and_differences(both: Both) -> None:
     for first, last in itertools.pairwise(both.moments):
         asked = ChangesAsked(from_=first, to=last)
-        changes = all_changes(both.history, asked, limit=1000).changes
+        changes = list_changes(both.history, asked, limit=1000).changes
         rows = both.ask(f"FROM changes_between('{first}', '{last}')")
         assert [(row["epoch"], row["offset"], row["seq"]) for row in reversed(rows)] == [
             (change.epoch, change.offset, change.seq) for change in changes
