@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from api.http.problems import rfc3339
+from lake.history.as_of import rfc3339
 from schemas.route_commit import RouteCommit
 
 JSON: Final = "application/json"

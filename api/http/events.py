@@ -32,7 +32,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.http.history_pool import HistoryPool
 from api.http.problems import busy
-from lake.history.change_json import time_text
+from lake.history.as_of import rfc3339
 from lake.history.epoch_events import EpochEvent, epoch_events
 from schemas.errors import RoutelakeError
 from schemas.route_commit import NO_MARK, EpochMark
@@ -322,7 +322,7 @@ async def _write(send: Send, text: bytes) -> None:
 def _text(event: EpochEvent) -> bytes:
     data: dict[str, Any] = {
         "epoch": event.epoch,
-        "eventTime": time_text(event.event_time),
+        "eventTime": rfc3339(event.event_time),
         "offset": event.offset,
         "topicCount": len(event.topics),
         "topics": sorted(event.topics)[:_NAMES],

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from lake.history.as_of import rfc3339
 from schemas.codes import ResponseCode
 from schemas.errors import (
     BadRequestError,
@@ -328,11 +329,6 @@ def problem_response(problem: Problem) -> Response:
     body = json.dumps(found, ensure_ascii=True, separators=(",", ":")).encode()
     headers = {"cache-control": "no-store", **(RETRY if problem.kind is BUSY else {}), **problem.headers}
     return Response(body, problem.kind.status, headers, MEDIA_TYPE)
-
-
-def rfc3339(moment: datetime) -> str:
-    """An aware time, as UTC with milliseconds: ``2026-01-01T00:00:00.000Z``."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def rfc3339_ms(time_ms: int) -> str:

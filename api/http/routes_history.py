@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from api.http.describe import read
 from api.http.parameters import IfNoneMatch
-from api.http.problems import rfc3339
 from api.http.reads import ReadQuery, answer, ask_history, number
 from api.http.shapes_past import EpochsShape
+from lake.history.as_of import rfc3339
 from lake.history.history import MAX_LIMIT
 from schemas.codes import MAX_LONG
 from schemas.route_commit import RouteCommit

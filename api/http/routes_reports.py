@@ -18,7 +18,8 @@ from api.http.parameters import IfNoneMatch
 from api.http.problems import BAD_PARAMETER, FieldError, fields_problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number
 from api.http.shapes_past import ReportShape
-from lake.history.change_json import csv_text, json_lines, time_text
+from lake.history.as_of import rfc3339
+from lake.history.change_json import csv_text, json_lines
 from lake.history.report import MAX_ROWS, ReportAsked, report_page
 from lake.history.reports import BY_NAME, REPORTS, TIMES
 from schemas.route_commit import UNIX_EPOCH
@@ -99,8 +100,8 @@ async def get_report(
     else:
         members = {
             "report": name.value,
-            "from": None if found.since == UNIX_EPOCH else time_text(found.since),
-            "to": None if found.until is None else time_text(found.until),
+            "from": None if found.since == UNIX_EPOCH else rfc3339(found.since),
+            "to": None if found.until is None else rfc3339(found.until),
             "columns": found.columns,
             "rows": rows,
             "nextCursor": found.next_cursor,
@@ -111,4 +112,4 @@ async def get_report(
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (a value of any column)
-    return time_text(value) if isinstance(value, datetime) else value
+    return rfc3339(value) if isinstance(value, datetime) else value

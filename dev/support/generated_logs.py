@@ -176,4 +176,4 @@ def generated(seed: int) -> list[LogRecord]:
 def time_of(record: LogRecord, more_ms: float = 0) -> str:
     """A record's event time, and so many milliseconds later, in RFC 3339."""
     time = datetime.fromtimestamp(record.event_time_ms / 1000, UTC) + timedelta(milliseconds=more_ms)
-    return time.isoformat().replace("+00:00", "Z")
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``as_of`` and its like: an epoch number, an RFC 3339 time with its offset from UTC, or ``now``."""
+"""Text of a point in time: an epoch number, an RFC 3339 time with its offset from UTC, or ``now``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unix_time_hint(value: str, name: str) -> str | None:
     if found is None:
         return None
     unit, per_second = _UNIX[len(found[1])]
-    time = iso(datetime.fromtimestamp(int(found[1]) // per_second, UTC))
+    time = rfc3339(datetime.fromtimestamp(int(found[1]) // per_second, UTC))
     return f"{name} looks like a Unix time in {unit}: write {name}={time} for {value}"
 
 
@@ -78,6 +78,6 @@ def parse_time(value: str, name: str, expected: str = "a time (2026-01-31T03:00:
         raise BadRequestError(f"{name} is out of range: {value!r}", field=name, value=value) from error
 
 
-def iso(time: datetime) -> str:
-    """RFC 3339 in UTC."""
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def rfc3339(time: datetime) -> str:
+    """An aware time in UTC with milliseconds, the precision of event times: ``2026-01-01T00:00:00.000Z``."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from lake.delta import query
-from lake.history.as_of import iso, unix_time_hint
+from lake.history.as_of import rfc3339, unix_time_hint
 from lake.history.epochs import Epochs, Recent
 from schemas.errors import BadRequestError, BeforeHistoryError, FutureEpochError, FutureTimeError, VacuumedError
 from schemas.route_commit import NO_COMMIT, RouteCommit
@@ -169,11 +169,11 @@ class AsOfResolver:
             return
         newest = self._epochs.commit(self._epochs.newest)
         if newest is None or time > newest.event_time + _CLOCK_SKEW:
-            raise FutureTimeError(f"{shown} has not come yet; it is {iso(now)} here", time=shown, now=iso(now))
+            raise FutureTimeError(f"{shown} has not come yet; it is {rfc3339(now)} here", time=shown, now=rfc3339(now))
 
     def _before_history(self, as_of: str) -> BeforeHistoryError:
         first = self._epochs.commit(1)
-        time = None if first is None else iso(first.event_time)
+        time = None if first is None else rfc3339(first.event_time)
         text = f"{as_of} is before the beginning of this history: epoch 1" + (f" of {time}" if time else "")
         return BeforeHistoryError(text, as_of=as_of, first_epoch=1, first_time=time)
 
@@ -182,8 +182,8 @@ class AsOfResolver:
         if oldest is None:
             return VacuumedError(f"{as_of} is not recorded, and nor is any other epoch", as_of=as_of)
         return VacuumedError(
-            f"{as_of} is before the oldest state that is kept: epoch {oldest.epoch} of {iso(oldest.event_time)}",
+            f"{as_of} is before the oldest state that is kept: epoch {oldest.epoch} of {rfc3339(oldest.event_time)}",
             as_of=as_of,
             oldest_epoch=oldest.epoch,
-            oldest_time=iso(oldest.event_time),
+            oldest_time=rfc3339(oldest.event_time),
         )

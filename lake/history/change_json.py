@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
+from lake.history.as_of import rfc3339
 from lake.history.as_of_resolver import AsOf
 from lake.history.blame import Field
 from lake.history.changelog import Change
@@ -41,7 +41,7 @@ _encode = msgspec.json.Encoder().encode
 
 def change_members(change: Change) -> dict[str, Any]:
     """A change as one JSON object; what there is not is left out."""
-    found = {**msgspec.to_builtins(change), "eventTime": time_text(change.event_time)}
+    found = {**msgspec.to_builtins(change), "eventTime": rfc3339(change.event_time)}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -53,14 +53,14 @@ def difference_members(difference: Difference) -> dict[str, Any]:
 
 def cut_members(cut: AsOf) -> dict[str, Any]:
     """Which moment was meant."""
-    return {"epoch": cut.commit.epoch, "eventTime": time_text(cut.commit.event_time)}
+    return {"epoch": cut.commit.epoch, "eventTime": rfc3339(cut.commit.event_time)}
 
 
 def interval_members(interval: Interval) -> dict[str, Any]:
     """A state in a timeline, its own members beside when it was; null: it is still so."""
     return {
-        "from": time_text(interval.from_),
-        "to": None if interval.to is None else time_text(interval.to),
+        "from": rfc3339(interval.from_),
+        "to": None if interval.to is None else rfc3339(interval.to),
         "fromEpoch": interval.from_epoch,
         "toEpoch": interval.to_epoch,
         "begunBy": msgspec.to_builtins(interval.begun_by),
@@ -71,7 +71,7 @@ def interval_members(interval: Interval) -> dict[str, Any]:
 
 def field_members(field: Field) -> dict[str, Any]:
     """A field, and who set it."""
-    return {**msgspec.to_builtins(field), "eventTime": time_text(field.event_time)}
+    return {**msgspec.to_builtins(field), "eventTime": rfc3339(field.event_time)}
 
 
 def without_settings(row: dict[str, Any]) -> dict[str, Any]:
@@ -116,11 +116,6 @@ def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """One JSON object a line."""
     return b"".join(_encode(row) + b"\n" for row in rows)
-
-
-def time_text(time: datetime) -> str:
-    """RFC 3339 in UTC, to the millisecond, which is what event times have."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _hidden(members: dict[str, Any]) -> dict[str, Any]:

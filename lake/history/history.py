@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.delta.query import text, texts
-from lake.history.as_of import NOW, iso, parse_as_of, unix_time_hint
+from lake.history.as_of import NOW, parse_as_of, rfc3339, unix_time_hint
 from lake.history.as_of_resolver import AsOf, AsOfResolver, or_else
 from lake.history.epochs import Epochs, Recent
 from lake.history.loader import changes_from
@@ -215,7 +215,7 @@ class History:
         )
         if route is None:
             raise NotFoundError(
-                f"topic {topic} had no route at epoch {commit.epoch} of {iso(commit.event_time)}",
+                f"topic {topic} had no route at epoch {commit.epoch} of {rfc3339(commit.event_time)}",
                 code=ResponseCode.TOPIC_NOT_EXIST,
                 topic=topic,
                 epoch=commit.epoch,

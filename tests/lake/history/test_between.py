@@ -12,7 +12,7 @@ from api.live_view.live_state import LiveState
 from dev.support import events as make
 from dev.support.drive import drive
 from dev.support.generated_logs import TOPICS, batches, generated, time_of, written
-from lake.history.as_of import iso
+from lake.history.as_of import rfc3339
 from lake.history.history import History, PastRoute
 from nameserver.route_queries import pick_up_topic_route
 from nameserver.view.snapshot import RouteView
@@ -68,7 +68,7 @@ def test_an_expiry_shows_from_its_deadline_on(tmp_path: Path) -> None:
     def brokers(ms: float) -> tuple[int, str]:
         found = route(history, "T", time_of(records[0], ms))
         assert found is not None
-        return found.body.count(b"brokerAddrs"), iso(found.commit.event_time)
+        return found.body.count(b"brokerAddrs"), rfc3339(found.commit.event_time)
 
     assert brokers(999) == (2, time_of(records[2]))
     assert brokers(1_000) == brokers(1_499) == (1, time_of(records[0], 1_000))

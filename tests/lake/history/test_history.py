@@ -22,7 +22,7 @@ from lake.delta.active import active
 from lake.history import changelog
 from lake.history import history as history_module
 from lake.history import state_at as past_rows
-from lake.history.as_of import iso, parse_as_of, parse_time
+from lake.history.as_of import parse_as_of, parse_time, rfc3339
 from lake.history.as_of_resolver import AsOf
 from lake.history.changelog import Change, ChangePage, ChangesAsked, list_changes
 from lake.history.filters import Filters
@@ -51,7 +51,7 @@ def writer(tmp_path: Path) -> LakeWriter:
 
 
 def at(seconds: float) -> str:
-    return iso(START + timedelta(seconds=seconds))
+    return rfc3339(START + timedelta(seconds=seconds))
 
 
 def queues(past: PastRoute) -> int:
@@ -93,7 +93,7 @@ def test_as_of(text: str, expected: int | datetime) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "now", "-1", "1.5", "2026-01-31", "20260131T030000Z", "2026-13-01T00:00:00Z", "2026-01-31T25:00:00Z"),
+        *("", "now", "-1", "1.5", "2026-01-31", "20260131T030000Z", "2026-13-01T00:00:00.000Z", "2026-01-31T25:00:00Z"),
         *("2026-01-31T03:00:00", "9" * 40, "0001-01-01T00:00:00+23:00", "2026-01-31T03:00:00+99:00", "\u0661\u0667"),
     ],
 )
@@ -135,10 +135,10 @@ def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
         history.resolve(at(1))
     commit_row(writer, 1)
     commit_row(writer, 2)
-    for early in ("0", at(0.5), "1999-01-01T00:00:00Z"):
-        with pytest.raises(BeforeHistoryError, match=r"epoch 1 of 2026-01-01T00:00:01Z") as before:
+    for early in ("0", at(0.5), "1999-01-01T00:00:00.000Z"):
+        with pytest.raises(BeforeHistoryError, match=r"epoch 1 of 2026-01-01T00:00:01.000Z") as before:
             history.resolve(early)
-        assert before.value.fields == {"as_of": early, "first_epoch": 1, "first_time": "2026-01-01T00:00:01Z"}
+        assert before.value.fields == {"as_of": early, "first_epoch": 1, "first_time": "2026-01-01T00:00:01.000Z"}
     with pytest.raises(FutureEpochError) as future:
         history.resolve("3")
     assert future.value.fields == {"epoch": 3, "newest_epoch": 2}
@@ -146,18 +146,18 @@ def test_before_the_first_and_after_the_last_epoch(writer: LakeWriter) -> None:
 
 def test_a_time_that_has_not_come_is_refused(writer: LakeWriter) -> None:
     history = History(writer.path)
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).replace(microsecond=0)
     for nothing_yet in (True, False):
         for ahead in (timedelta(minutes=2), timedelta(days=36_500)):
             with pytest.raises(FutureTimeError, match="has not come yet; it is 20"):
-                history.resolve(iso(now + ahead))
+                history.resolve(rfc3339(now + ahead))
         if nothing_yet:
             commit_row(writer, 1)
-    assert history.resolve(iso(now + timedelta(seconds=20))).commit.epoch == 1  # whose clock is ahead
+    assert history.resolve(rfc3339(now + timedelta(seconds=20))).commit.epoch == 1  # whose clock is ahead
     commit_row(writer, 2, event_time=now + timedelta(hours=1))  # the log's clock is ahead of this machine's
-    assert history.resolve(iso(now + timedelta(hours=1))).commit.epoch == 2
+    assert history.resolve(rfc3339(now + timedelta(hours=1))).commit.epoch == 2
     with pytest.raises(FutureTimeError):
-        history.resolve(iso(now + timedelta(hours=1, minutes=2)))
+        history.resolve(rfc3339(now + timedelta(hours=1, minutes=2)))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_unix_time_is_refused_with_what_to_write(writer: LakeWriter, text: str
     commit_row(writer, 1)
     for name in ("as_of", "from"):
         with pytest.raises(
-            BadRequestError, match=rf"in {unit}: write {name}=2026-01-01T00:00:01Z for {text}"
+            BadRequestError, match=rf"in {unit}: write {name}=2026-01-01T00:00:01.000Z for {text}"
         ) as refused:
             history.resolve(text, name)
         assert refused.value.fields["field"] == name
@@ -253,13 +253,12 @@ def test_commits_are_read_on_after_route_commit_table_was_compacted_and_vacuumed
     assert [commit.epoch for commit in history.epochs(3)] == [3, 2, 1]
 
 
-def reread(command: str = "REGISTER_BROKER", **values: Any) -> list[dict[str, Any]]:
-    """Changes from which `commit_row` can be made again."""
-    nums = values["nums"]
-    addresses = {"table": "brokerAddrTable", "topic": None, "key": {"brokerName": "broker-a"}}
+def reread(nums: int) -> list[dict[str, Any]]:
+    """Changes from which the rows of `commit_row` can be made again."""
+    addresses: dict[str, Any] = {"table": "brokerAddrTable", "topic": None, "key": {"brokerName": "broker-a"}}
     return [
-        change(command, offset=nums, after=queue(nums=nums)),
-        change(command, offset=nums, seq=1, after=group(_0=f"a{nums}"), **addresses),
+        change("REGISTER_BROKER", offset=nums, after=queue(nums=nums)),
+        change("REGISTER_BROKER", offset=nums, seq=1, after=group(_0=f"a{nums}"), **addresses),
     ]
 
 
@@ -277,9 +276,9 @@ def test_versions_that_are_not_kept_are_tried_once(
     writer: LakeWriter, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     for number in range(1, 6):
-        commit_row(writer, number, history=reread(nums=number))
+        commit_row(writer, number, history=reread(number))
     lost_by(way, writer)
-    commit_row(writer, 6, history=reread(nums=6))
+    commit_row(writer, 6, history=reread(6))
     history = History(writer.path)
     opened: list[tuple[str, int]] = []
     table = PastRows.table
@@ -300,7 +299,7 @@ def test_versions_that_are_not_kept_are_tried_once(
 def test_what_storage_cannot_answer_for_a_moment_is_not_remembered_for_long(
     writer: LakeWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_row(writer, 1, history=reread(nums=1))
+    commit_row(writer, 1, history=reread(1))
     history = History(writer.path)
     with monkeypatch.context() as patch:
         patch.setattr(past_rows, "_REMEMBERED_S", 0.0)
