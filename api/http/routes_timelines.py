@@ -17,9 +17,9 @@ from api.http.problems import NOT_FOUND, TOPIC_NOT_EXIST, Kind, Problem
 from api.http.reads import MOMENT, ReadQuery, answer, ask_history, number
 from api.http.shapes_past import BlameShape, BrokerTimelineShape, TopicTimelineShape
 from lake.history.as_of import NOW
-from lake.history.blame import topic_blame
 from lake.history.change_json import cut_members, field_members, interval_members
 from lake.history.history import MAX_LIMIT
+from lake.history.provenance import topic_blame
 from lake.history.timeline import Timeline, Window, broker_timeline, topic_timeline
 
 router = APIRouter(prefix="/v1", tags=["history"])

@@ -7,7 +7,7 @@ import asyncio
 import base64
 import binascii
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -46,8 +46,8 @@ from api.http.reads import (
 from api.http.shapes import RouteShape, TopicListShape
 from api.http.watch import Woken
 from lake.history.history import History
-from lake.history.queries_at import topics_at
-from lake.history.topic_sums import page_at, topic_sums
+from lake.history.queries_at import page_at, topics_at
+from nameserver.view.model import TopicQueues
 from nameserver.view.snapshot import RouteView
 from schemas.errors import NotFoundError
 
@@ -147,7 +147,7 @@ async def list_topics(request: Request, query: Annotated[TopicsQuery, Query()], 
             # By epoch or time as before: what was is the same whenever it is asked.
             view, position = await ask_past(request, reading.context, query.past, partial(page_at, page=page))
         # In a thread: a page of 10,000 topics, each with queues of its own on many brokers, takes a while.
-        found["topics"] = await asyncio.to_thread(topic_sums, view, page)
+        found["topics"] = await asyncio.to_thread(_topic_sums, view, page)
     if page and first + len(page) < last:
         found["nextCursor"] = base64.urlsafe_b64encode(page[-1].encode()).decode().rstrip("=")
     return answer(request, _encode(found), position)
@@ -159,6 +159,37 @@ def _from_cursor(cursor: str) -> str:
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
         raise fields_problem(BAD_PARAMETER, [FieldError("cursor", "is no cursor of this list")]) from None
+
+
+def _topic_sums(view: RouteView, topics: Iterable[str]) -> list[dict[str, Any]]:
+    """A row for each topic that the view has.
+
+    ``brokers`` is how many broker groups hold it, ``readQueueNums`` and ``writeQueueNums`` are sums over them whatever
+    may be done with the queues, ``perms`` are their different permissions. Equal topics are summed once, since a view
+    has one object for them.
+    """
+    known: dict[int, dict[str, Any]] = {}
+    found = []
+    for topic in topics:
+        queues = view.topics.get(topic)
+        if queues is None:
+            continue
+        sums = known.get(id(queues))
+        if sums is None:
+            sums = known[id(queues)] = _sums(view, queues)
+        found.append({"topicName": topic, **sums})
+    return found
+
+
+def _sums(view: RouteView, queues: TopicQueues) -> dict[str, Any]:
+    groups = (view.groups.get(name) for name in queues.brokers)
+    return {
+        "clusters": sorted({group.row.cluster for group in groups if group is not None}),
+        "brokers": len(queues.brokers),
+        "readQueueNums": sum(row[0] for row in queues.rows),
+        "writeQueueNums": sum(row[1] for row in queues.rows),
+        "perms": sorted({row[2] for row in queues.rows}),
+    }
 
 
 # --- a route ---

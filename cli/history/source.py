@@ -120,8 +120,8 @@ class LakeSource:
 
     def blame(self, topic: str, as_of: str) -> dict[str, Any]:
         """See `Source`."""
-        from lake.history.blame import topic_blame
         from lake.history.change_json import cut_members, field_members
+        from lake.history.provenance import topic_blame
 
         found = topic_blame(self._history, topic, as_of)
         if not found.fields:

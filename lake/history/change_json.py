@@ -12,9 +12,9 @@ import msgspec
 
 from lake.history.as_of import rfc3339
 from lake.history.as_of_resolver import AsOf
-from lake.history.blame import Field
 from lake.history.changelog import Change
 from lake.history.diff import Difference
+from lake.history.provenance import Field
 from lake.history.timeline import Interval
 from schemas.kv import is_reserved
 

@@ -34,6 +34,14 @@ def topics_at(history: History, moment: AsOf, cluster: str | None = None) -> Seq
     return history.topics(moment, members.get(cluster, ()))
 
 
+def page_at(history: History, moment: AsOf, page: Sequence[str]) -> RouteView:
+    """A view of the topics of a page, which are neighbours in the order of names, and of all broker groups."""
+    if not page:
+        return RouteView.empty()
+    between = f'"topic" >= {text(page[0])} AND "topic" <= {text(page[-1])}'
+    return history.view(moment, {TOPIC_QUEUE_TABLE.name: Condition(between), BROKER_ADDR_TABLE.name: Condition()})
+
+
 def clusters_at(history: History, moment: AsOf) -> RouteView:
     """A view of all broker groups and clusters."""
     return history.view(moment, {BROKER_ADDR_TABLE.name: Condition(), CLUSTER_ADDR_TABLE.name: Condition()})

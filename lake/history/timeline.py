@@ -21,19 +21,14 @@ from lake.history.as_of_resolver import AsOf, up_to
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History, check_limit
 from lake.history.provenance import Cause, RowStep, newest_steps, of_tables
-from lake.history.timeline_states import (
-    Part,
-    Rows,
-    apply_step,
-    broker_part,
-    broker_state,
-    copy_rows,
-    rows_shown,
-    topic_part,
-    topic_state,
-)
+from schemas.broker import PERM_READ, PERM_WRITE
 from schemas.route_commit import from_us, to_us
 from schemas.tables import BROKER_ADDR_TABLE, BROKER_LIVE_TABLE, TOPIC_QUEUE_TABLE
+
+Rows = dict[tuple[str, str], dict[str, dict[str, Any]]]
+"""(table, brokerName) -> key -> value columns."""
+Part = dict[str, Any] | None
+"""What is shown of one broker group."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -100,7 +95,7 @@ def topic_timeline(
         where, names = of_topic, sorted(holders["brokerName"].to_pylist())
         if names:
             where += f' OR {of_tables([BROKER_ADDR_TABLE.name])} AND "brokerName" IN {query.texts(names)}'
-        return _page(asked, cursor, between_, _Reading(history, table, where), topic_part, topic_state)
+        return _page(asked, cursor, between_, _Reading(history, table, where), _topic_part, _topic_state)
 
 
 def broker_timeline(
@@ -120,7 +115,7 @@ def broker_timeline(
     tables = of_tables([BROKER_ADDR_TABLE.name, BROKER_LIVE_TABLE.name])
     where = f'{tables} AND "brokerName" = {query.text(broker_name)}'
     with history.reading_changes() as table:
-        return _page(asked, cursor, between_, _Reading(history, table, where), broker_part, broker_state)
+        return _page(asked, cursor, between_, _Reading(history, table, where), _broker_part, _broker_state)
 
 
 class _Begin(NamedTuple):
@@ -217,8 +212,8 @@ def _page(
     ground, steps = newest_steps(reading.history, reading.table, " AND ".join(terms), asked.max_steps)
     rows: Rows = {}
     for step in ground:
-        apply_step(rows, step)
-    begins = list(_begins(steps, part_of, copy_rows(rows)))
+        _apply_step(rows, step)
+    begins = list(_begins(steps, part_of, _copy_rows(rows)))
     held = (
         0
         if from_ is None
@@ -244,7 +239,7 @@ def _page(
 
 def _fits(intervals: list[Interval]) -> int:
     """How many of the last intervals a page has room for; at least one."""
-    totals = accumulate(rows_shown(interval.state) for interval in reversed(intervals))
+    totals = accumulate(_rows_shown(interval.state) for interval in reversed(intervals))
     return max(1, sum(total <= MAX_SHOWN for total in totals))
 
 
@@ -271,7 +266,7 @@ def _begins(steps: list[RowStep], part_of: _PartOf, rows: Rows) -> Iterator[_Beg
             done += 1
             before = part_of(rows, step.broker_name)
             was.setdefault(step.broker_name, before)
-            apply_step(rows, step)
+            _apply_step(rows, step)
             if part_of(rows, step.broker_name) != before:
                 causes.append(step)
         if any(part_of(rows, name) != part for name, part in was.items()):
@@ -286,7 +281,74 @@ def _states(
     done = 0
     for place in places:
         for step in steps[done:place]:
-            apply_step(rows, step)
+            _apply_step(rows, step)
             parts[step.broker_name] = part_of(rows, step.broker_name)
         done = place
         yield shown(parts)
+
+
+def _topic_part(rows: Rows, broker_name: str) -> Part:
+    """A topic on one broker group; None where it does not hold it."""
+    queues = rows.get((TOPIC_QUEUE_TABLE.name, broker_name))
+    if not queues:
+        return None
+    addresses = _one(rows, BROKER_ADDR_TABLE.name, broker_name)
+    shown = {"brokerName": broker_name, **next(iter(queues.values()))}
+    return {**shown, "brokerAddrs": None if addresses is None else addresses["brokerAddrs"]}
+
+
+def _topic_state(parts: dict[str, Part]) -> dict[str, Any]:
+    """A route."""
+    found = [part for _, part in sorted(parts.items()) if part is not None]
+    write = sum(part["writeQueueNums"] for part in found if part["perm"] & PERM_WRITE)
+    read = sum(part["readQueueNums"] for part in found if part["perm"] & PERM_READ)
+    return {
+        "writable": write > 0,
+        "readable": read > 0,
+        "writeQueueNums": write,
+        "readQueueNums": read,
+        "brokers": found,
+    }
+
+
+def _broker_part(rows: Rows, broker_name: str) -> Part:
+    """A broker group; None where it is not there."""
+    addresses = _one(rows, BROKER_ADDR_TABLE.name, broker_name)
+    live = rows.get((BROKER_LIVE_TABLE.name, broker_name), {})
+    if addresses is None and not live:
+        return None
+    keys = [msgspec.json.decode(key) for key in sorted(live)]
+    return {
+        "cluster": None if addresses is None else addresses["cluster"],
+        "brokerAddrs": None if addresses is None else addresses["brokerAddrs"],
+        "live": [{"clusterName": key["clusterName"], "brokerAddr": key["brokerAddr"]} for key in keys],
+    }
+
+
+def _broker_state(parts: dict[str, Part]) -> dict[str, Any]:
+    """A broker group, there or not."""
+    found = next(iter(parts.values()), None)
+    return {"alive": bool(found and found["live"]), **(found or {"cluster": None, "brokerAddrs": None, "live": []})}
+
+
+def _one(rows: Rows, table_name: str, broker_name: str) -> dict[str, Any] | None:
+    return next(iter(rows.get((table_name, broker_name), {}).values()), None)
+
+
+def _copy_rows(rows: Rows) -> Rows:
+    """A copy that `_apply_step` may change."""
+    return {name: dict(of_broker) for name, of_broker in rows.items()}
+
+
+def _apply_step(rows: Rows, step: RowStep) -> None:
+    """Change rows as a change did."""
+    of_broker = rows.setdefault((step.table_name, step.broker_name), {})
+    if step.after is None:
+        of_broker.pop(step.key, None)
+    else:
+        of_broker[step.key] = step.after
+
+
+def _rows_shown(state: dict[str, Any]) -> int:
+    """How large a state is: of how many broker groups or live addresses it tells, and itself."""
+    return 1 + len(state.get("brokers", ())) + len(state.get("live", ()))

@@ -13,6 +13,7 @@ from dev.support.drive import drive
 from dev.support.generated_logs import batches
 from dev.support.history_page import QUERIES, TEXT
 from dev.support.two_hours import Scan, two_hours
+from lake.history.intervals import rebuild
 from lake.history.report_duckdb import DuckLake
 
 SQL = {question: queries[0] for question, queries in QUERIES.items()}
@@ -30,6 +31,7 @@ class Told:
         self.records = two_hours()
         self.scan = Scan(self.records)
         drive(folder / "lake", list(batches(self.records, (160,))))
+        rebuild(folder / "lake", lambda epoch, last: None)
         self.duck = DuckLake(folder / "lake")
 
     def ask(self, question: str) -> list[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ import pytest
 
 from cli import usage
 from cli.main import app
+from dev.support.history_page import QUERIES
 from lake.history.history import History
 from tests.lake.history.reports.conftest import COMMANDS, SQL, Told
 
@@ -42,6 +43,14 @@ def test_there_are_twelve_and_each_is_short() -> None:
     for query in SQL.values():
         assert len(query.strip().splitlines()) <= 6
     assert len(COMMANDS) == 12
+
+
+@pytest.mark.parametrize("question", [question for question, queries in QUERIES.items() if len(queries) > 1])
+def test_with_macros_and_without(told: Told, question: str) -> None:
+    with_macros, without = QUERIES[question]
+    assert len(without.splitlines()) <= 6
+    found = told.duck.connection.execute(without).fetchall()
+    assert Counter(map(str, found)) == Counter(map(str, told.duck.connection.execute(with_macros).fetchall()))
 
 
 def test_route(told: Told) -> None:
