@@ -30,7 +30,6 @@ from api.gateway.metrics import Metrics
 from api.gateway.registrations import Registrations
 from api.http import (
     routes_admin,
-    routes_between,
     routes_brokers,
     routes_clusters,
     routes_config,
@@ -302,7 +301,6 @@ def create_app(
         routes_brokers,
         routes_topics,
         routes_history,
-        routes_between,
         routes_reports,
         routes_timelines,
         routes_events,

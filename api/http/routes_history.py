@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of epochs."""
+"""History over HTTP: epochs, the changes between two points in time, and the differences."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
-from api.http.describe import read
-from api.http.parameters import IfNoneMatch
-from api.http.reads import ReadQuery, answer, ask_history, number
-from api.http.shapes_past import EpochsShape
+from api.http.describe import CHANGE_EXAMPLE, PAST_PROBLEMS, Responses, read
+from api.http.formats import Format, wanted_format
+from api.http.parameters import IfNoneMatch, TopicPath
+from api.http.reads import MOMENT, ReadQuery, answer, ask_history, next_link, number, visible
+from api.http.shapes_past import ChangesShape, DiffShape, EpochsShape
 from lake.history.as_of import rfc3339
+from lake.history.change_json import (
+    CHANGE_COLUMNS,
+    change_members,
+    csv_text,
+    cut_members,
+    difference_members,
+    json_lines,
+)
+from lake.history.changelog import ChangesAsked, list_changes
+from lake.history.diff import diff
+from lake.history.filters import Filters
 from lake.history.history import MAX_LIMIT
 from schemas.codes import MAX_LONG
 from schemas.route_commit import RouteCommit
@@ -24,11 +36,166 @@ router = APIRouter(prefix="/v1", tags=["history"])
 _encode = msgspec.json.Encoder().encode
 
 
+class TopicChangesQuery(ReadQuery):
+    """Parameters of a topic's changes: two moments, and which page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    from_: str | None = Field(
+        None, alias="from", description=f"Only what came after this moment: {MOMENT}. Absent: from the beginning."
+    )
+    to: str | None = Field(None, description=f"Up to and including what shows at this moment: {MOMENT} (the default).")
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Changes on a page.")
+    cursor: Annotated[str, Field(max_length=4096)] | None = Field(
+        None, description="`nextCursor` of the page before this one."
+    )
+
+
+class AllChangesQuery(TopicChangesQuery):
+    """Parameters of all changes: two moments, which rows, by whom, and which page."""
+
+    topic: str | None = Field(None, description="Only rows of this topic, and commands that name it.")
+    broker_name: str | None = Field(None, alias="brokerName", description="Only of this broker group.")
+    cluster: str | None = Field(
+        None, description="Only of broker groups that ever registered into it, and commands that name it."
+    )
+    table_name: str | None = Field(None, alias="tableName", description="Only changed rows of this state table.")
+    command: str | None = Field(
+        None,
+        description="Only by this RequestCode name, or CHANNEL_CLOSED, BROKER_EXPIRED, RESUME, PRESERVE, "
+        "PRESERVE_END, ACCESS_REFUSED.",
+    )
+    peer: str | None = Field(None, description="Only from this address, with its port or without.")
+    user: str | None = Field(None, description="Only by this user.")
+    outcome: Literal["applied", "unchanged", "rejected"] | None = Field(None, description="Only with this outcome.")
+
+    def asked(self) -> ChangesAsked:
+        """The question."""
+        filters = Filters(
+            topic=self.topic,
+            broker_name=self.broker_name,
+            cluster=self.cluster,
+            table_name=self.table_name,
+            command=self.command,
+            peer=self.peer,
+            user=self.user,
+            outcome=self.outcome,
+        )
+        return ChangesAsked(from_=self.from_, to=self.to, filters=filters)
+
+
+class DiffQuery(AllChangesQuery):
+    """Parameters of a comparison."""
+
+    from_: str = Field(alias="from", description=f"The earlier moment: {MOMENT}.")
+    limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(MAX_LIMIT, description="Differences on a page.")
+
+
 class EpochsQuery(ReadQuery):
     """Parameters of the epoch list."""
 
     limit: Annotated[int, *number(least=1, most=MAX_LIMIT)] = Field(100, description="Epochs on a page.")
     before: Annotated[int, *number(most=MAX_LONG)] | None = Field(None, description="Only older epochs than this.")
+
+
+def _in_formats(found: Responses) -> Responses:
+    """An answer that comes as CSV and as lines of JSON, too."""
+    media = found[200]["content"]
+    media["text/csv"] = {"schema": {"type": "string"}, "example": csv_text(CHANGE_COLUMNS, [CHANGE_EXAMPLE])}
+    media["application/x-ndjson"] = {"schema": {"type": "string"}, "example": json_lines([CHANGE_EXAMPLE]).decode()}
+    return found
+
+
+@router.get(
+    "/changes",
+    operation_id="listChanges",
+    summary="Everything that changed, by whom, newest first",
+    responses=_in_formats(read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+)
+async def get_changes(request: Request, query: Annotated[AllChangesQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """Rows of routeChangeTable that lead from what `as_of` shows at `from` to what it shows at `to`.
+
+    JSON unless `Accept` says `text/csv` or `application/x-ndjson`. In every format, `Link` with `rel="next"` is where
+    the next page is. A page ends before `limit` where its JSON would pass 4 MiB.
+    """
+    return await _changes(request, query, query.asked())
+
+
+@router.get(
+    "/topics/{topic:names}/changes",
+    operation_id="getTopicChanges",
+    summary="Who changed a topic's route, when and how",
+    responses=_in_formats(read(ChangesShape, {"changes": [CHANGE_EXAMPLE], "nextCursor": "WyJhIl0"}, *PAST_PROBLEMS)),
+)
+async def get_topic_changes(
+    request: Request, topic: TopicPath, query: Annotated[TopicChangesQuery, Query()], _: IfNoneMatch = None
+) -> Response:
+    """Rows of routeChangeTable that concern a topic, newest first; the topic need not exist any more.
+
+    Row changes and commands that name it, its order configuration, and for the brokers that ever held it: changes of
+    address, and refused registrations. `actor` says who; `command` is a RequestCode, CHANNEL_CLOSED or BROKER_EXPIRED.
+    Pages and formats are those of `GET /v1/changes`.
+    """
+    return await _changes(
+        request, query, ChangesAsked(from_=query.from_, to=query.to, filters=Filters(concerning=topic))
+    )
+
+
+async def _changes(request: Request, query: TopicChangesQuery, asked: ChangesAsked) -> Response:
+    found, position = await ask_history(
+        request,
+        query,
+        "changes",
+        lambda history: list_changes(history, asked, limit=query.limit, cursor=query.cursor),
+    )
+    rows = visible(request, map(change_members, found.changes))
+    media = wanted_format(request)
+    if media is Format.CSV:
+        body = csv_text(CHANGE_COLUMNS, rows).encode()
+    elif media is Format.NDJSON:
+        body = json_lines(rows)
+    else:
+        body = _encode({"changes": rows} | ({} if found.next_cursor is None else {"nextCursor": found.next_cursor}))
+    return answer(
+        request, body, position, media=media, headers=next_link(request, found.next_cursor) | {"vary": "accept"}
+    )
+
+
+@router.get(
+    "/diff",
+    operation_id="getDiff",
+    summary="What is different between two moments",
+    responses=read(
+        DiffShape,
+        {
+            "from": {"epoch": 5, "eventTime": "2026-01-01T00:00:00.000Z"},
+            "to": {"epoch": 6, "eventTime": "2026-01-01T00:00:01.000Z"},
+            "differences": [
+                {"op": "u", **{name: CHANGE_EXAMPLE[name] for name in ("tableName", "key", "before", "after")}},
+            ],
+            "nextCursor": "WyJiIl0",
+        },
+        *PAST_PROBLEMS,
+    ),
+)
+async def get_diff(request: Request, query: Annotated[DiffQuery, Query()], _: IfNoneMatch = None) -> Response:
+    """The rows of the state tables that `as_of=from` and `as_of=to` show differently, by table, broker group and key.
+
+    What changed and changed back is not in it; when a broker was heard is not compared. `command`, `peer`, `user` and
+    `outcome` keep the rows that such a change touched in between. The price is that of the changes in between, and the
+    tables of then need not be kept any more.
+    """
+    asked = query.asked()
+    found, position = await ask_history(
+        request, query, "diff", lambda history: diff(history, asked, limit=query.limit, cursor=query.cursor)
+    )
+    body = {
+        "from": cut_members(found.before),
+        "to": cut_members(found.after),
+        "differences": visible(request, map(difference_members, found.differences)),
+        "nextCursor": found.next_cursor,
+    }
+    return answer(request, _encode(body), position, headers=next_link(request, found.next_cursor))
 
 
 @router.get(

@@ -156,7 +156,7 @@ def _rows(engine: Engine, lake_dir: Path, query: str, driver_memory: str) -> tup
         from lake.history.report_duckdb import rows_by_duckdb
 
         return rows_by_duckdb(lake_dir, query)
-    from pipelines.report_jobs import rows_by_spark
+    from pipelines.report_views import rows_by_spark
 
     return rows_by_spark(lake_dir, query, driver_memory)
 

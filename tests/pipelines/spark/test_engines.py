@@ -22,8 +22,7 @@ from lake.history.intervals import rebuild
 from lake.history.report_duckdb import DuckLake
 from lake.history.reports import BY_NAME, REPORTS, query_of
 from lake.history.sql_views import VIEWS
-from pipelines.report_jobs import report
-from pipelines.report_views import register
+from pipelines.report_views import register, report
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
 
