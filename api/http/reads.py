@@ -20,8 +20,7 @@ from api.http.context import HttpContext, context_of
 from api.http.etag import JSON, WAITED, ReadPosition, if_none_match, matches, read_headers
 from api.http.problems import BAD_PARAMETER, OTHER_LAKE, FieldError, Problem, busy, fields_problem
 from api.http.validation import parse_number, parse_seconds
-from lake.history.as_of import NOW
-from lake.history.as_of_resolver import AsOf
+from lake.history.as_of import NOW, AsOf
 from lake.history.change_json import without_settings
 from lake.history.history import History
 from nameserver.answers import RouteAnswers, body_digest

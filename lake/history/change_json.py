@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lake.history.as_of import rfc3339
-from lake.history.as_of_resolver import AsOf
+from lake.history.as_of import AsOf, rfc3339
 from lake.history.changelog import Change
 from lake.history.diff import Difference
 from lake.history.provenance import Field

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from lake.delta import query
-from lake.history.as_of_resolver import between
+from lake.history.as_of import between
 from lake.history.cursors import cursor_of, place_of
 from lake.history.filters import Filters
 from lake.history.history import History, check_limit

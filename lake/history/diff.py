@@ -20,8 +20,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
-from lake.history.as_of import NOW
-from lake.history.as_of_resolver import AsOf, between
+from lake.history.as_of import NOW, AsOf, between
 from lake.history.changelog import MAX_PAGE_BYTES, ChangesAsked
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History, check_limit

@@ -19,8 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lake.delta.query import text, texts
-from lake.history.as_of import NOW, parse_as_of, rfc3339, unix_time_hint
-from lake.history.as_of_resolver import AsOf, AsOfResolver, or_else
+from lake.history.as_of import NOW, AsOf, AsOfResolver, or_else, parse_as_of, rfc3339, unix_time_hint
 from lake.history.epochs import Epochs, Recent
 from lake.history.loader import changes_from
 from lake.history.state_at import Condition, PastRows, key_literal, reading

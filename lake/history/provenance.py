@@ -15,7 +15,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
-from lake.history.as_of_resolver import AsOf, up_to
+from lake.history.as_of import AsOf, up_to
 from lake.history.history import History
 from schemas.tables import BROKER_ADDR_TABLE, TOPIC_QUEUE_TABLE
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lake.delta.query import text
-from lake.history.as_of_resolver import AsOf
+from lake.history.as_of import AsOf
 from lake.history.history import History
 from lake.history.state_at import Condition, key_literal
 from nameserver.view.snapshot import RouteView

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final
 import duckdb
 import msgspec
 
-from lake.history.as_of import NOW, parse_as_of
-from lake.history.as_of_resolver import or_else
+from lake.history.as_of import NOW, or_else, parse_as_of
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History
 from lake.history.report_duckdb import MEMORY_LIMIT, bounded_views

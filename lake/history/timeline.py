@@ -17,7 +17,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from lake.delta import query
-from lake.history.as_of_resolver import AsOf, up_to
+from lake.history.as_of import AsOf, up_to
 from lake.history.cursors import cursor_of, place_of
 from lake.history.history import History, check_limit
 from lake.history.provenance import Cause, RowStep, newest_steps, of_tables

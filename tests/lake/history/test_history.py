@@ -22,8 +22,7 @@ from lake.delta.active import active
 from lake.history import changelog
 from lake.history import history as history_module
 from lake.history import state_at as past_rows
-from lake.history.as_of import parse_as_of, parse_time, rfc3339
-from lake.history.as_of_resolver import AsOf
+from lake.history.as_of import AsOf, parse_as_of, rfc3339
 from lake.history.changelog import Change, ChangePage, ChangesAsked, list_changes
 from lake.history.filters import Filters
 from lake.history.history import History, PastRoute
@@ -105,7 +104,7 @@ def test_what_is_no_as_of(text: str) -> None:
 
 def test_a_naive_time_is_refused_with_what_to_write() -> None:
     with pytest.raises(BadRequestError, match=r"no offset from UTC.*03:00:00Z or"):
-        parse_time("2026-01-31T03:00:00", "since")
+        parse_as_of("2026-01-31T03:00:00")
 
 
 # --- commits ---
