@@ -78,8 +78,8 @@ class History:
         self._moments = AsOfResolver(self._epochs, self._rows.last_change)
         self._routes: Recent[tuple[int, datetime, bool, str, bool, bool], PastRoute] = Recent(_ROUTES_BYTES)
         self.contexts: Recent[str, Any] = Recent(_CONTEXTS_BYTES)
-        """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: the changes only
-        grow.""" self._lake = 0
+        """Memory of `lake.history.filters`, by topic. What was found up to an epoch stays true: changes only grow."""
+        self._lake = 0
         self._lock = threading.Lock()
 
     # --- commits ---
