@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dev.support.http_api import HttpApi, broker
+from security.quotas import Quotas
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +45,9 @@ def make_api(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpApi]:
-    """A gateway whose view moves only when a test writes."""
-    api = HttpApi(tmp_path_factory.mktemp("quiet"), clock_interval_s=3600.0)
+    """A gateway whose view moves only when a test writes. The refused requests of one test use up no quota of the next."""
+    quotas = Quotas(refused_proofs_per_min=None)
+    api = HttpApi(tmp_path_factory.mktemp("quiet"), clock_interval_s=3600.0, quotas=quotas)
     assert api.register(broker()).json()["visible"]
     api.settled()
     yield api
