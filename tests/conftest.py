@@ -7,23 +7,26 @@ the same examples, so that a failure on a branch is that branch's.
 ``--fast`` leaves out tests marked ``jvm`` or ``deep`` and those of `_NOT_FAST`, and draws few examples: an answer
 within a minute, to be followed by all of them.
 
-With pytest-xdist one worker begins with the files whose tests start JVMs, which mostly wait, the others with those that
-compute; whoever is done takes what is left of the other kind. So four workers keep two cores at work. A file stays
-whole, as its tests may build on each other, and so do folders whose tests share what only one can have.
+With pytest-xdist the tests of a file run in one worker, as they may share what a module has, and so do all files with the
+same ``xdist_group``: one worker makes what they share. The longest come first, by durations.json. Files that start JVMs,
+which mostly wait, alternate with those that compute, so that four workers keep two cores at work.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
+from xdist.scheduler import LoadScopeScheduling
 
 from dev.support.measured import Measured, runs_tests
 from runtime import logs
@@ -65,28 +68,17 @@ _NOT_FAST = (
 )
 """Folders and files, below this one, that start processes or take seconds a test."""
 
-_TOGETHER = ("tests/eventlog/", "tests/pipelines/spark/", "tests/cli/admin/")
-"""Folders whose tests share a Kafka, a Spark, or addresses that only one can listen on."""
-
-_LONG = (
-    "fault_injection/",
-    "e2e/",
-    "clients/",
-    "differential/",
-    "pipelines/",
-    "cli/",
-    "lake/",
-    "ops/",
-    "eventlog/",
-    "lake/history/",
-    "api/",
-)
-"""Folders with tests that take long, the longest first."""
+_ROOT = Path(__file__).parent.parent
+_DURATIONS = Path(__file__).with_name("durations.json")
+"""Seconds of each file or group of files, from 2 s on. Written with --record-durations."""
+_SHORT_S = 2.0
+_GROUP = re.compile(r'mark\.xdist_group\("(\w+)"\)')
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what starts JVMs or processes, or takes long")
     parser.addoption("--deep", action="store_true", help="also run what takes long (tests marked deep)")
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
     parser.addoption("--measure", type=Path, metavar="FOLDER", help="for ./routelake test --coverage")
 
 
@@ -98,6 +90,8 @@ def pytest_configure(config: pytest.Config) -> None:
     logs.configure = _ignore_process
     if (folder := config.getoption("--measure")) is not None and runs_tests(config):
         config.pluginmanager.register(Measured(config, folder))
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(RecordedDurations())
     settings.load_profile(next((name for name in ("deep", "fast") if config.getoption(f"--{name}")), "ordinary"))
 
 
@@ -106,6 +100,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items[:] = _in_turn(items)
     if config.getoption("--deep"):
         return
     if config.getoption("--fast"):
@@ -139,30 +135,58 @@ def _ignore_process(process: str) -> None:
     """Leave the logging as it is."""
 
 
-class JvmsBesideTheRest(LoadFileScheduling):
-    """Which tests go to which worker, and when."""
+@cache
+def _text(file: str) -> str:
+    return (_ROOT / file).read_text(encoding="utf-8")
+
+
+def _unit(nodeid: str) -> str:
+    """Name of the tests that go to one worker together: their group, or their file."""
+    file = nodeid.partition("::")[0]
+    group = _GROUP.search(_text(file))
+    return group[1] if group else file
+
+
+def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Sort tests by when they start."""
+    units = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        units[_unit(item.nodeid)].append(item)
+    seconds = defaultdict(lambda: _SHORT_S, json.loads(_DURATIONS.read_text(encoding="utf-8")))
+    queues: dict[bool, list[str]] = {True: [], False: []}
+    for unit in sorted(units, key=lambda unit: seconds[unit]):
+        files = {item.nodeid.partition("::")[0] for item in units[unit]}
+        queues[any("mark.jvm" in _text(file) for file in files)].append(unit)
+    begun_s, turns = {True: 0.0, False: 0.0}, list[pytest.Item]()
+    while any(queues.values()):
+        starts_jvm = not queues[False] or (bool(queues[True]) and begun_s[True] <= begun_s[False])
+        unit = queues[starts_jvm].pop()
+        begun_s[starts_jvm] += seconds[unit]
+        turns += units[unit]
+    return turns
+
+
+class ByUnit(LoadScopeScheduling):
+    """Which tests go to one worker. Not --dist=loadgroup: pytest-xdist 3.8 cannot rename tests of pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        wants_jvm = node is next(iter(self.assigned_work))
-        own = [unit for unit in self.workqueue if self._starts_jvm(unit) == wants_jvm]
-        helps = not own and not wants_jvm
-        # Whole folders take minutes: whoever helps begins with them, or one would be all that is left in the end.
-        unit = min(own or self.workqueue, key=lambda unit: (helps and unit not in _TOGETHER, _turn(unit)))
-        self.workqueue.move_to_end(unit, last=False)
-        super()._assign_work_unit(node)
-
-    def _starts_jvm(self, unit: str) -> bool:
-        return unit in _TOGETHER or "mark.jvm" in (self.config.rootpath / unit).read_text(encoding="utf-8")
+        return _unit(nodeid)
 
 
-def _turn(unit: str) -> int:
-    """What takes minutes comes first, so that nobody waits for it in the end."""
-    return next((turn for turn, start in enumerate(_LONG) if unit.startswith(f"tests/{start}")), len(_LONG))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByUnit:
+    return ByUnit(config, log)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> JvmsBesideTheRest:
-    return JvmsBesideTheRest(config, log)
+class RecordedDurations:
+    """Plugin of the process that starts the workers: writes how long each unit took."""
+
+    def __init__(self) -> None:
+        self._seconds = defaultdict[str, float](float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[_unit(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        longest = sorted(self._seconds.items(), key=lambda found: -found[1])
+        found = {unit: round(seconds) for unit, seconds in longest if seconds >= _SHORT_S}
+        _DURATIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

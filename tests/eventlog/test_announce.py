@@ -23,6 +23,8 @@ from lake.announce import SUFFIX, Announcements, Announcer
 from lake.offer import Offer, decode_offer
 from schemas.errors import SetupError
 
+pytestmark = pytest.mark.xdist_group("kafka")
+
 
 class Heard:
     """A listener."""

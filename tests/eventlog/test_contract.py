@@ -13,6 +13,8 @@ from eventlog import MAX_KEY_BYTES, MAX_PAYLOAD_BYTES, Appended, EventLog, LogEn
 from schemas.errors import BadRequestError, SetupError, UnavailableError
 from tests.eventlog.backends import Backend
 
+pytestmark = pytest.mark.xdist_group("kafka")
+
 
 def append_each(log: EventLog, count: int, prefix: str = "p") -> list[Appended]:
     """One append per record."""

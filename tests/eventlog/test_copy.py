@@ -19,6 +19,8 @@ from eventlog.tail import BatchEnd
 from ops.backup import take
 from schemas.errors import SetupError, UnavailableError
 
+pytestmark = pytest.mark.xdist_group("kafka")
+
 ENTRIES = [(f"b:{number}", bytes([number]) * number) for number in range(1, 60)]
 
 

@@ -36,7 +36,7 @@ from nameserver.view.snapshot import RouteView
 from schemas.errors import BadRequestError, InDoubtError, SetupError, UnavailableError
 from schemas.events import encode, routing_key
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("kafka")]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from runtime.jars import ensure
 from schemas.errors import RoutelakeError
 from tests.eventlog.test_announce import Heard
 
-pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(600), pytest.mark.xdist_group("kafka")]
 
 PASSWORD = "of-routelake"
 CLASSES = {"kafka-configs.sh": "kafka.admin.ConfigCommand", "kafka-acls.sh": "org.apache.kafka.tools.AclCommand"}

@@ -21,7 +21,7 @@ from nameserver.state_machine.state import At, RouteState
 from nameserver.state_machine.step import apply, step
 from schemas.events import Resume, encode, routing_key
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("kafka")]
 
 GAP_S = 1.0
 HELD_S = 3.5

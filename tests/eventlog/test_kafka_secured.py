@@ -22,7 +22,7 @@ from eventlog.tail import BatchEnd
 from eventlog.urls import parse_url, with_config
 from schemas.errors import InDoubtError, SetupError, UnavailableError
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("kafka")]
 
 ENTRIES = [("b:a", b"one"), ("b:b", b"two"), ("kv", bytes(200_000))]
 

@@ -26,7 +26,7 @@ from pipelines.source import SCHEMA, read_stream
 from schemas.errors import SetupError
 from tests.eventlog.backends import Backend
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
 class Sink:

@@ -25,6 +25,8 @@ from schemas.events import DEFERRABLE, AnyEvent, encode, routing_key
 from tests.eventlog.backends import Backend
 from tests.eventlog.conftest import make_backend
 
+pytestmark = pytest.mark.xdist_group("kafka")
+
 MIB = 1024 * 1024
 
 

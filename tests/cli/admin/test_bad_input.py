@@ -13,6 +13,8 @@ from dev.support.recorder import Recorder
 from tests.cli.admin.run import admin
 from tests.cli.admin.world import MASTERS, ONE, SLAVE_OF_A
 
+pytestmark = pytest.mark.xdist_group("admin")
+
 A = MASTERS["broker-a"]
 
 

@@ -13,7 +13,7 @@ from tests.cli.admin.golden_requests import comparable, recorded
 from tests.cli.admin.record_golden import belongs_to_command, record
 from tests.cli.admin.run import admin
 
-pytestmark = [pytest.mark.jvm, pytest.mark.deep]
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.xdist_group("admin")]
 
 
 @pytest.mark.timeout(900)

@@ -15,6 +15,8 @@ from remoting.codec.frame import RemotingCommand
 from tests.cli.admin.run import admin
 from tests.cli.admin.world import BOTH, MASTERS, NAME_SERVERS, ONE, ORDER_CONF, answer_as_name_server
 
+pytestmark = pytest.mark.xdist_group("admin")
+
 
 def cells(out: str) -> list[list[str]]:
     """The rows of the tables in it, titles without their # included."""

@@ -11,6 +11,8 @@ from tests.cli.admin.golden_requests import comparable, recorded
 from tests.cli.admin.run import admin
 from tests.cli.admin.world import BROKERS, NAME_SERVERS
 
+pytestmark = pytest.mark.xdist_group("admin")
+
 GOLDEN = recorded()
 FAILING = {
     "updateTopic without master",

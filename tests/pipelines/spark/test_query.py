@@ -38,7 +38,7 @@ from schemas.events import AnyEvent, encode, routing_key
 from schemas.tables import ROUTE_CHANGE_TABLE
 from tests.pipelines.spark.harness import WAIT_S, Stage
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
 def random_log(seed: int, length: int) -> list[LogRecord]:

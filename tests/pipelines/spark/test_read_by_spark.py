@@ -20,7 +20,7 @@ from dev.support.microbatches import Tables
 from schemas.tables import ALL_TABLES, ROUTE_CHANGE_TABLE, STATE_TABLES, Table
 from tests.pipelines.spark.test_query import random_log
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 RECORDS = random_log(7, 200)
 

@@ -11,7 +11,7 @@ from lake.write.partition import SHARD_KEYS, shard_keys, shard_of
 from pipelines.job import by_shard
 from schemas.events import KEY_EVERYTHING, KEY_KV, broker_key
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 KEYS = [KEY_KV, "", "b:", *(broker_key(name) for name in ("broker-a", "it's", "per%cent", "ünï-☃", "𝔘𝔘", "x" * 500))]
 KEYS += [broker_key(f"broker-{number}") for number in range(200)]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from dev.support.tables_page import EXPECTED, QUERIES, write
 from schemas.tables import ALL_TABLES
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
 def test_every_question_has_its_answer(spark: SparkSession, tmp_path: Path) -> None:
