@@ -21,7 +21,7 @@ from dev.model import codes
 from dev.model.deliberate import DeliberateModel
 from dev.model.settings import Settings
 from dev.model.wire import Request, canonical
-from tests.differential.in_memory import InMemoryNameServer, InstantGateway, InstantHead
+from dev.support.in_memory import InMemoryNameServer, InstantGateway, InstantHead
 
 REQUEST_CODES = frozenset(codes.ALL_CODES)
 START_MS = 1_000_000

@@ -18,10 +18,10 @@ from dev.model.deliberate import DeliberateModel
 from dev.model.settings import Settings
 from dev.peers.java import wait_until
 from dev.support.fake_broker import FakeBroker
+from dev.support.in_memory import InMemoryNameServer
 from dev.support.local import LocalLake
 from nameserver.view.min_broker import Notification, notifications
 from nameserver.view.snapshot import RouteView
-from tests.differential.in_memory import InMemoryNameServer
 from tests.examples.parts import register, unregister
 
 SETTINGS = Settings(notify_min_broker_id_changed=True, support_acting_master=True)

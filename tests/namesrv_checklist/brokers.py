@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The brokers of RocketMQ's own NameServer tests (RouteInfoManagerNewTest.BrokerBasicInfo), and a NameServer to ask.
 
-Every request goes over the wire to a gateway in this process, with the real fold and the real Delta writer behind it.
+Requests go to the handler of the remoting API, with fold and view behind it, and without files, threads or sockets. A
+test that needs these has `nameserver_on_the_wire`: a gateway in this process, the real Delta writer behind it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+
 from dev.model import codes
 from dev.model.client import RemotingClient
+from dev.model.settings import Settings
 from dev.model.wire import Request, Response, parse_fastjson
 from dev.peers.java import wait_until
+from dev.support.in_memory import InMemoryNameServer
 from dev.support.local import LocalGateway, LocalLake
 from remoting.server.settings import RemotingSettings
 
@@ -105,22 +112,46 @@ def registration(
     return Request(codes.REGISTER_BROKER, header, body, version)
 
 
+class MemoryClient:
+    """A connection to a NameServer in memory, with the methods of a `RemotingClient`."""
+
+    def __init__(self, runner: asyncio.Runner, server: InMemoryNameServer, name: str) -> None:
+        self._runner, self._server, self._name = runner, server, name
+        self._answers: list[Response] = []
+
+    def call(self, request: Request) -> Response:
+        now_ms = self._server.gateway.now_ms + 1
+        return self._runner.run(self._server.handle(request, now_ms, self._name))
+
+    def send(self, request: Request) -> int:
+        self._answers.append(self.call(request))
+        return len(self._answers) - 1
+
+    def receive(self, opaque: int, _timeout_s: float) -> Response:
+        return self._answers[opaque]
+
+    def close(self) -> None:
+        self._runner.run(self._server.close_channel(self._name, self._server.gateway.now_ms + 1))
+
+
 @dataclass
 class NameServer:
-    """What RocketMQ's tests call RouteInfoManager and the processors, asked over the wire."""
+    """What RocketMQ's tests call RouteInfoManager and the processors.
 
-    lake: LocalLake
-    gateway: LocalGateway
-    client: RemotingClient
-    connections: ExitStack = field(default_factory=ExitStack)
+    Attributes:
+        client: A connection that tests share.
+        connect: Opens a connection of its own, as a broker has.
+        local: The gateway and its lake, if it is one on the wire.
+    """
 
-    def connect(self) -> RemotingClient:
-        """A connection of its own, as a broker has."""
-        return self.connections.enter_context(self.gateway.connect())
+    client: Any
+    connect: Callable[[], Any]
+    local: tuple[LocalLake, LocalGateway] | None = None
 
     def call(self, code: int, body: bytes = b"", **ext: str) -> Response:
         """One request over the shared connection."""
-        return self.client.call(Request(code, ext, body))
+        answer: Response = self.client.call(Request(code, ext, body))
+        return answer
 
     def json(self, code: int, **ext: Any) -> Any:
         """The body of an answer that must be OK."""
@@ -138,8 +169,8 @@ class NameServer:
             topics: Names or TopicConfigs.
             more: ``over`` is the connection; the rest as `registration`.
         """
-        over: RemotingClient = more.pop("over", None) or self.client
-        return over.call(registration(broker, *topics, **more))
+        answer: Response = (more.pop("over", None) or self.client).call(registration(broker, *topics, **more))
+        return answer
 
     def register_all(self, brokers: Iterable[Broker], *topics: str, **more: Any) -> None:
         """Many registrations at a time."""
@@ -202,18 +233,46 @@ class NameServer:
         """topicList of an answer."""
         return set(self.json(code, **ext)["topicList"])
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for an effect that nobody answers, such as that of a lost connection."""
-        wait_until(condition, 30, "the effect", 0.005)
+    def changes(self) -> list[dict[str, Any]]:
+        """routeChangeTable of a NameServer on the wire."""
+        assert self.local is not None
+        found = DeltaTable(str(self.local[0].lake_dir / "routeChangeTable")).to_pyarrow_table().to_pylist()
+        return list(found)
 
 
 @contextmanager
-def nameserver(folder: Path, bounds: RemotingSettings | None = None, **settings: Any) -> Iterator[NameServer]:
-    """A NameServer with these settings."""
+def nameserver(**settings: Any) -> Iterator[NameServer]:
+    """A NameServer with these settings, in memory."""
+
+    async def make() -> InMemoryNameServer:
+        return InMemoryNameServer(Settings(**settings))
+
+    with asyncio.Runner() as runner:
+        server, names = runner.run(make()), itertools.count()
+
+        def connect() -> MemoryClient:
+            return MemoryClient(runner, server, f"connection-{next(names)}")
+
+        yield NameServer(connect(), connect)
+
+
+@contextmanager
+def nameserver_on_the_wire(
+    folder: Path, bounds: RemotingSettings | None = None, **settings: Any
+) -> Iterator[NameServer]:
+    """A NameServer with these settings, asked over sockets."""
     with (
         LocalLake(folder, liveness_interval_s=0.05) as lake,
         lake.gateway(bounds, clock_interval_s=0.05, **settings) as gateway,
-        gateway.connect() as client,
         ExitStack() as connections,
     ):
-        yield NameServer(lake, gateway, client, connections)
+
+        def connect() -> RemotingClient:
+            return connections.enter_context(gateway.connect())
+
+        yield NameServer(connect(), connect, (lake, gateway))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for an effect that nobody answers, such as that of a lost connection."""
+    wait_until(condition, 30, "the effect", 0.005)

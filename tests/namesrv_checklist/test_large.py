@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from dev.peers.java import wait_until
 from dev.support.rocketmq import StockNameServer
 from remoting.server.settings import RemotingSettings
 from schemas.broker import DataVersion
-from tests.namesrv_checklist.brokers import MASTER, nameserver
+from tests.namesrv_checklist.brokers import MASTER, nameserver_on_the_wire
 
 MIB = 1024 * 1024
 TOPICS = 100_000
@@ -35,7 +36,8 @@ def big_registration(topics: int) -> Request:
 def test_100_000_topics_in_one_registration(tmp_path: Path) -> None:
     request = big_registration(TOPICS)
     assert 16 * MIB < len(request.body) < 64 * MIB
-    with nameserver(tmp_path) as ns:
+    with nameserver_on_the_wire(tmp_path) as ns:
+        assert ns.local is not None
         began = time.monotonic()
         assert ns.client.call(request, timeout_s=30).code == codes.SUCCESS
         took_s = time.monotonic() - began
@@ -48,7 +50,7 @@ def test_100_000_topics_in_one_registration(tmp_path: Path) -> None:
         for _ in range(2):
             assert ns.client.call(request, timeout_s=30).code == codes.SUCCESS
         sizes = [
-            len(record.payload) for record in ns.lake.log.read(1, max_bytes=256 * MIB) if len(record.payload) > 1000
+            len(record.payload) for record in ns.local[0].log.read(1, max_bytes=256 * MIB) if len(record.payload) > 1000
         ]
         assert len(sizes) == 1
 
@@ -57,13 +59,13 @@ def test_100_000_topics_in_one_registration(tmp_path: Path) -> None:
 def test_the_frame_limit_is_a_setting(tmp_path: Path, limit_mib: int, is_taken: bool) -> None:
     """A registration of 20 MiB that means nothing: the frame alone decides whether it is looked at."""
     request = Request(codes.REGISTER_BROKER, {"bodyCrc32": "1"}, bytes(20 * MIB))
-    with nameserver(tmp_path, RemotingSettings(frame_limit_bytes=limit_mib * MIB)) as ns:
+    with nameserver_on_the_wire(tmp_path, RemotingSettings(frame_limit_bytes=limit_mib * MIB)) as ns:
         if is_taken:
             assert ns.client.call(request, timeout_s=20).remark == "crc32 not match"
         else:
             with pytest.raises((ConnectionClosed, ConnectionError)):
                 ns.client.call(request, timeout_s=20)
-            with ns.gateway.connect() as another:
+            with closing(ns.connect()) as another:
                 assert another.call(Request(codes.GET_BROKER_CLUSTER_INFO)).code == codes.SUCCESS
 
 

@@ -13,7 +13,15 @@ import pytest
 from dev.model import codes
 from dev.model.wire import Request
 from dev.support.local import LocalLake
-from tests.namesrv_checklist.brokers import MASTER, Broker, NameServer, nameserver
+from tests.namesrv_checklist.brokers import (
+    MASTER,
+    Broker,
+    NameServer,
+    nameserver,
+    nameserver_on_the_wire,
+    registration,
+    until,
+)
 
 SAMPLE = Broker("cluster", "broker", "10.10.1.1", "10.10.2.1", 2333, acting=None)
 """RequestProcessorTest.genSampleRegisterCmd."""
@@ -26,8 +34,8 @@ WHERE: dict[str, Any] = {"namespace": "namespace", "key": "key"}
 
 
 @pytest.fixture
-def ns(tmp_path: Path) -> Iterator[NameServer]:
-    with nameserver(tmp_path, allow_config_update=True) as found:
+def ns() -> Iterator[NameServer]:
+    with nameserver() as found:
         yield found
 
 
@@ -218,21 +226,21 @@ def route_code(ns: NameServer) -> tuple[int, str | None]:
     return answer.code, answer.remark
 
 
-def test_namesrv_ready(tmp_path: Path) -> None:
-    with nameserver(tmp_path, need_wait_for_service=True, wait_seconds_for_service=0) as ns:
+def test_namesrv_ready() -> None:
+    with nameserver(need_wait_for_service=True, wait_seconds_for_service=0) as ns:
         ns.register(MASTER, "T")
         assert route_code(ns) == (codes.SUCCESS, None)
 
 
-def test_namesrv_no_need_wait_for_service(tmp_path: Path) -> None:
-    with nameserver(tmp_path, need_wait_for_service=False, wait_seconds_for_service=45) as ns:
+def test_namesrv_no_need_wait_for_service() -> None:
+    with nameserver(need_wait_for_service=False, wait_seconds_for_service=45) as ns:
         ns.register(MASTER, "T")
         assert route_code(ns) == (codes.SUCCESS, None)
 
 
 def test_namesrv_not_ready(tmp_path: Path) -> None:
     """Only routes wait; everything else is answered."""
-    with nameserver(tmp_path, need_wait_for_service=True) as ns:
+    with nameserver_on_the_wire(tmp_path, need_wait_for_service=True) as ns:
         ns.register(MASTER, "T")
         assert route_code(ns) == (codes.SYSTEM_ERROR, "name server not ready")
         assert ns.topics(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"T", "baseTopic"}
@@ -240,10 +248,10 @@ def test_namesrv_not_ready(tmp_path: Path) -> None:
 
 
 def test_namesrv_becomes_ready(tmp_path: Path) -> None:
-    with nameserver(tmp_path, need_wait_for_service=True, wait_seconds_for_service=3) as ns:
+    with nameserver_on_the_wire(tmp_path, need_wait_for_service=True, wait_seconds_for_service=3) as ns:
         ns.register(MASTER, "T")
         assert route_code(ns) == (codes.SYSTEM_ERROR, "name server not ready")
-        ns.until(lambda: route_code(ns) == (codes.SUCCESS, None))
+        until(lambda: route_code(ns) == (codes.SUCCESS, None))
 
 
 def test_a_lake_that_holds_routes_needs_no_waiting(tmp_path: Path) -> None:
@@ -252,7 +260,7 @@ def test_a_lake_that_holds_routes_needs_no_waiting(tmp_path: Path) -> None:
         # A connection that ends before its gateway would take the broker with it.
         with contextlib.ExitStack() as after, lake.gateway() as gateway:
             client = after.enter_context(gateway.connect())
-            NameServer(lake, gateway, client).register(MASTER, "T")
+            client.call(registration(MASTER, "T"))
         with lake.gateway(need_wait_for_service=True) as gateway, gateway.connect() as client:
             answer = client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}))
             assert answer.code == codes.SUCCESS

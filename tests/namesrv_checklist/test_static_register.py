@@ -8,7 +8,6 @@ Their cluster: three broker names of three members each, ten topics, every membe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,8 +26,8 @@ def member(name: str, broker_id: int) -> Broker:
 
 
 @pytest.fixture
-def ns(tmp_path: Path) -> Iterator[NameServer]:
-    with nameserver(tmp_path) as found:
+def ns() -> Iterator[NameServer]:
+    with nameserver() as found:
         found.register_all((member(name, broker_id) for name in NAMES for broker_id in range(3)), *TOPICS, base=False)
         yield found
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,8 @@ MODE, NAME = "__ZONE_MODE", "__ZONE_NAME"
 
 
 @pytest.fixture
-def ns(tmp_path: Path) -> Iterator[NameServer]:
-    with nameserver(tmp_path) as found:
+def ns() -> Iterator[NameServer]:
+    with nameserver() as found:
         found.register(A, T, filter_servers=("f:1",))
         found.register(B, T, filter_servers=("f:2",))
         yield found
