@@ -33,7 +33,7 @@ from runtime import logs
 
 settings.register_profile(
     "ordinary",
-    max_examples=50,
+    max_examples=40,
     derandomize=True,
     database=None,
     deadline=None,

@@ -18,11 +18,10 @@ from eventlog.sqlite.log import SqliteLog
 from runtime.procfs import memory_bytes
 from schemas.events import encode, routing_key
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(560)]
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.timeout(560)]
 
 MIB = 1024 * 1024
-VALUES, COMMANDS = 8, 6
-"""With --deep three times as many. That a batch takes two values at most shows with eight."""
+VALUES, COMMANDS = 24, 18
 TOPICS = 50_000
 
 # As docs/operations.md says ("Start, stop, parts").
@@ -30,16 +29,15 @@ WORKER_MIB, FOLD_MIB, JVM_MIB = 768, 1280, 1024 + 640
 GATEWAY_MIB = 1024
 
 
-def test_what_was_accepted_before_there_were_bounds(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    values, commands = (3 * VALUES, 3 * COMMANDS) if request.config.getoption("--deep") else (VALUES, COMMANDS)
+def test_what_was_accepted_before_there_were_bounds(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     log = SqliteLog(data_dir / "events.db")
     table = make.topics(*(f"topic-{number:06}" for number in range(TOPICS)))
     events = [
-        *(make.put("n", "k", "abc"[number % 3] * 12 * MIB) for number in range(values)),
+        *(make.put("n", "k", "abc"[number % 3] * 12 * MIB) for number in range(VALUES)),
         make.register(table=table, heartbeat_timeout_millis=24 * 3600 * 1000),  # however long the fold takes
-        *(make.wipe() if number % 2 == 0 else make.add() for number in range(commands)),
+        *(make.wipe() if number % 2 == 0 else make.add() for number in range(COMMANDS)),
         make.put("n", "k", "small"),
     ]
     for event in events:
@@ -68,11 +66,11 @@ def test_what_was_accepted_before_there_were_bounds(tmp_path: Path, request: pyt
         assert max(found) < bound, peaks
 
     commits = lakes.commits(data_dir / "lake")
-    assert len(commits) >= values // 2, "two values of 12 MiB are a batch"
+    assert len(commits) >= VALUES // 2, "two values of 12 MiB are a batch"
     assert lakes.state_tables(data_dir / "lake")["kvConfigTable"] == {("n", "k"): ("small",)}
     changes = DeltaTable(str(data_dir / "lake" / "routeChangeTable")).to_pyarrow_dataset()
-    assert changes.count_rows(filter=pc.field("tableName") == "topicQueueTable") == TOPICS * (commands + 1)
-    assert changes.count_rows(filter=pc.field("tableName") == "kvConfigTable") == values + 1
+    assert changes.count_rows(filter=pc.field("tableName") == "topicQueueTable") == TOPICS * (COMMANDS + 1)
+    assert changes.count_rows(filter=pc.field("tableName") == "kvConfigTable") == VALUES + 1
 
 
 def peaks_of(pid: int) -> dict[int, tuple[str, int]]:

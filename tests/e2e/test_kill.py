@@ -181,7 +181,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(server: Routelake, request: pyt
     loads = [*small, large]
     for load in loads:
         load.start()
-    for _ in range(20 if deep else 2):
+    for _ in range(20 if deep else 1):
         # From the middle of its start to well into its work.
         wait_until(lambda: server.children("fold"), PATIENCE_S, "a fold, should the machine have been too busy for one")
         pid = server.child("fold")

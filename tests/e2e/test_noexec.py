@@ -16,6 +16,8 @@ from dev.peers.routelake import Routelake
 from dev.support.http_api import broker
 from dev.support.namespaces import possible_kinds, unshare
 
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]
+
 REMOUNTED = 'mount --bind {tmp} {tmp} && {also} mount -o remount,bind,noexec {tmp} && exec "$@"'
 
 

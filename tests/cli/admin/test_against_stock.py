@@ -20,7 +20,7 @@ from dev.support.local import LocalGateway, LocalLake
 from dev.support.rocketmq import StockBroker, StockNameServer, mqadmin
 from tests.cli.admin.run import admin
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("admin")]
+pytestmark = [pytest.mark.jvm, pytest.mark.deep, pytest.mark.xdist_group("admin")]
 
 CLUSTER = "DefaultCluster"
 
