@@ -21,8 +21,7 @@ from dev.fault_injection.hand_made import (
     registration,
     written,
 )
-from dev.fault_injection.operations import Operation
-from dev.fault_injection.record import Ended, Entry, Injected
+from dev.fault_injection.record import Ended
 from dev.fault_injection.rules_of_connections import connections
 from schemas.events import Channel, ChannelClosed
 
@@ -68,29 +67,3 @@ def test_one_that_answers_afterwards(case: Case) -> None:
     assert messages(case) == []
     case.record.entries.append(replace(read_entry(4, 35.0, None), worker="w", peer=REMOTING))
     assert messages(case) == [f"the connection of {REMOTING} had not ended"]
-
-
-def test_an_end_that_nobody_wrote_down(case: Case) -> None:
-    del case.evidence.log[-1]
-    wanted = [f"{BROKER.addr} registered over {REMOTING}, which ended, and there is no CHANNEL_CLOSED"]
-    assert messages(case) == wanted
-    case.record.faults = [Injected("kill-gateway", 4.0, 4.1)]
-    assert messages(case) == [], "its gateway may have been gone before it could"
-    case.record.faults = [Injected("kill-fold", 4.0, 4.1)]
-    assert messages(case) == wanted
-    case.record.faults = [Injected("cut", 3.9, 4.0)]
-    assert messages(case) == wanted
-
-
-def test_whoever_left_before_has_nothing_to_lose(case: Case) -> None:
-    del case.evidence.log[-1]
-    case.record.entries.append(Entry("w", "remoting", REMOTING, Operation("unregister", BROKER), 3.8, 3.9, 0))
-    assert messages(case) == []
-
-
-def test_the_end_of_the_run(case: Case) -> None:
-    del case.evidence.log[-1]
-    case.record.ended = [replace(case.record.ended[0], why="over")]
-    assert messages(case) == []
-    case.record.ended = [Ended("w", 0, REMOTING, 29.0, "asked")]
-    assert messages(case) == []

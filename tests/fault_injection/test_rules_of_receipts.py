@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from dev.fault_injection.case import Case
-from dev.fault_injection.evidence import Epoch
-from dev.fault_injection.hand_made import BROKER, ROUTE, again, good_case, read_entry
+from dev.fault_injection.hand_made import BROKER, again, good_case, read_entry
 from dev.fault_injection.operations import Operation
 from dev.fault_injection.record import Entry
 from dev.fault_injection.rules_of_headers import headers
@@ -57,12 +56,6 @@ def test_what_a_broker_is_told(case: Case) -> None:
     assert messages(case) == ['order topics {"table":{"lies":"1"}}']
 
 
-def test_a_refusal_that_is_none(case: Case) -> None:
-    entry = replace(case.record.entries[3], via="http", code=409, offset=2)
-    case.record.entries[3] = entry
-    assert messages(case) == ["refused, and not by the model"]
-
-
 def test_a_version(case: Case) -> None:
     asked = Operation("query-version", BROKER, version=2)
     answer = Entry("w", "remoting", "127.0.0.1:1", asked, 4.0, 4.1, 0, json.dumps(asked.data_version))
@@ -90,23 +83,3 @@ def test_the_cut_of_an_answer(case: Case) -> None:
         "there is no epoch 77",
         "offset 4, and 5 was to be waited for",
     ]
-
-
-def test_an_offset_that_an_epoch_does_not_reach(case: Case) -> None:
-    case.evidence.epochs = [Epoch(1, 2, 2, 2_000), Epoch(2, 4, 4, 5_000)]
-    case.record.entries[7:] = [read_entry(4, 3.6, 3, epoch=1, asked={"reads": "committed"})]
-    assert of_headers(case) == [], "what is at offset 3 is no change of this route"
-    case.evidence.epochs[0] = Epoch(1, 1, 1, 1_000)
-    case.record.entries[7:] = [read_entry(8, 3.6, 3, epoch=1, asked={"reads": "committed"})]
-    assert of_headers(case) == ["offset 3, and epoch 1 has not what is at 2"]
-
-
-def test_not_modified_of_something_else(case: Case) -> None:
-    poll = replace(ROUTE, poll_s=1)
-    good = read_entry(4, 3.4, 3, tag='"1-new"', operation=poll, code=304, body="", asked={"if_none_match": '"0-new"'})
-    case.record.entries += [read_entry(8, 1.7, 1, tag='"1-old"'), read_entry(4, 3.2, 3, tag='"1-new"'), good]
-    assert of_headers(case) == []
-    case.record.entries[-1] = replace(good, asked={"if_none_match": '"1-old"'})
-    assert of_headers(case) == ['304 for "1-new", asked with "1-old"']
-    case.record.entries[-1] = replace(good, tag='"1-zzz"', asked={"if_none_match": '"1-zzz"'})
-    assert of_headers(case) == ['304 for "1-zzz", which nobody was told']

@@ -55,50 +55,6 @@ def test_without_a_reason(case: Case) -> None:
     assert messages(case) == wanted[:1]
 
 
-def test_a_gateway_that_starts_while_its_disk_fails_is_away_for_longer(case: Case) -> None:
-    """It ends, and is started again; a gateway that is there answers reads whatever its disk does."""
-    case.record.entries.append(refused_read(sent_s=50.0, done_s=50.1))
-    disk = Injected("disk-full", 28.0, 30.0)
-    wanted = ["refused read, and no fault is the reason"]
-    case.record.faults = [Injected("restart", 10.0, 12.0)]
-    assert messages(case) == wanted
-    case.record.faults = [disk]
-    assert messages(case) == wanted
-    case.record.faults = [disk, Injected("restart", 10.0, 12.0)]
-    assert messages(case) == []
-    case.record.faults = [disk, Injected("restart", -20.0, -10.0)]
-    assert messages(case) == wanted
-    case.record.faults = [disk, Injected("kill-second", 10.0, 12.0)]
-    assert messages(case) == wanted, "the other one was away"
-
-
-def test_of_the_other_gateway(case: Case) -> None:
-    case.record.faults = [Injected("kill-second", 12.0, 12.1)]
-    case.record.entries.append(refused_read(gateway=1))
-    assert messages(case) == []
-    case.record.entries.append(refused_read())
-    assert messages(case) == ["refused read, and no fault is the reason"]
-
-
-def test_durable_alone(case: Case) -> None:
-    """202 says that the head cannot follow the log: for a while, after a fault."""
-    case.record.entries[6] = replace(case.record.entries[6], code=202, visible=False)
-    assert messages(case) == ["write not shown, and no fault is the reason"]
-    case.record.faults = [Injected("disk-full", 2.0, 3.0)]
-    assert messages(case) == []
-
-
-def test_who_waits_for_the_fold_may_wait_in_vain(case: Case) -> None:
-    case.record.entries.append(refused_read(asked={"reads": "committed", "wait_for": "3"}))
-    assert messages(case) == []
-
-
-def test_one_way_is_not_answered(case: Case) -> None:
-    one_way = replace(case.record.entries[0].operation, one_way=True)
-    case.record.entries.append(replace(case.record.entries[0], operation=one_way, code=None))
-    assert messages(case) == []
-
-
 def test_none_by_the_code_of_another_kind(case: Case) -> None:
     case.record.entries.append(read_entry(0, 4.0, None, code=22, body=""))
     assert messages(case) == ["answered with 22"]

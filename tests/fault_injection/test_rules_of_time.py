@@ -140,29 +140,6 @@ def test_an_expiry_that_the_tables_do_not_know(case: Case) -> None:
     assert rules_of_expiry.expiry(again(case))[0].message == "b was silent at 10000, and epoch 1 says nothing of it"
 
 
-def test_a_clock_that_went_ahead(case: Case) -> None:
-    """Stamps are judged by the processes' clock, where that is certain."""
-    case.record.about["wall_ahead_s"] = 0.0
-    case.record.faults = [Injected("clock-forward", -10.0, -9.9)]
-    assert len(rules_of_time.stamped(again(case))) == 3
-    case.evidence.log = [logged._replace(time_ms=logged.time_ms + 3_000_000) for logged in case.evidence.log]
-    assert rules_of_time.stamped(again(case)) == []
-    case.record.faults = [Injected("clock-back", 1.0, 4.0)]
-    assert rules_of_time.stamped(again(case)) == [], "it is not, while it is set"
-
-
-def test_a_head_that_is_old(case: Case) -> None:
-    case.record.about["wall_ahead_s"] = 0.0
-    case.record.entries.append(read_entry(4, 19.0, 4))
-    assert rules_of_time.stamped(again(case)) == []
-    case.record.entries[-1] = read_entry(4, 21.0, 4)
-    assert [found.message for found in rules_of_time.stamped(again(case))] == [
-        "a head whose last event is 16000 ms old"
-    ]
-    case.record.faults = [Injected("disk-full", 4.0, 20.0)]
-    assert rules_of_time.stamped(again(case)) == []
-
-
 def resume(offset: int, time_ms: int, gateway: str = "g", *, after_ms: int | None = None) -> Logged:
     actor = Actor(gateway=gateway, via="routelake")
     return Logged(offset, time_ms, Resume(actor=actor, after_ms=after_ms))
@@ -180,39 +157,9 @@ def test_a_resume_in_the_middle(case: Case) -> None:
     assert clocks(case) == []
 
 
-def test_what_a_log_took_in_time_says_no_silence(case: Case) -> None:
-    """Kafka: such a RESUME is in front of all that a gateway sends, and is one where it comes late."""
-    case.evidence.log.append(resume(5, 21_000, after_ms=20_999))
-    assert clocks(case) == []
-    case.evidence.log[-1] = resume(5, 21_000, after_ms=21_000)
-    assert clocks(case) == ["nobody wrote for 16000 ms, and no RESUME says so", "no CLOCK for 16000 ms"]
-
-
-def test_a_resume_in_front_that_counts_too_soon_or_late(case: Case) -> None:
-    before = case.evidence.log[2]
-    gateway = before.event.actor.gateway  # type: ignore[union-attr]
-    case.evidence.log.append(resume(5, 6_000, gateway, after_ms=before.time_ms + 9_999))
-    assert clocks(case) == ["it counts 9999 ms after its gateway's last word"]
-    case.evidence.log[-1] = resume(5, 6_000, gateway, after_ms=18_001)
-    assert clocks(case) == ["it counts 12001 ms after it was taken"]
-
-
-def test_a_time_that_leaps(case: Case) -> None:
-    case.evidence.log.append(resume(5, 3_605_001))
-    assert clocks(case) == ["the log's time leaps by 3600001 ms"]
-
-
 def test_a_time_that_goes_back(case: Case) -> None:
     case.evidence.log.append(Logged(5, 4_000, Clock(actor=Actor(gateway="g", via="routelake"))))
     assert clocks(case) == ["the log's time goes back"]
-
-
-def test_clocks_that_are_rare(case: Case) -> None:
-    routelake = Actor(gateway="g", via="routelake")
-    case.evidence.log += [Logged(5 + n, 10_000 + 5_000 * n, Clock(actor=routelake)) for n in range(4)]
-    assert clocks(case) == []
-    case.evidence.log[4:] = [Logged(5 + n, 18_000 + 13_000 * n, Clock(actor=routelake)) for n in range(2)]
-    assert clocks(case) == ["a CLOCK of g every 13000 ms"]
 
 
 def past(code: int, kind: str, epoch: str, sent_s: float, gateway: int = 0) -> Entry:
@@ -239,9 +186,3 @@ def test_a_past_that_is_refused(case: Case) -> None:
     assert said() == ["410, and all of the past is kept"]
     case.record.entries[-1] = past(404, "before-history", "1", 4.0)
     assert said() == ["404, and all of the past is kept"]
-
-
-def test_a_past_that_never_was(case: Case) -> None:
-    as_of = Operation("as-of", ask=ROUTE.ask)
-    case.record.entries.append(read_entry(4, 4.0, 3, epoch=7, asked={"as_of": "7"}, operation=as_of))
-    assert [violation.message for violation in rules_of_past.the_past_stays(again(case))] == ["there is no epoch 7"]
