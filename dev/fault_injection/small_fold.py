@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fold process without Spark, for runs that are about the rest: `dev.support.minifold` in the place of the query.
+"""The fold process without Spark, for runs that are about the rest: `dev.support.fold` in the place of the query.
 
 Rules, row changes, tables, commits, maintenance, lock and supervision are the product's own.
 """
@@ -9,18 +9,16 @@ from __future__ import annotations
 import traceback
 from typing import Any, Final
 
-from dev.support.minifold import MiniFold
+from dev.support.fold import FoldThread
 from eventlog.base import EventLog
 from eventlog.open import open_log
-from lake.delta.ddl import open_lake
 from lake.write.maintenance import Maintenance
-from lake.write.writer import rewind
 
 _BATCH_S: Final = 0.4
 """A batch begins at most this often."""
 
 
-class _Kept(MiniFold):
+class _Kept(FoldThread):
     """One that keeps house between batches."""
 
     def __init__(self, log: EventLog, settings: Any) -> None:
@@ -34,10 +32,7 @@ class _Kept(MiniFold):
 
     def _batch(self) -> bool:
         self._stop.wait(_BATCH_S)
-        records = self._log.read(self._next_offset)
-        self._fold(records)
-        self._batch_id += 1
-        self._next_offset = records[-1].offset + 1 if records else self._next_offset
+        self._write(self._log.read(self._next_offset))
         self._write_status()
         self._maintenance.step(self.writer)
         return True
@@ -51,7 +46,6 @@ def fold(spark: None, settings: Any, stop: Any, mirror: None) -> int:
     while not stop.wait(0.5):
         log = open_log(settings.log_url)
         try:
-            rewind(settings.lake_dir, open_lake(settings.lake_dir, retention_days=settings.retention_days))
             with _Kept(log, settings) as running:
                 while running.error is None and not stop.wait(0.1):
                     pass

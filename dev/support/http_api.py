@@ -16,9 +16,9 @@ import httpx
 
 from api.http.settings import HttpSettings
 from api.http.shapes import ProblemDetails
+from dev.support.fold import FoldThread
 from dev.support.local import LocalLake
 from dev.support.loops import until
-from dev.support.minifold import MiniFold
 from eventlog.base import Clock as LogClock
 from eventlog.base import LogEnd, now_ms
 from schemas.events import AnyEvent, Clock, decode
@@ -57,7 +57,7 @@ class HttpApi:
         self.lake.close()
 
     @property
-    def fold(self) -> MiniFold:
+    def fold(self) -> FoldThread:
         return self.lake.fold
 
     def client(self, peer: tuple[str, int] = ("127.0.0.1", 50000)) -> httpx.AsyncClient:

@@ -29,9 +29,9 @@ from api.wiring import GatewayParts
 from dev.model import codes
 from dev.model.client import RemotingClient
 from dev.model.wire import Request
+from dev.support.fold import FoldThread
 from dev.support.log_client import LocalLogClient
 from dev.support.loops import Loop
-from dev.support.minifold import MiniFold
 from eventlog.base import Clock, EventLog, now_ms
 from eventlog.memory import MemoryLog
 from eventlog.open import open_log
@@ -219,7 +219,7 @@ class LocalLake:
         log_url: As `open_log`'s; each gateway then opens the log for itself. By default one log in memory.
         folds: Whether anything folds.
         clock: Of the log in memory: event times, in milliseconds.
-        fold: As `MiniFold`'s.
+        fold: As `FoldThread`'s.
     """
 
     def __init__(
@@ -231,10 +231,10 @@ class LocalLake:
         self.log: EventLog = self._open_log()
         self._logs = [self.log]
         self._gateways: list[LocalGateway] = []
-        self._fold = MiniFold(self.log, self.lake_dir, on_error=self._fail, **fold) if folds else None
+        self._fold = FoldThread(self.log, self.lake_dir, on_error=self._fail, **fold) if folds else None
 
     @property
-    def fold(self) -> MiniFold:
+    def fold(self) -> FoldThread:
         assert self._fold is not None, "nothing folds here"
         return self._fold
 

@@ -12,7 +12,7 @@ from obstore.store import MemoryStore
 from dev.support import any_lake
 from dev.support import events as make
 from dev.support.command import command, process
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.intervals import assert_kept, assert_now
 from dev.support.stores import SteppingStore, store
 from eventlog.memory import MemoryLog
@@ -50,7 +50,7 @@ def test_a_store_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     memory, log = MemoryStore(), MemoryLog()
     event = make.register()
     log.append([(routing_key(event), EventEncoder().encode(event))])
-    CopyFold(log, store(memory), tmp_path / "one", intervals=True).fold()
+    Fold(log, tmp_path / "one", store=store(memory), intervals=True).fold()
     own: SteppingStore = Failing(memory)
     for module in ("lake.store", "lake.leased"):
         monkeypatch.setattr(f"{module}.open_store", lambda url: own)

@@ -3,7 +3,7 @@
 
 The model agrees with Apache RocketMQ's own NameServer 5.5.0 (test_model_against_namesrv.py), so by the same comparison it
 judges routelake: gateway, event log, the real fold and the real Delta writer. Only Spark is left out here, for speed
-(`MiniFold`); tests/e2e drives the whole.
+(`FoldThread`); tests/e2e drives the whole.
 
 Left out are what routelake answers differently on purpose (docs/known-differences.md): 322 without a brokerName,
 addresses shared by several broker names, and UPDATE/GET_NAMESRV_CONFIG.

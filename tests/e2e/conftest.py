@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dev.peers.routelake import Routelake
-from dev.support.minifold import MiniFold
+from dev.support.fold import FoldThread
 from eventlog.open import open_log
 
 
@@ -37,7 +37,7 @@ def folding(tmp_path: Path) -> Iterator[Routelake]:
     data_dir.mkdir()
     log = open_log(f"sqlite://{data_dir / 'events.db'}")
     running = Routelake(data_dir, "gateway")
-    with MiniFold(log, data_dir / "lake"):
+    with FoldThread(log, data_dir / "lake"):
         running.start(wait_ready_s=None)
         try:
             running.wait_listening()

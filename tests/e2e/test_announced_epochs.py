@@ -21,7 +21,7 @@ from dev.peers.java import free_port, wait_until
 from dev.peers.kafka import Kafka
 from dev.peers.routelake import Routelake
 from dev.support import events as make
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.s3 import fake_s3
 from eventlog.open import open_log
 from lake.announce import Announcer
@@ -62,7 +62,7 @@ def test_it_asks_little_and_follows_at_once(tmp_path: Path, monkeypatch: pytest.
             log.append([(routing_key(event), encode(event)) for event in events])
 
         tell(make.put("n", "k"))
-        fold = CopyFold(log, open_store(url), tmp_path / "copy")
+        fold = Fold(log, tmp_path / "copy", store=open_store(url))
         fold.mirror.on_published = announce
         fold.fold()
         options = ("--event-log", log_url, "--lake", url)

@@ -29,7 +29,7 @@ from dev.peers.java import wait_until
 from dev.peers.java_client import JavaClient, bodies
 from dev.peers.rocketmq import StockNameServer
 from dev.peers.routelake import Routelake
-from dev.support.minifold import MiniFold
+from dev.support.fold import FoldThread
 from eventlog.open import open_log
 from tests.e2e.scenario import route
 
@@ -48,7 +48,7 @@ class Ours(NamedTuple):
     """A gateway, and the fold beside it."""
 
     gateway: Routelake
-    fold: MiniFold
+    fold: FoldThread
 
     @contextmanager
     def without_fold(self) -> Iterator[None]:
@@ -119,7 +119,7 @@ def routelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
     data_dir = tmp_path_factory.mktemp("routelake") / "data"
     data_dir.mkdir()
     gateway = Routelake(data_dir, "gateway")
-    with closing(open_log(f"sqlite://{data_dir / 'events.db'}")) as log, MiniFold(log, data_dir / "lake") as fold:
+    with closing(open_log(f"sqlite://{data_dir / 'events.db'}")) as log, FoldThread(log, data_dir / "lake") as fold:
         try:
             gateway.start(wait_ready_s=None).wait_listening()
             yield Ours(gateway, fold)

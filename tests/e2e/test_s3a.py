@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from dev.peers.routelake import ROOT
 from dev.peers.versitygw import NoVersityGwError, VersityGw
 from dev.support import events as make
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from eventlog.memory import MemoryLog
 from lake.store import open_store
 from runtime.jars import ensure
@@ -78,7 +78,7 @@ def test_every_table_is_to_spark_what_it_is_to_delta_rs(tmp_path: Path, monkeypa
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         log = MemoryLog()
-        fold = CopyFold(log, open_store(URL), tmp_path / "copy", intervals=True)
+        fold = Fold(log, tmp_path / "copy", store=open_store(URL), intervals=True)
         for event in HISTORY:
             log.append([(routing_key(event), encode(event))])
             fold.fold()

@@ -24,7 +24,7 @@ from dev.model.client import RemotingClient
 from dev.model.wire import Request
 from dev.peers.java import free_port, wait_until
 from dev.peers.routelake import ROOT, Routelake
-from dev.support.minifold import MiniFold
+from dev.support.fold import FoldThread
 from eventlog.open import open_log
 
 TOPIC = "orders"
@@ -100,7 +100,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     data_dir.mkdir()
     log = open_log(f"sqlite://{data_dir / 'events.db'}")
     routelake = Routelake(data_dir, "gateway")
-    with MiniFold(log, data_dir / "lake"):
+    with FoldThread(log, data_dir / "lake"):
         try:
             routelake.start(wait_ready_s=120)
             with broker(routelake.namesrv_addr, port, store):

@@ -17,7 +17,7 @@ from dev.peers.java import wait_until
 from dev.peers.routelake import ROOT, Routelake
 from dev.peers.stopped import stopped
 from dev.support import lakes
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.s3 import FakeS3, fake_s3
 from eventlog.open import open_log
 from lake.store import open_store
@@ -44,7 +44,7 @@ raise SystemExit(run(app, sys.argv[1:]))
 """
 
 
-class Fold:
+class FoldProcess:
     """A process whose query does nothing but look whether it may go on."""
 
     def __init__(self, folder: Path, name: str, *options: str) -> None:
@@ -85,18 +85,18 @@ def s3() -> Iterator[FakeS3]:
 
 def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
     log = open_log(f"sqlite://{tmp_path}/events.db")
-    CopyFold(log, open_store(URL), tmp_path / "copy").fold()  # so that there is something to fence
+    Fold(log, tmp_path / "copy", store=open_store(URL)).fold()  # so that there is something to fence
     log.close()
-    one = Fold(tmp_path, "one")
+    one = FoldProcess(tmp_path, "one")
     folds = [one]
     try:
         one.wait_to_say("folds")
-        refused = Fold(tmp_path, "refused")
+        refused = FoldProcess(tmp_path, "refused")
         folds.append(refused)
         assert refused.process.wait(90) == 1, refused.said()
         assert "held by another fold" in refused.said() and "--standby" in refused.said()
 
-        two = Fold(tmp_path, "two", "--standby")
+        two = FoldProcess(tmp_path, "two", "--standby")
         folds.append(two)
         two.wait_to_say("standing by")
         one.kill()
@@ -104,7 +104,7 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
         two.wait_to_say("folds", 30)
         print(f"taken over {time.monotonic() - killed_s:.1f} s after a crash")
 
-        three = Fold(tmp_path, "three", "--standby")
+        three = FoldProcess(tmp_path, "three", "--standby")
         folds.append(three)
         three.wait_to_say("standing by")
         with stopped([two.process.pid]):
@@ -112,7 +112,7 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
         assert two.process.wait(90) == 1, two.said()
         assert f"the lease of {URL} is held by" in two.said()
 
-        four = Fold(tmp_path, "four", "--standby")
+        four = FoldProcess(tmp_path, "four", "--standby")
         folds.append(four)
         four.wait_to_say("standing by")
         three.process.send_signal(signal.SIGTERM)
@@ -121,18 +121,18 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
         four.wait_to_say("folds", 20)
         print(f"taken over {time.monotonic() - stopped_s:.1f} s after a stop")
 
-        again = Fold(tmp_path, "four", "--standby")  # the same data directory: one process at a time
+        again = FoldProcess(tmp_path, "four", "--standby")  # the same data directory: one process at a time
         folds.append(again)
         assert again.process.wait(90) == 2, again.said()
         four.kill()
-        restarted = Fold(tmp_path, "four")
+        restarted = FoldProcess(tmp_path, "four")
         folds.append(restarted)
         began_s = time.monotonic()
         wait_until(lambda: restarted.said().count("folds") == 2, 90, "the lake to be taken again")
         print(f"{time.monotonic() - began_s:.1f} s after a restart in the same place")
         log = open_log(f"sqlite://{tmp_path}/events.db")
-        last = CopyFold(log, open_store(URL), tmp_path / "last")
-        lakes.check_epochs(last.copy_dir)
+        last = Fold(log, tmp_path / "last", store=open_store(URL))
+        lakes.check_epochs(last.lake_dir)
         log.close()
     finally:
         for fold in folds:
@@ -141,13 +141,13 @@ def test_killed_paused_and_stopped_in_turn(tmp_path: Path, s3: FakeS3) -> None:
 
 
 def test_who_comes_second_to_an_empty_lake_says_so_and_comes_right_by_itself(tmp_path: Path, s3: FakeS3) -> None:
-    standby = Fold(tmp_path, "standby", "--standby")
+    standby = FoldProcess(tmp_path, "standby", "--standby")
     folds = [standby]
     machine = Routelake(tmp_path / "machine", "serve", ("--lake", URL), s3.environment)
     try:
         standby.wait_to_say("folds")  # it was the quicker one
         for number in (1, 2):  # as often as a supervisor likes
-            second = Fold(tmp_path, "second")
+            second = FoldProcess(tmp_path, "second")
             folds.append(second)
             assert second.process.wait(90) == 1, second.said()
             assert second.said().count(f"routelake: {URL} is held by another fold") == number

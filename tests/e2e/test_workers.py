@@ -21,7 +21,7 @@ from dev.model.client import RemotingClient
 from dev.model.wire import Request
 from dev.peers.java import wait_until
 from dev.peers.routelake import Routelake
-from dev.support.minifold import MiniFold
+from dev.support.fold import FoldThread
 from eventlog.open import open_log
 from runtime.procfs import commands_of_children
 from tests.examples.parts import config, register
@@ -37,7 +37,7 @@ def routelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routelake]:
     log = open_log(f"sqlite://{data_dir / 'events.db'}")
     tokens = {"ROUTELAKE_HTTP_TOKENS": "alice=of-alice"}
     running = Routelake(data_dir, "gateway", ("--workers", str(WORKERS)), environment=tokens)
-    with MiniFold(log, data_dir / "lake"):
+    with FoldThread(log, data_dir / "lake"):
         running.start(wait_ready_s=None)
         try:
             wait_until(lambda: len(_workers(running)) == WORKERS, 90, "all workers to serve", 0.05)

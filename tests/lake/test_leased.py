@@ -9,7 +9,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from dev.support import events as make
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.stores import SteppingStore, objects, store
 from eventlog.memory import MemoryLog
 from lake.lease import EXPIRE_S, LEASE_FILE, Lease
@@ -88,10 +88,10 @@ def test_one_that_stood_still_while_it_took_the_lake_leaves_it_alone(memory: Mem
         log.append([(routing_key(event), _encode(event))])
 
     tell("k1")
-    CopyFold(log, store(memory), tmp_path / "first").fold()
+    Fold(log, tmp_path / "first", store=store(memory)).fold()
     held = _held(store(memory), tmp_path / "a")
     fetch = held.mirror.fetch
-    others: list[CopyFold] = []
+    others: list[Fold] = []
 
     def stand_still() -> None:
         fetch()
@@ -100,7 +100,7 @@ def test_one_that_stood_still_while_it_took_the_lake_leaves_it_alone(memory: Mem
         assert lease.try_to_take() is not None
         now_s[0] = EXPIRE_S
         assert lease.try_to_take() is None
-        others.append(CopyFold(log, store(memory), tmp_path / "b", 2))
+        others.append(Fold(log, tmp_path / "b", store=store(memory), term=2))
 
     held.mirror.fetch = stand_still  # type: ignore[method-assign]
     with pytest.raises(FencedError, match="held by b now"):

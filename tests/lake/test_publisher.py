@@ -17,7 +17,7 @@ from obstore.store import MemoryStore
 
 from dev.support import events as make
 from dev.support import lakes
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.intervals import assert_kept
 from dev.support.stores import SteppingStore, objects, store
 from eventlog.memory import MemoryLog
@@ -46,10 +46,12 @@ class World:
     def tell(self, *events: AnyEvent) -> None:
         self.log.append([(routing_key(event), _encode(event)) for event in events])
 
-    def fold(self, own: SteppingStore | None = None, **options: Any) -> CopyFold:
+    def fold(self, own: SteppingStore | None = None, **options: Any) -> Fold:
         """Another fold that takes the lake."""
         self._folds += 1
-        return CopyFold(self.log, own or store(self.memory), self.folder / f"f{self._folds}", self._folds, **options)
+        return Fold(
+            self.log, self.folder / f"f{self._folds}", store=own or store(self.memory), term=self._folds, **options
+        )
 
     def stepping(self) -> SteppingStore:
         return SteppingStore(self.memory)
@@ -66,9 +68,9 @@ class World:
         lake_dir = self.read()
         lakes.check_epochs(lake_dir)
         assert len(lakes.commits(lake_dir)) == epochs
-        undisturbed = CopyFold(self.log, store(MemoryStore()), self.folder / f"u{self._folds}")
+        undisturbed = Fold(self.log, self.folder / f"u{self._folds}", store=store(MemoryStore()))
         undisturbed.fold()
-        assert lakes.last_epoch_tables(lake_dir) == lakes.last_epoch_tables(undisturbed.copy_dir)
+        assert lakes.last_epoch_tables(lake_dir) == lakes.last_epoch_tables(undisturbed.lake_dir)
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_a_report_whose_answer_was_lost_is_no_other_writer_s(world: World) -> No
     one.fold()
 
     def report(text: str) -> bytes:
-        (one.copy_dir / FOLD_STATUS_FILE).write_text(text)
+        (one.lake_dir / FOLD_STATUS_FILE).write_text(text)
         one.mirror._reported_s = 0.0
         one.mirror.publish_rest()
         return store(world.memory).get(FOLD_STATUS_FILE)
@@ -138,9 +140,7 @@ def _fail(path: str) -> None:
     raise StoreError(f"PUT {path}: timed out")
 
 
-def _second_epoch(
-    world: World, before: Callable[[int, str], None]
-) -> tuple[CopyFold, SteppingStore, FencedError | None]:
+def _second_epoch(world: World, before: Callable[[int, str], None]) -> tuple[Fold, SteppingStore, FencedError | None]:
     """A fold writes a second epoch; ``before`` is called at each of its steps."""
     own = world.stepping()
     one = world.fold(own, intervals=True)
@@ -273,7 +273,7 @@ def test_a_copy_is_made_whole_whatever_an_earlier_run_left(world: World) -> None
     world.tell(make.put("n", "k"))
     one.fold()
     wanted = lakes.last_epoch_tables(world.read())
-    copy = one.copy_dir
+    copy = one.lake_dir
     data = next((copy / "kvConfigTable").glob("*.parquet"))
     data.write_bytes(b"torn")
     (copy / "kvConfigTable" / "part-old.parquet").write_bytes(b"of no use")
@@ -314,8 +314,8 @@ def test_intervals_that_were_made_anew_are_so_in_the_store(world: World) -> None
     one.fold()
     wanted = objects(world.memory)
     for table in INTERVAL_TABLES:
-        shutil.rmtree(one.copy_dir / table.name)
-    one._keeper = IntervalKeeper(one.copy_dir)
+        shutil.rmtree(one.lake_dir / table.name)
+    one._keeper = IntervalKeeper(one.lake_dir)
     world.tell(make.wipe("x"))
     one.fold()
     assert not {path for path in wanted if "History/part" in path} & set(objects(world.memory))
@@ -339,7 +339,7 @@ def test_a_copy_keeps_what_the_newest_version_needs_while_it_runs(world: World) 
             world.tell(event)
             one.fold()
     fresh = _files(world.read())
-    assert len(_files(one.copy_dir)) > len(fresh) + 20
+    assert len(_files(one.lake_dir)) > len(fresh) + 20
     assert one._keeper is not None
     tables = {**one.writer.tables, **one._keeper.tables}
     maintenance = Maintenance(tables, world.log, 30, 24.0, one.mirror)
@@ -350,13 +350,13 @@ def test_a_copy_keeps_what_the_newest_version_needs_while_it_runs(world: World) 
             maintenance.step(one.writer)
             one.mirror.publish_all()
 
-    before = _files(one.copy_dir)
+    before = _files(one.lake_dir)
     sweep()
-    assert _files(one.copy_dir) == before  # they are young
-    for path in one.copy_dir.rglob("*.parquet"):
+    assert _files(one.lake_dir) == before  # they are young
+    for path in one.lake_dir.rglob("*.parquet"):
         os.utime(path, (0, 0))
     sweep()
-    assert _files(one.copy_dir) == fresh
+    assert _files(one.lake_dir) == fresh
     world.tell(make.wipe("b"), make.put("n", "k2"))
     one.fold()
     world.check(epochs=18)
@@ -375,7 +375,7 @@ def test_what_is_not_published_yet_stays_in_the_copy(world: World) -> None:
         world.tell(make.put("n", "k", value))
         with pytest.raises(StoreError):
             one.fold()
-    for path in one.copy_dir.rglob("*.parquet"):
+    for path in one.lake_dir.rglob("*.parquet"):
         os.utime(path, (0, 0))
     one.mirror.copy.remove_old_files("kvConfigTable")
     own.before = lambda number, path: None
@@ -446,14 +446,14 @@ def test_who_stands_by_fetches_what_is_new(world: World) -> None:
     world.check(epochs=14)
 
 
-def _made_anew(one: CopyFold) -> None:
+def _made_anew(one: Fold) -> None:
     """As by a keeper that finds them of no use."""
     for table in INTERVAL_TABLES:
-        shutil.rmtree(one.copy_dir / table.name)
-    one._keeper = IntervalKeeper(one.copy_dir)
+        shutil.rmtree(one.lake_dir / table.name)
+    one._keeper = IntervalKeeper(one.lake_dir)
 
 
-def _checkpoint_intervals(one: CopyFold) -> None:
+def _checkpoint_intervals(one: Fold) -> None:
     assert one._keeper is not None
     for table in one._keeper.tables.values():
         table.checkpoint()

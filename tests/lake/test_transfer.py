@@ -13,9 +13,8 @@ import pytest
 from dev.support import events as make
 from dev.support import lakes
 from dev.support.command import command
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold, FoldThread
 from dev.support.intervals import assert_kept, assert_now
-from dev.support.minifold import MiniFold
 from dev.support.s3 import fake_s3
 from eventlog.open import open_log
 from lake.store import open_store
@@ -39,7 +38,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             log.append([(routing_key(event), _encode(event)) for event in events])
 
         tell(make.register(), make.register("x:1", name="x"))
-        fold = CopyFold(log, open_store(URL), folder / "copy", intervals=True)
+        fold = Fold(log, folder / "copy", store=open_store(URL), intervals=True)
         fold.fold()
         for table in fold.writer.tables.values():
             table.checkpoint()
@@ -66,7 +65,7 @@ def test_it_is_fetched_with_its_past_and_put_elsewhere(data_dir: Path, tmp_path:
     done("lake", "put", got, "s3://lake/other")
     assert "a lake already" in done("lake", "put", got, "s3://lake/other", code=2).stderr
     log = open_log(f"sqlite://{data_dir}/events.db")
-    there = CopyFold(log, open_store("s3://lake/other"), tmp_path / "copy", intervals=True)
+    there = Fold(log, tmp_path / "copy", store=open_store("s3://lake/other"), intervals=True)
     assert there.writer.epoch == 2
     assert lakes.last_epoch_tables(tmp_path / "copy") == lakes.last_epoch_tables(got / "lake")
     log.close()
@@ -79,7 +78,7 @@ def test_it_is_proved_and_backed_up_there(data_dir: Path, tmp_path: Path) -> Non
     done("restore", tmp_path / "backup", "--data-dir", tmp_path / "restored")
     lakes.check_epochs(tmp_path / "restored" / "lake")
     log = open_log(f"sqlite://{tmp_path}/restored/events.db")
-    with MiniFold(log, tmp_path / "restored" / "lake") as fold:
+    with FoldThread(log, tmp_path / "restored" / "lake") as fold:
         assert fold.writer.epoch == 2
     log.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from api.gateway.follower import Follower
 from dev.support import events as make
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.loops import until
 from dev.support.s3 import FakeS3, fake_s3
 from eventlog.memory import MemoryLog
@@ -40,8 +40,8 @@ class Offering:
         self.epoch(*[make.register(f"b:{number}", name=f"b-{number}") for number in range(BROKERS)])
         self.follower = Follower(url, lambda view, outcomes: None)
 
-    def new_fold(self, name: str, term: int = 1) -> CopyFold:
-        fold = CopyFold(self.log, open_store(self.url), self.folder / name, term)
+    def new_fold(self, name: str, term: int = 1) -> Fold:
+        fold = Fold(self.log, self.folder / name, store=open_store(self.url), term=term)
         fold.mirror.on_published = self.offers.append
         return fold
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client that moves between gateways and passes the offset token never sees routes go back in time.
 
-Real gateways over one log and one lake, asked over HTTP; the fold and the Delta writer without Spark (`MiniFold`).
+Real gateways over one log and one lake, asked over HTTP; the fold and the Delta writer without Spark (`FoldThread`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from api.gateway.follower import Follower
 from dev.support import events as make
-from dev.support.copy_fold import CopyFold
+from dev.support.fold import Fold
 from dev.support.local import LocalGateway
 from dev.support.loops import until
 from dev.support.s3 import FakeS3, fake_s3
@@ -39,7 +39,7 @@ class Remote:
         self.s3, self.url, self.folder = s3, url, folder
         self.log = MemoryLog()
         self.tell(make.register(table=make.topics("t", "u")))
-        self.fold = CopyFold(self.log, open_store(url), folder / "copy", intervals=True)
+        self.fold = Fold(self.log, folder / "copy", store=open_store(url), intervals=True)
         self.fold.fold()
 
     def tell(self, *events: AnyEvent) -> None:
@@ -96,7 +96,7 @@ def test_it_follows_epoch_by_epoch_and_asks_little(remote: Remote) -> None:
     assert seen.epoch == 2
     assert "x" in follower.view.groups
     # A fence, and what it moves, is no epoch.
-    other = CopyFold(remote.log, open_store(remote.url), remote.folder / "other", 2)
+    other = Fold(remote.log, remote.folder / "other", store=open_store(remote.url), term=2)
     assert not follower.poll()
     remote.tell(make.wipe("x"))
     other.fold()
@@ -171,7 +171,7 @@ def test_others_read_it_as_ordinary_tables(remote: Remote) -> None:
 
 
 def test_what_has_expired_is_deleted_there(remote: Remote) -> None:
-    one = CopyFold(remote.log, open_store(remote.url), remote.folder / "short", 2, retention_days=0)
+    one = Fold(remote.log, remote.folder / "short", store=open_store(remote.url), term=2, retention_days=0)
     for number in range(3):
         remote.tell(make.put("n", "k", str(number)))
         one.fold()
@@ -188,12 +188,12 @@ def test_what_has_expired_is_deleted_there(remote: Remote) -> None:
     follower = Follower(remote.url, Seen())
     follower.poll()
     assert follower.view.kv["n"] == {"k": "2"}
-    two = CopyFold(remote.log, there, remote.folder / "next", 3)
+    two = Fold(remote.log, remote.folder / "next", store=there, term=3)
     assert two.writer.epoch == one.writer.epoch
 
 
 def test_files_of_any_broker_name_are_deleted_there(remote: Remote) -> None:
-    one = CopyFold(remote.log, open_store(remote.url), remote.folder / "short", 2, retention_days=0)
+    one = Fold(remote.log, remote.folder / "short", store=open_store(remote.url), term=2, retention_days=0)
     names = ("plain", "b c", "ü%/", "b%20=")
     for name in names:
         for event in (make.register(name=name), make.wipe(name)):

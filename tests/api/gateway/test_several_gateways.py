@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several gateways over one log and one lake: the same answers, one set of tables, and no way back in time.
 
-The gateways are real and are asked over TCP; the fold and the Delta writer are real, too, without Spark (`MiniFold`).
+The gateways are real and are asked over TCP; the fold and the Delta writer are real, too, without Spark (`FoldThread`).
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from api.settings.gateway import GatewaySettings
 from api.wiring import GatewayParts
 from dev.peers.java import wait_until
 from dev.support import events as make
+from dev.support.fold import FoldThread
 from dev.support.local import assert_no_difference
 from dev.support.log_client import LocalLogClient
-from dev.support.minifold import MiniFold
 from dev.support.view_tables import as_tables
 from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, Appended, EventLog, LogRecord
 from eventlog.open import open_log, open_reader
@@ -84,7 +84,7 @@ def test_with_a_fold_that_comes_and_goes(tmp_path: Path) -> None:
     async def main() -> None:
         async with gateway(tmp_path, log) as one:
             for round_ in range(4):
-                with MiniFold(log, tmp_path / "lake", liveness_interval_s=0.0) as fold:
+                with FoldThread(log, tmp_path / "lake", liveness_interval_s=0.0) as fold:
                     for number in range(10):
                         appended = await one.gateway.append(
                             make.register(f"b{number}:1", name=f"b{number}", table=make.topics(f"t{round_}", "u"))
@@ -107,7 +107,7 @@ def test_another_gateways_events_are_folded_while_one_starts(tmp_path: Path, mon
     first = _append(log, make.register("b:1"))
     read_tables = Gateway._first_view
 
-    with MiniFold(log, tmp_path / "lake") as fold:
+    with FoldThread(log, tmp_path / "lake") as fold:
         fold.wait_for(first.offset)
 
         def read_later(self: Gateway) -> RouteView:

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 from dev.support import events as make
+from dev.support.fold import FoldThread
 from dev.support.lakes import Tables, last_epoch_tables
-from dev.support.minifold import MiniFold
 from eventlog.sqlite.log import SqliteLog
 from lake.commits import last_commit
 from lake.delta.ddl import lock_lake, open_lake
@@ -41,7 +41,7 @@ def go_on(data_dir: Path, events: list[AnyEvent]) -> Tables:
     lake_dir.mkdir(parents=True, exist_ok=True)
     with closing(lock_lake(lake_dir)), closing(SqliteLog(log_path(data_dir))) as log:
         rewind(lake_dir, open_lake(lake_dir, retention_days=30))  # as with a new checkpoint
-        with MiniFold(log, lake_dir, liveness_interval_s=0) as fold:
+        with FoldThread(log, lake_dir, liveness_interval_s=0) as fold:
             if (last := log.end().next_offset - 1) > 0:
                 fold.wait_for(last)
             for event in events:
@@ -56,7 +56,7 @@ def fold_on(data_dir: Path, offset: int) -> None:
     lake_dir = data_dir / "lake"
     with closing(lock_lake(lake_dir)), closing(SqliteLog(log_path(data_dir))) as log:
         rewind(lake_dir, open_lake(lake_dir, retention_days=30))
-        with MiniFold(log, lake_dir, liveness_interval_s=0) as fold:
+        with FoldThread(log, lake_dir, liveness_interval_s=0) as fold:
             fold.wait_for(offset)
 
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,8 @@ from dev.model import codes
 from dev.model.client import ConnectionClosed
 from dev.model.wire import Request
 from dev.support import events as make
+from dev.support.fold import FoldThread
 from dev.support.local import LocalLake
-from dev.support.minifold import MiniFold
 from eventlog.memory import MemoryLog
 from lake.commits import last_commit
 from lake.write.seed import read_seed
@@ -36,7 +34,7 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
         make.register("c:1", name="c", table=make.topics("t1", "t4")),
     ]
     for event in events:
-        with MiniFold(log, tmp_path) as fold:
+        with FoldThread(log, tmp_path) as fold:
             (appended,) = log.append([(routing_key(event), encode(event))])
             fold.wait_for(appended.offset)
     state = read_seed(tmp_path, log).state
@@ -51,7 +49,7 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_it_stands_still_while_paused(tmp_path: Path) -> None:
     log = MemoryLog()
-    with MiniFold(log, tmp_path) as fold:
+    with FoldThread(log, tmp_path) as fold:
         fold.pause()
         event = make.register("a:1", name="a", table=make.topics("t1", "t2"))
         (appended,) = log.append([(routing_key(event), encode(event))])
@@ -59,26 +57,6 @@ def test_it_stands_still_while_paused(tmp_path: Path) -> None:
         fold.resume()
         fold.wait_for(appended.offset)
         assert fold.writer.epoch == 1
-
-
-def test_its_error_is_shown_and_fails_who_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = MemoryLog()
-    fold = MiniFold(log, tmp_path)
-
-    def fail(*_: object) -> None:
-        raise RuntimeError("torn")
-
-    monkeypatch.setattr(fold.writer, "write", fail)
-    fold.start()
-    event = make.register("a:1", name="a", table=make.topics("t1", "t2"))
-    (appended,) = log.append([(routing_key(event), encode(event))])
-    waits: list[Callable[[], None]] = [partial(fold.wait_for, appended.offset), fold.pause, fold.stop]
-    for wait in waits:
-        with pytest.raises(RuntimeError, match="torn"):
-            wait()
-    assert "RuntimeError: torn" in capsys.readouterr().err
 
 
 def test_whoever_waits_for_a_fold_that_failed_learns_why_at_once(
