@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,6 +30,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from dev.support.measured import Measured, runs_tests
 from runtime import logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile(
     "ordinary",
@@ -121,6 +124,22 @@ def umask_of_its_own() -> Iterator[None]:
     os.umask(before)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The fold's own session, with every jar: a process has one JVM, and its class path cannot grow later.
+
+    For files with the mark ``xdist_group("spark")``.
+    """
+    from pipelines.session import session  # not before a test needs it: it takes a second
+
+    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the Python workers
+    running = session("routelake-tests", shards=2, delta=True)
+    running.conf.set("spark.databricks.delta.snapshotPartitions", "1")  # the tables are small
+    yield running
+    running.stop()
 
 
 def _is_fast(item: pytest.Item) -> bool:

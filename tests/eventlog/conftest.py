@@ -6,21 +6,17 @@ from __future__ import annotations
 import gc
 import importlib.util
 import logging
-import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from dev.peers.java import wait_until
 from dev.peers.kafka import Kafka
-from dev.peers.routelake import ROOT
 from dev.support.secured_kafka import fixtures
 from eventlog import EventLog
-from pipelines.session import session as spark_session
 from tests.eventlog.backends import Backend
 
 
@@ -95,16 +91,6 @@ authority, kafka = fixtures("session")  # one for all tests; each has topics of 
 def kafka_address(kafka: Kafka) -> str:
     """Host:port of the session's Kafka."""
     return kafka.address
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session with every jar: a process has one JVM, and its class path cannot grow later."""
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the Python workers
-    session = spark_session("tests", delta=True)
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Spark session for all tests that need one."""
+"""Data directories for the query in the Spark session of all tests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.session import session
 from tests.pipelines.spark.harness import Stage
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The fold's own session, with Delta's SQL for reading what it wrote."""
-    running = session("routelake-tests", shards=2, delta=True)
-    running.conf.set("spark.databricks.delta.snapshotPartitions", "1")  # the tables are small
-    yield running
-    running.stop()
 
 
 @pytest.fixture
