@@ -32,7 +32,7 @@ def lake_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("how", ["written", "compacted"])
+@pytest.mark.parametrize("how", ["written", pytest.param("compacted", marks=pytest.mark.deep)])
 def test_every_column_can_be_filtered(spark: SparkSession, tmp_path: Path, how: str) -> None:
     """Whether appends, merges, deletes or a compaction wrote the files; tests/lake/delta/test_arrow_types.py has others' turn."""
     lake = any_lake.write(tmp_path)
