@@ -26,7 +26,7 @@ from pipelines.report_views import register, report
 from schemas.intervals import INTERVAL_TABLES
 from schemas.tables import ALL_TABLES
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 ALWAYS, NOW = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 ASKED = {
