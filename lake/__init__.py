@@ -15,7 +15,6 @@ store.py        objects of a lake at a URL
 probe.py        whether a store keeps its word
 copied.py       the copy of such a lake that its one writer commits to
 mirror.py       publishes what was committed there; keeps others from doing so
-offer.py        what a reader would fetch of an epoch, sent along with the word that there is one
 whole.py        such a lake with all its past, into a folder and out of one
 lease.py        who that is
 held.py         the two together, as the fold has them

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs of a lake in an object store, announced over the Kafka that has the log.
+"""Announcements of epochs of a lake in an object store, over the Kafka that has the event log.
 
-The fold writes a record for each epoch that it has published, to a topic of its own, ``<log's topic>-epochs``, and
-gateways hear it at once. A small epoch is in its record (`lake.offer`), a large one is looked for in the store, which
-is seldom looked into otherwise. A record that is lost, late, or of another lake costs a look, and never an answer.
-Where the topic cannot be had (Kafka does not let us make it), gateways look as often as without Kafka.
+After each publication the fold writes one record to a topic of its own, ``<event log's topic>-epochs``. The record is
+the version of routeCommitTable, a decimal number. It tells gateways when to look into the store, and nothing else: what
+they show comes from the store alone. A lost record delays a look.
+If Kafka refuses the topic, gateways look as often as without Kafka.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -22,7 +21,6 @@ from kafka.errors import KafkaError
 from eventlog.kafka.client import close_consumer, close_producer, entered, log_consumer
 from eventlog.kafka.topic import make_topic
 from eventlog.urls import KafkaPlace, parse_url
-from lake.offer import Offer, decode_offer, encode_offer
 from runtime.supervised_tasks import critical_thread
 from schemas.errors import one_line
 
@@ -38,8 +36,6 @@ TOPIC_CONFIG: Final = {
 _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 30.0
 _POLL_MS: Final = 1000
-_MOST_WAITING: Final = 8
-"""Announcements that Kafka has not taken yet."""
 
 
 class Listener(Protocol):
@@ -48,8 +44,8 @@ class Listener(Protocol):
     def hears(self, is_so: bool, /) -> None:
         """Whether epochs are announced to it from now on."""
 
-    def announced(self, offer: Offer | None, /) -> None:
-        """There is one; None where nothing is said of it."""
+    def announced(self, version: int, /) -> None:
+        """The store has this version of routeCommitTable."""
 
 
 class _Thread:
@@ -102,11 +98,11 @@ class Announcer(_Thread):
     def __init__(self, url: str) -> None:
         super().__init__(url, "epochs-announcer", "epochs are not announced; gateways look for them by themselves")
         self._news = threading.Event()
-        self._offers: deque[Offer] = deque(maxlen=_MOST_WAITING)
+        self._version = -1
 
-    def announce(self, offer: Offer) -> None:
-        """Say that there are epochs; of many that wait the newest are told."""
-        self._offers.append(offer)
+    def announce(self, version: int) -> None:
+        """Announce a version of routeCommitTable; of several that wait only the newest is sent."""
+        self._version = version
         self._news.set()
 
     def _wake(self) -> None:
@@ -115,12 +111,14 @@ class Announcer(_Thread):
     def _work(self) -> None:
         _ensure_topic(self.place)
         with _producer(self.place) as producer:
+            told = -1
             while self._news.wait():
                 self._news.clear()
-                while self._offers:
-                    sent = producer.send(self.place.topic, value=encode_offer(self._offers.popleft()), partition=0)
+                if (version := self._version) != told:
+                    sent = producer.send(self.place.topic, value=b"%d" % version, partition=0)
                     sent.get(timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
-                if self.ended.is_set() and not self._offers:
+                    told = version
+                if self.ended.is_set() and self._version == told:
                     return
 
 
@@ -148,7 +146,8 @@ class Announcements(_Thread):
             while not self.ended.is_set():
                 for records in consumer.poll(timeout_ms=_POLL_MS).values():
                     for record in records:
-                        self._listener.announced(decode_offer(record.value or b""))
+                        with contextlib.suppress(ValueError):  # not a number: written by somebody else
+                            self._listener.announced(int(record.value or b""))
         finally:
             self._listener.hears(False)
             close_consumer(consumer)

@@ -144,16 +144,11 @@ class CommitTail:
         """Forget the place: what was read from there was lost on its way."""
         self._version = None
 
-    def follows(self, version: int, identity: FileIdentity) -> bool:
-        """Whether what was read last is this version, and this very file of it."""
-        return self._version == version and self._identity == identity
-
-    def read(self, limit: int, last: int | None = None) -> list[RouteCommit] | None:
+    def read(self, limit: int) -> list[RouteCommit] | None:
         """The next commits, oldest first; none while there are none. Stops soon after ``limit``.
 
         Args:
             limit: How many are enough.
-            last: A version behind which nothing is looked for.
 
         Returns:
             None when it has to be opened (again): the last version's file is gone, another stands in its place, an
@@ -163,7 +158,7 @@ class CommitTail:
             OSError, ValueError: a commit cannot be read.
         """
         try:
-            found = self._read(limit, last)
+            found = self._read(limit)
         except BaseException:
             self.close()
             raise
@@ -171,9 +166,9 @@ class CommitTail:
             self.close()
         return found
 
-    def _read(self, limit: int, last: int | None) -> list[RouteCommit] | None:
+    def _read(self, limit: int) -> list[RouteCommit] | None:
         found: list[RouteCommit] = []
-        while self._version is not None and len(found) < limit and self._version != last:
+        while self._version is not None and len(found) < limit:
             if not self._log.exists(self._version + 1):
                 return found
             # In a store that is a request, which `has_moved` makes now and then.

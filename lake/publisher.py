@@ -42,7 +42,6 @@ from lake.delta.actions import (
 )
 from lake.delta.ddl import LAKE_FILE
 from lake.local_replica import LocalReplica
-from lake.offer import Offer, offer_of
 from lake.store import Store, StoreError, Tagged, TakenError
 from schemas.errors import RoutelakeError, one_line
 from schemas.intervals import INTERVAL_TABLES
@@ -95,13 +94,13 @@ class Publisher:
     Attributes:
         copy: The copy, and how far it and the store agree.
         lost: Why this process must write no more; None while it may.
-        on_published: Told of epochs that the store has more; must neither wait nor raise. None: nobody is told.
+        on_published: Called with each new version of routeCommitTable in the store; must neither wait nor raise.
     """
 
     def __init__(self, store: Store, copy_dir: Path) -> None:
         self.store = store
         self.lost: str | None = None
-        self.on_published: Callable[[Offer], None] | None = None
+        self.on_published: Callable[[int], None] | None = None
         self.copy = LocalReplica(store, copy_dir)
         self._uploaded: set[str] = set()
         """Files of entries that are not published yet."""
@@ -178,7 +177,7 @@ class Publisher:
         # Who reads routeCommitTable finds every version that it names.
         published = self._publish([name for name in _EPOCHS if name != commits], [commits])
         if self.on_published is not None and any(entry.table == commits for entry in published):
-            self.on_published(offer_of(self.copy.folder, self.copy.versions[commits], published))
+            self.on_published(self.copy.versions[commits])
 
     def publish_rest(self) -> None:
         """The same for what no reader of epochs waits for: intervals, checkpoints, the fold's reports.

@@ -96,16 +96,10 @@ class Store:
         self.url = url.rstrip("/")
         self._store = store
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="store")
-        self._at_hand: dict[str, bytes] = {}
-
-    def have(self, objects: dict[str, bytes]) -> None:
-        """Objects that are at hand: each is given, instead of being fetched, to who gets it first. Replaces others."""
-        self._at_hand = dict(objects)
 
     def get(self, path: str) -> bytes:
         """A whole object. Raises FileNotFoundError, StoreError."""
-        at_hand = self._at_hand.pop(path, None)
-        return self.get_tagged(path).data if at_hand is None else at_hand
+        return self.get_tagged(path).data
 
     def get_tagged(self, path: str) -> Tagged:
         """A whole object and its tag. Raises FileNotFoundError, StoreError."""

@@ -30,12 +30,10 @@ from typing import Final
 
 import msgspec
 
-from api.gateway.offers import Offers
 from api.gateway.pace import POLL_S, StorePace
 from lake.commits import CommitTail, commits_between, last_exact_commit
 from lake.delta.log import is_local, table_uri
 from lake.history.loader import changes_between, load_view, state_logs
-from lake.offer import Offer
 from nameserver.view.model import Changes
 from nameserver.view.snapshot import RouteView, no_pause
 from nameserver.view.yielder import Yielder
@@ -117,7 +115,6 @@ class Follower:
         self._view = RouteView.empty()
         self._tail = CommitTail(self._lake_dir)
         self._logs = state_logs(self._lake_dir)
-        self._offers = Offers(self._lake_dir)
         self._connected = False  # whether the next epoch continues the view: same lake, none missed
         self._has_lake = False
         self._next_look_up = 0.0
@@ -161,13 +158,10 @@ class Follower:
             self._pace.hears(is_so)
             self._woken.set()
 
-    def announced(self, offer: Offer | None = None, /) -> None:
-        """There is an epoch: take what is offered of it, or look at once."""
-        if self._pace is not None:
-            if offer is None or not offer.objects:
-                self._pace.announced()
-            else:
-                self._offers.add(offer)
+    def announced(self, version: int, /) -> None:
+        """The store has a version of routeCommitTable: look at once, unless it has been read."""
+        if self._pace is not None and version > (-1 if self._tail.version is None else self._tail.version):
+            self._pace.announced()
             self._woken.set()
 
     def status(self) -> FollowerStatus:
@@ -185,11 +179,8 @@ class Follower:
             last_step_s=self._last_step_s,
         )
 
-    def poll(self, last: int | None = None) -> bool:
+    def poll(self) -> bool:
         """One round: what the thread does every ``poll_s``.
-
-        Args:
-            last: The version of routeCommitTable behind which nothing is looked for.
 
         Returns:
             Whether the view moved.
@@ -198,7 +189,7 @@ class Follower:
             Exception: Anything; the view is as it was.
         """
         try:
-            found = self._new_commits(last)
+            found = self._new_commits()
             if not found:
                 return False
             began = time.perf_counter()
@@ -216,34 +207,22 @@ class Follower:
             self._woken.clear()
             if self._is_stopped:
                 return
-            last = self._offered()
-            if pace is not None and last is None:
+            if pace is not None:
                 if not pace.is_due(self._view.log_offset, time.monotonic()):
                     wait_s = self._poll_s
                     continue
                 pace.look(time.monotonic())
             try:
-                moved = self.poll(last)
+                moved = self.poll()
             except BaseException as error:  # deltalake's panics are no Exception; nothing may end this thread
                 self._failed(error)
                 wait_s = min(max(wait_s * 2, self._poll_s), _MAX_BACK_OFF_S)
-                last, moved = None, True
+                moved = True
             else:
                 self._failing = False
                 wait_s = 0.0 if moved else self._poll_s if self._has_lake else self._no_lake_poll_s
-            if pace is not None and last is None and (moved or not self._has_lake):
+            if pace is not None and (moved or not self._has_lake):
                 pace.again()
-
-    def _offered(self) -> int | None:
-        """Up to which version of routeCommitTable everything is at hand; None where the store has to be asked."""
-        if self._pace is None or not self._offers:
-            return None
-        version = self._offers.take(self._tail)
-        if version is None:
-            self._pace.announced()
-        if self._offers:
-            self._woken.set()
-        return version
 
     def _failed(self, error: BaseException) -> None:
         self._last_error = f"{type(error).__name__}: {one_line(error)}"
@@ -252,14 +231,14 @@ class Follower:
 
     # --- where routeCommitTable stands ---
 
-    def _new_commits(self, last: int | None) -> list[RouteCommit]:
+    def _new_commits(self) -> list[RouteCommit]:
         """The epochs that came after those last found."""
-        found = self._tail.read(_MAX_EPOCHS_PER_STEP, last)
+        found = self._tail.read(_MAX_EPOCHS_PER_STEP)
         if found is None:
             return self._look_up()
         if found and not self._connected:
             return self._look_up()
-        if not found and last is None and time.monotonic() >= self._next_look_up:
+        if not found and time.monotonic() >= self._next_look_up:
             self._next_look_up = time.monotonic() + self._look_up_s
             if self._tail.has_moved():
                 return self._look_up()

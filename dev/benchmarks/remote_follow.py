@@ -22,7 +22,6 @@ from dev.benchmarks.harness.report import median, quantile
 from dev.peers.java import free_port
 from dev.peers.kafka import Kafka
 from lake.announce import Announcements, Announcer
-from lake.offer import Offer
 from nameserver.view.snapshot import RouteView
 from schemas.route_commit import CommandOutcome
 
@@ -59,8 +58,8 @@ class _Listener:
         self._follower.hears(is_so)
         self.ready.set()
 
-    def announced(self, offer: Offer | None, /) -> None:
-        self._follower.announced(offer)
+    def announced(self, version: int, /) -> None:
+        self._follower.announced(version)
 
 
 def measure(place: Place) -> None:

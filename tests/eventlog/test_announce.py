@@ -20,7 +20,6 @@ from eventlog.kafka.client import connected
 from eventlog.open import open_log
 from lake import announce as epochs
 from lake.announce import SUFFIX, Announcements, Announcer
-from lake.offer import Offer, decode_offer
 from schemas.errors import SetupError
 
 pytestmark = pytest.mark.xdist_group("kafka")
@@ -33,17 +32,17 @@ class Heard:
         self._moved = threading.Condition()
         self.states: list[bool] = []
         self.times = 0
-        self.offer: Offer | None = None
+        self.version = -1
 
     def hears(self, is_so: bool, /) -> None:
         with self._moved:
             self.states.append(is_so)
             self._moved.notify_all()
 
-    def announced(self, offer: Offer | None, /) -> None:
+    def announced(self, version: int, /) -> None:
         with self._moved:
             self.times += 1
-            self.offer = offer
+            self.version = version
             self._moved.notify_all()
 
     def wait_for(self, found: Callable[[], bool]) -> None:
@@ -64,15 +63,15 @@ def test_an_epoch_is_heard_of_by_all(kafka: Kafka, authority: Authority, tmp_pat
         for heard in (one, two):
             heard.wait_for(lambda heard=heard: heard.states == [True])
         assert not one.times
-        announcer.announce(Offer(4, 3, (1, 2), {"routeCommitTable/part": b"\x00rows"}))
+        announcer.announce(4)
         for heard in (one, two):
             heard.wait_for(lambda heard=heard: heard.times > 0)
-            assert heard.offer == Offer(4, 3, (1, 2), {"routeCommitTable/part": b"\x00rows"})
+            assert heard.version == 4
         times = one.times
-        announcer.announce(Offer(5))
+        announcer.announce(5)
         one.wait_for(lambda: one.times > times)
         times = one.times
-        announcer.announce(Offer(6))
+        announcer.announce(6)
         announcer.stop()  # what was said before is told
         one.wait_for(lambda: one.times > times)
     finally:
@@ -95,12 +94,12 @@ def test_a_kafka_that_does_not_let_us_is_tried_again_and_holds_nobody_up(monkeyp
     monkeypatch.setattr(epochs, "_RETRY_S", 0.01)
     heard = Heard()
     announcer, hearer = Announcer("kafka://k:9092/events"), Announcements("kafka://k:9092/events", heard)
-    announcer.announce(Offer(1))
+    announcer.announce(1)
     announcer.start()
     hearer.start()
     for _ in range(6):
         assert tried.acquire(timeout=30)
-    announcer.announce(Offer(2))
+    announcer.announce(2)
     for thread in (announcer, hearer):
         thread.stop()
         until(lambda thread=thread: not thread._thread.is_alive())
@@ -117,15 +116,15 @@ def test_what_was_announced_before_the_end_is_told(monkeypatch: pytest.MonkeyPat
 
         def get(self, timeout: float) -> None:
             if len(sent) == 1:  # while the first one is under way
-                announcer.announce(Offer(6))
+                announcer.announce(6)
                 announcer.ended.set()
 
     monkeypatch.setattr(epochs, "_ensure_topic", lambda _place: None)
     monkeypatch.setattr(epochs, "_producer", lambda _place: nullcontext(Producer()))
     announcer = Announcer("kafka://k:9092/events")
-    announcer.announce(Offer(5))
+    announcer.announce(5)
     announcer._work()
-    assert list(map(decode_offer, sent)) == [Offer(5), Offer(6)]
+    assert sent == [b"5", b"6"]
 
 
 def test_whatever_is_raised_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

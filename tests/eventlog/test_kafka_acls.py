@@ -19,7 +19,6 @@ from dev.support.secured_kafka import SCRAM, Properties
 from eventlog.open import open_log
 from eventlog.urls import with_config
 from lake.announce import Announcements, Announcer
-from lake.offer import Offer
 from runtime.jars import ensure
 from schemas.errors import RoutelakeError
 from tests.eventlog.test_announce import Heard
@@ -81,7 +80,7 @@ def test_they_let_routelake_do_what_it_has_to_and_no_more(tmp_path: Path) -> Non
             hearer.start()
             heard.wait_for(lambda: heard.states == [True])
             announcer.start()
-            announcer.announce(Offer(1))
+            announcer.announce(1)
             heard.wait_for(lambda: heard.times > 0)
         finally:
             for thread in (announcer, hearer):

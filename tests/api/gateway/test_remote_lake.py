@@ -138,12 +138,35 @@ def test_an_announced_epoch_is_looked_for_at_once(remote: Remote, monkeypatch: p
     remote.epoch(make.put("n", "k"))
     follower.hears(True)  # what was published before it began to listen
     seen.wait_for(2)
-    remote.fold.mirror.on_published = lambda offer: follower.announced()
+    remote.fold.mirror.on_published = follower.announced
     _until_it_looks_no_more(follower)
     remote.epoch(make.put("n", "l"))
     seen.wait_for(3)
     follower.stop()
     assert follower.status().errors == 0
+
+
+def test_an_announcement_moves_nothing_that_the_store_does_not_have(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.gateway.pace.HEARING_POLL_S", 3_600.0)
+    seen = Seen()
+    follower = Follower(remote.url, seen)
+    follower.hears(True)
+    follower.start()
+    seen.wait_for(1)
+    _until_it_looks_no_more(follower)
+    remote.s3.requests()
+    version = follower._tail.version
+    assert version is not None
+    follower.announced(version)
+    assert follower._pace is not None
+    assert not follower._pace.is_due(follower.view.log_offset, time.monotonic())
+    follower.announced(version + 1_000)
+    until(lambda: sum(remote.s3.requests().values()) > 0)
+    _until_it_looks_no_more(follower)
+    follower.stop()
+    assert (seen.epoch, follower.status().errors) == (1, 0)
 
 
 def test_a_gateway_answers_from_it(remote: Remote) -> None:
