@@ -5,7 +5,6 @@ findings.py   what was found, in words
 log.py        the event log: pages, offsets, contents; a log made anew from what can be read
 tables.py     the tables, one by one
 examine.py    all of it together: lake, log, checkpoint, and whether they belong together
-rebuild.py    a lost file of a state table, from the history
 back.py       the newest epoch that can be gone back to, and going back
 repair.py     what is done about what was found
 """

@@ -4,14 +4,13 @@
 1. An entry or a file that is gone is linked back from the fold's staging folder, which has the same file under another
    name (`lake.write.staging`), until the fold's next start. It is what was lost, byte for byte.
 2. A checkpoint of a table that cannot be read is moved aside where the entries lead to the newest version without it.
-3. A file of a state table is written again from the history, where that has it (`ops.doctor.rebuild`).
-4. A damaged event log is written anew from its own records where what it lost is in the tables.
-5. A table that still cannot be read: the lake goes back to the newest epoch that is whole, if the event log has
-   everything since (`ops.doctor.back`).
+3. A damaged event log is written anew from its own records where what it lost is in the tables.
+4. If a table still cannot be read, the lake goes back to the newest epoch that is whole, if the event log has
+   everything since (`ops.doctor.back`). Otherwise restore a backup: a lost data file is not guessed at.
 
 A checkpoint of Spark's that is torn the fold makes anew at its next start.
 
-The fold's lock is held throughout; gateways may run, but for 4. What is taken away goes to ``before-repair-<time>``.
+The fold's lock is held throughout; gateways may run, but for 3. What is taken away goes to ``before-repair-<time>``.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
 from eventlog.sqlite.start import LockedLog
 from lake.delta.actions import LOG_FOLDER, checkpoint_name, entry_name
 from lake.delta.ddl import lock_lake
@@ -37,9 +34,8 @@ from ops.doctor.back import cut, point_to_last_checkpoint
 from ops.doctor.examine import Examination, examine
 from ops.doctor.findings import Finding, Kind
 from ops.doctor.log import salvage, salvageable
-from ops.doctor.rebuild import CannotRebuildError, place_of, rebuild
 from runtime.disk import sync_folder
-from schemas.errors import SetupError, one_line
+from schemas.errors import SetupError
 from schemas.tables import ROUTE_COMMIT_TABLE
 
 _LOG_FILES: Final = ("", "-wal", "-shm", "-journal")
@@ -77,8 +73,7 @@ class Repair:
             self.refused.append("there is no lake to make anything good from")
             return found
         with closing(lock_lake(found.lake_dir)):
-            steps = (self._link_back, self._drop_checkpoints, self._rebuild)
-            for step in (*steps, self._rescue_log, self._go_back):
+            for step in (self._link_back, self._drop_checkpoints, self._rescue_log, self._go_back):
                 before = -1
                 while before < len(self.done):
                     before = len(self.done)
@@ -135,33 +130,6 @@ class Repair:
     def _point(self, disk: TableOnDisk, version: int) -> None:
         point_to_last_checkpoint(disk, version)
         sync_folder(disk.path / LOG_FOLDER)
-
-    def _rebuild(self, found: Examination) -> None:
-        for finding in found.findings:
-            table = found.tables.get(finding.table or "")
-            if finding.kind is not Kind.FILE or table is None or table.disk is None:
-                continue
-            lost = (table.disk.files_at(table.newest) or {})[finding.file or ""]
-            path = place_of(found, table.name, lost)
-            try:
-                content = rebuild(found, table.name, lost)
-            except (CannotRebuildError, OSError, ValueError, pa.ArrowException) as error:
-                self._note(f"{path} cannot be written again from the history: {one_line(error)}")
-                continue
-            fresh = path.with_name(f"{path.name}.repair")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("wb") as file:
-                file.write(content)
-                os.fsync(file.fileno())
-            if path.exists():
-                self._move_aside(path)
-            fresh.rename(path)
-            sync_folder(path.parent)
-            self.done.append(f"{path}: written again from the history, with the rows and the length that it had")
-
-    def _note(self, text: str) -> None:
-        if text not in self.refused:
-            self.refused.append(text)
 
     def _rescue_log(self, found: Examination) -> None:
         path = self._log_path
@@ -241,7 +209,8 @@ def _why_not_back(found: Examination, log_path: Path | None) -> str:
     extent = found.log.extent
     return (
         f"the tables cannot be made good from the event log: it has the offsets from {extent.first} to {extent.end - 1}"
-        ", and no epoch that can be read in full goes on from there"
+        ", and no epoch that can be read in full goes on from there. Restore a backup: "
+        "./routelake restore --keep-log"
     )
 
 

@@ -10,14 +10,13 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from deltalake import DeltaTable
 
 from dev.support import events as make
-from dev.support.lakes import Tables, check_epochs, commits, last_epoch_tables, state_tables
+from dev.support.lakes import Tables, check_epochs, commits, last_epoch_tables
 from dev.support.stamps import stamps_of
 from eventlog.base import now_ms
 from eventlog.sqlite.log import SqliteLog
@@ -200,55 +199,6 @@ def test_what_the_staging_folder_has_comes_back_as_it_was(made: tuple[Path, Tabl
     assert len(work.done) == len(lost)
     assert without_lock(tree(data / "lake")) == without_lock(before)
     assert last_epoch_tables(data / "lake") == tables
-
-
-REBUILT = ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "filterServerTable", "kvConfigTable")
-
-
-def test_files_of_state_tables_come_back_from_the_history_when_the_log_is_long_trimmed(tmp_path: Path) -> None:
-    """Under their own names, in their own length: every version that needs them reads as before."""
-    data = tmp_path / "data"
-    more = make.register("f:1", 0, name="f", filter_server_list=["x:1"], zone_name="Z", enable_acting_master=True)
-    mapped = make.register("g:1", 0, name="g", topic_queue_mapping_info_map={"T": make.mapping("T", "g", 1)})
-    tables = go_on(data, [*EVENTS, more, mapped, make.put("n", "null", None), make.put("n", "ü", "'\"\n")])
-    found = examine(data, log_path(data))
-    assert found.last is not None
-    past = [lake_state(data, commit) for commit in commits(data / "lake")]
-    lost = []
-    for name in (*REBUILT, "topicQueueMappingInfoTable"):
-        disk = found.tables[name].disk
-        assert disk is not None
-        lost.append(disk.path / unquote(next(reversed(disk.files_at(disk.newest) or {}))))
-    shutil.rmtree(data / "lake" / "_staging")
-    for path in lost:
-        path.unlink()
-    trim(data, found.last.log_offset)
-    work = Repair(data, log_path(data))
-    assert work.run().is_well, work.refused
-    assert len(work.done) == len(lost)
-    assert last_epoch_tables(data / "lake") == tables
-    assert [lake_state(data, commit) for commit in commits(data / "lake")] == past
-    assert go_on(data, []) == tables
-    assert not examine(data, log_path(data), thorough=True).findings
-
-
-def lake_state(data: Path, commit: dict[str, Any]) -> Tables:
-    return state_tables(data / "lake", commit)
-
-
-def test_a_history_that_does_not_fit_gives_no_rows(unstaged: Path) -> None:
-    """The history has lost a file, too."""
-    found = examine(unstaged, log_path(unstaged))
-    assert found.last is not None
-    for name in ("kvConfigTable", "routeChangeTable"):
-        disk = found.tables[name].disk
-        assert disk is not None
-        (disk.path / next(reversed(disk.files_at(disk.newest) or {}))).unlink()
-    trim(unstaged, found.last.log_offset)
-    work = Repair(unstaged, log_path(unstaged))
-    assert not work.run().is_well
-    assert "routeChangeTable cannot be read in full" in " ".join(work.refused)
-    assert not work.done
 
 
 def test_without_the_log_there_is_no_way_back_and_that_is_said(unstaged: Path) -> None:
