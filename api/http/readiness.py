@@ -83,10 +83,12 @@ def routes_age_s(gateway: Gateway) -> float | None:
 
 
 def head_problem(head: LiveReplica) -> str | None:
-    """Why answers are not from the head, or what there was between head and tables since the start."""
+    """Why answers are not from the head, or how the tables have differed from the event log since the start."""
     if head.fallback_reason is not None:
         return f"answers follow the tables alone: {head.fallback_reason}"
-    return None if head.checks.last is None else f"head and tables differed, and the tables won: {head.checks.last}"
+    if head.checks.last is None:
+        return None
+    return f"the tables differ from the event log, which answers follow: {head.checks.last}"
 
 
 def preservation_problem(gateway: Gateway) -> str | None:

@@ -28,7 +28,6 @@ from api.live_view.shape import (
     keys_between,
     keys_in,
     keys_of,
-    live_row,
     no_shape,
     row_of_group,
     row_of_view,
@@ -193,7 +192,7 @@ class Check:
     def compare(
         self, tables: RouteView, state: RouteState, view: RouteView, pause: Callable[[], None] = no_pause
     ) -> Comparison:
-        """Compare an epoch, whose offset the head has folded. After a difference the head has to begin anew.
+        """Compare an epoch, whose offset the head has folded. A row that differs is told once, until it changes again.
 
         Args:
             tables: The view of the epoch.
@@ -227,18 +226,6 @@ class Check:
         self._compare_entries(tables, state.kv, found)
         self._compare_topics(tables, state, view, found, pause)
         return found
-
-    def with_deadlines(self, tables: RouteView, state: RouteState) -> RouteView:
-        """An epoch after which heartbeats came that brokerLiveTable lacks, with the times that the head has of them."""
-        rows: dict[tuple[str, str, str], LiveRow | None] = {}
-        for row in tables.all_live_rows():
-            known = self._shape(row.broker_name, tables.log_offset, state)
-            place = (row.cluster_name, row.broker_addr)
-            info = None if known is None else known.live.get(place)
-            if info is not None and info.last_update_offset >= row.last_update_offset:
-                rows[row.broker_name, *place] = _as_heard(row, live_row(row.broker_name, place, info))
-        commit = msgspec.structs.replace(tables.commit, liveness_offset=tables.log_offset)
-        return tables.apply(Changes(commit, live=rows))
 
     def _shape(self, name: str, offset: int, state: RouteState) -> Shape | None:
         """A group at an offset; None where it was forgotten."""

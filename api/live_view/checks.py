@@ -65,7 +65,10 @@ class Checks:
         tables_named = ", ".join(f"{count} of {table}" for table, count in found.counts.items())
         self.last = f"rows at epoch {tables.epoch} (offset {tables.log_offset}): {tables_named}{where}"
         report = _report(found, tables, head_offset)
-        log.error("head and tables differ: the head begins anew", **{**report, "rows": report["rows"][0]})
+        log.error(
+            "the tables differ from the event log: answers follow the event log; run ./routelake history verify",
+            **{**report, "rows": report["rows"][0]},
+        )
         self._keep(report)
 
     def _keep(self, report: dict[str, Any]) -> None:

@@ -140,17 +140,11 @@ class LiveState:
     def compare(self, tables: RouteView, pause: Callable[[], None] = no_pause) -> Comparison:
         """What was folded up to an epoch's offset, against what the tables say.
 
-        After a difference the fold has to begin anew, at `with_deadlines`.
-
         Args:
             tables: The view of the epoch, whose offset was taken; what is urgent was published.
             pause: Called often.
         """
         return self._check.compare(tables, self._state, self.view, pause)
-
-    def with_deadlines(self, tables: RouteView) -> RouteView:
-        """An epoch's view to begin with, though brokerLiveTable lacks heartbeats: their times are those folded here."""
-        return self._check.with_deadlines(tables, self._state)
 
     @property
     def is_shown(self) -> bool:

@@ -5,7 +5,8 @@ Theory of operation. `LiveState` begins at the epoch that the follower loaded fi
 ways: this gateway's own appends are handed over as they become durable (`feed`), everybody else's are read from the
 log. Only the next offset is ever taken, so it does not matter which way is quicker. Epochs arrive later
 (`epoch_moved`), and move nothing but the number that answers name: what the head had folded up to an epoch's offset is
-compared with what the tables say (`check`). Where they differ, the tables win: the head begins anew from the epoch.
+compared with what the tables say (`check`). Where they differ, answers stay with the head: the event log is the source,
+and the tables are made from it. The difference is told, and somebody has to make the tables anew.
 
 While the head cannot be relied on, it steps aside and answers follow the tables alone, as without it: when the epochs
 are folded by other rules than this gateway's or go back (a backup was restored), when the log lacks the next record or
@@ -385,10 +386,7 @@ class LiveReplica:
             return
         self._is_compared = True
         tables = self._tables
-        found = fold.compare(tables, Yielder())
-        self.checks.count(found, tables, fold.offset)
-        if found.counts:
-            self._begin_anew(tables if is_exact(tables) else fold.with_deadlines(tables))
+        self.checks.count(fold.compare(tables, Yielder()), tables, fold.offset)
 
 
 def _payload_bytes(records: Sequence[LogRecord]) -> int:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from api.live_view import check as check_module
 from api.live_view.check import Comparison, Moved
 from api.live_view.live_state import LiveState
-from api.live_view.replica import is_exact
 from dev.support import events as make
 from dev.support.generated_logs import batches, cuts, logs, written
 from dev.support.patches import in_this_thread
@@ -294,30 +293,6 @@ def test_an_expiry_that_the_head_misses(monkeypatch: pytest.MonkeyPatch) -> None
     assert set(told(head, epoch)) == {
         *("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable", "filterServerTable"),
     }
-
-
-# --- after a difference ---
-
-
-def test_the_head_begins_anew_at_an_epoch_that_lacks_heartbeats() -> None:
-    """The tables' rows, with the times that the head has of them."""
-    head, tables = begun()
-    records = []
-    for event in (make.heartbeat("b:1"), make.put("n", "k", "2")):
-        records.append(record_of(event, place(head)))
-        head.take(records[-1])
-        head.publish(NO_COMMIT)
-    epoch = tables.fold(records, flush=False)
-    assert epoch is not None and not is_exact(epoch.view)
-    wrong = msgspec.structs.replace(epoch.view.commit, epoch=3)
-    view, moved = tables.step(Changes(wrong, kv={("n", "k"): ("wrong",)}))
-    assert told(head, Epoch(view, moved)) == {"kvConfigTable": 1}
-    base = head.with_deadlines(view)
-    assert is_exact(base)
-    expected = as_tables(head.view)
-    expected["kvConfigTable"]["n", "k"]["value"] = "wrong"
-    assert as_tables(base) == expected
-    assert as_tables(LiveState(base).publish(NO_COMMIT)) == expected
 
 
 # --- what is kept is bounded ---

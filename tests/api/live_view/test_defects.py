@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from api.gateway.metrics import Metrics
 from api.http.readiness import head_problem
-from api.live_view import live_state as fold_module
 from api.live_view import replica as head_module
 from api.live_view.replica import LiveReplica
 from dev.peers.java import wait_until
@@ -28,14 +28,16 @@ from eventlog.base import DEFAULT_READ_BYTES, DEFAULT_READ_RECORDS, LogRecord
 from eventlog.memory import MemoryLog
 from lake.write import writer as writer_module
 from lake.write.partition import shard_of
+from lake.write.writer import LakeWriter
 from nameserver.state_machine import step as step_module
 from nameserver.state_machine import topics
 from nameserver.state_machine.state import BrokerGroup
 from nameserver.state_machine.version import STATE_MACHINE_VERSION
 from nameserver.view.snapshot import RouteView
 from schemas.errors import SetupError, UnavailableError
-from schemas.events import AnyEvent, DeleteTopic, PutKvConfig, WipeWritePerm, encode, routing_key
+from schemas.events import AnyEvent, DeleteTopic, WipeWritePerm, encode, routing_key
 from schemas.route_commit import CommandOutcome
+from schemas.tables import KV_CONFIG_TABLE, Table
 from tests.api.live_view.tables import Tables
 
 WAIT_S = 20.0
@@ -287,52 +289,93 @@ def nothing_else_failed(told: pytest.ExceptionInfo[AssertionError]) -> None:
     assert told.value.__context__ is None
 
 
-def ignoring(kind: type[Any]) -> Callable[..., Any]:
-    """`step`, but events of a kind change nothing."""
+def _not_written(write: Callable[..., None]) -> Callable[..., None]:
+    """A table's part of an epoch is left out."""
 
-    def step(state: Any, event: Any, at: Any) -> Any:
-        done = step_module.step(state, event, at)
-        return done._replace(changes=[]) if isinstance(event, kind) else done
+    def leave_out(self: LakeWriter, table: Table, *rest: Any) -> None:
+        if table is not KV_CONFIG_TABLE:
+            write(self, table, *rest)
 
-    return step
+    return leave_out
 
 
-@pytest.mark.parametrize("liveness_interval_s", [0.0, 3600.0])
-def test_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liveness_interval_s: float) -> None:
-    """The tables win, it is told wherever somebody looks, and a test with it fails."""
+def _wrong_value(write: Callable[..., None]) -> Callable[..., None]:
+    """A value is written wrong."""
+
+    def change(self: LakeWriter, table: Table, kinds: Any, parts: Any, transaction: Any) -> None:
+        if table is KV_CONFIG_TABLE:
+            parts = [part.set_column(2, "value", pa.array(["wrong"] * len(part))) for part in parts]
+        write(self, table, kinds, parts, transaction)
+
+    return change
+
+
+def _stale_partition(write: Callable[..., None]) -> Callable[..., None]:
+    """A group's topics stay as they were."""
+    return lambda self, partitions, transaction: None
+
+
+@pytest.mark.parametrize(
+    ("writes", "plant", "table", "rows"),
+    [
+        ("_apply", _not_written, "kvConfigTable", 1),
+        ("_apply", _wrong_value, "kvConfigTable", 1),
+        ("_commit_partitions", _stale_partition, "topicQueueTable", 2),
+    ],
+)
+def test_a_defect_of_the_writer(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    writes: str,
+    plant: Callable[[Callable[..., None]], Callable[..., None]],
+    table: str,
+    rows: int,
+) -> None:
+    """It is found in its epoch, told wherever somebody looks, and answers stay those of the event log."""
     with (
-        pytest.raises(AssertionError, match=r"'kvConfigTable', 'key': \('n', 'k'\)") as told,
-        live_view(tmp_path, liveness_interval_s=liveness_interval_s) as (lake, gateway),
+        pytest.raises(AssertionError, match=table) as told,
+        live_view(tmp_path) as (lake, gateway),
     ):
-        head = gateway.gateway.replica
-        gateway.loop.run(gateway.gateway.append(make.register("b:1")))
-        assert 'routelake_live_view_differences_total{table="kvConfigTable"}' in metrics(gateway)
-        beat = gateway.loop.run(gateway.gateway.append(make.heartbeat("b:1")))
-        monkeypatch.setattr(fold_module, "step", ignoring(PutKvConfig))
-        lake.fold.pause()
-        command(gateway, make.put("n", "k", "v"))
-        assert gateway.gateway.view.kv_get("n", "k") is None
-        lake.fold.resume()
-        wait_until(lambda: gateway.gateway.view.kv_get("n", "k") == "v", WAIT_S, "the tables to win")
-        lake.fold.pause()
-        heard = gateway.gateway.view.live_row("b", "c", "b:1")
-        assert heard is not None and heard.last_update_offset == beat.offset, "no heartbeat was lost"
+        checks, follower = gateway.gateway.replica.checks, gateway.gateway.follower
+
+        def epoch_of(*events: AnyEvent) -> None:
+            """One epoch has them all, and has been compared."""
+            lake.fold.pause()
+            number = checks.compared
+            offset = [gateway.loop.run(gateway.gateway.append(event)) for event in events][-1].offset
+            lake.fold.resume()
+            wait_until(lambda: follower.view.log_offset >= offset, WAIT_S, "the epoch to be shown")
+            wait_until(lambda: checks.compared > number, WAIT_S, "the epoch to be compared")
+
+        def is_right(value: str) -> bool:
+            view = gateway.gateway.view
+            return view.kv_get("n", "k") == value and set(queue_rows(view, "T")) == set(queue_rows(view, "U")) == {"b"}
+
+        epoch_of(make.register("b:1", table=make.topics("R", "S")), make.put("n", "k", "1"))
+        assert not checks.differences
+        with monkeypatch.context() as defect:
+            defect.setattr(LakeWriter, writes, plant(getattr(LakeWriter, writes)))
+            epoch_of(
+                make.register("b:1", table=make.topics("R", "S", "T", "U"), version=make.V2), make.put("n", "k", "2")
+            )
+        wait_until(lambda: checks.differences == {table: rows}, WAIT_S, "the defect to be found")
+        assert is_right("2")
+        epoch = follower.view.epoch
+        epoch_of(make.register("x:1", name="x", table=make.topics("V", "W")))
+        assert is_right("2")
+        assert checks.differences == {table: rows}, "told once"
         assert gateway.gateway.replica.fallback_reason is None
-        assert head.checks.differences == {"kvConfigTable": 1}
-        assert metrics(gateway)['routelake_live_view_differences_total{table="kvConfigTable"}'] == 1
+        assert metrics(gateway)[f'routelake_live_view_differences_total{{table="{table}"}}'] == rows
         (file,) = lake.lake_dir.glob("head-differences-*.json")
-        assert file.name == "head-differences-local.json"
         (report,) = json.loads(file.read_text())["differences"]
-        assert report["rows"] == [{"table": "kvConfigTable", "key": ["n", "k"], "head": "null", "tables": '["v"]'}]
-        assert report["logOffset"] <= report["headOffset"] and report["epoch"] > 0
+        assert (report["epoch"], report["counts"]) == (epoch, {table: rows})
         check = ready(gateway)["checks"]["live_view"]
-        assert not check["ok"] and str(file) in check["reason"]
-        lake.fold.resume()
+        assert not check["ok"] and f"epoch {epoch}" in check["reason"] and f"{rows} of {table}" in check["reason"]
     nothing_else_failed(told)
 
 
 def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command for all groups is then applied by some shards, and by no head: the tables win."""
+    """A command for all groups is then applied by some shards, and by no head: answers stay with the head."""
     other = next(name for name in "cdefghijkl" if shard_of(f"b:{name}", SHARDS) != shard_of("b:b", SHARDS))
     delete = topics.delete_topic
 
@@ -355,7 +398,10 @@ def test_a_rule_that_fails_in_one_shard(tmp_path: Path, monkeypatch: pytest.Monk
         assert receipt.is_quarantined
         assert set(queue_rows(gateway.gateway.view, "T")) == {"b", other}
         query.run(lake.log.read(0))
-        wait_until(lambda: set(queue_rows(gateway.gateway.view, "T")) == {"b"}, WAIT_S, "the tables to win")
+        checks = gateway.gateway.replica.checks
+        wait_until(lambda: checks.differences["topicQueueTable"] == 1, WAIT_S, "the difference to be found")
+        assert set(queue_rows(gateway.gateway.follower.view, "T")) == {"b"}
+        assert set(queue_rows(gateway.gateway.view, "T")) == {"b", other}
         assert gateway.gateway.replica.fallback_reason is None
     nothing_else_failed(told)
 
