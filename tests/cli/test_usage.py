@@ -54,7 +54,10 @@ def test_version() -> None:
         ("admin topiclist", "Did you mean './routelake admin topicList'?"),
         ("admin TOPICROUTE", "Did you mean './routelake admin topicRoute'?"),
         ("admin sendMessage", "No such command 'sendMessage'. See ./routelake admin -h."),
-        ("serve --evnet-log x", "no such option: --evnet-log. Did you mean --event-log? See ./routelake serve -h."),
+        (
+            "serve --evnet-log x",
+            "no such option: --evnet-log. Did you mean --event-log or --event-log-config? See ./routelake serve -h.",
+        ),
         ("server", "Did you mean './routelake serve'? See ./routelake -h."),
         ("serve --port 9876", "no such option: --port. Did you mean --remoting or --http? See ./routelake serve -h."),
         ("gateway --host 0.0.0.0", "no such option: --host. Did you mean --remoting or --http?"),
