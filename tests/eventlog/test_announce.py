@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaAdminClient
@@ -125,6 +126,28 @@ def test_what_was_announced_before_the_end_is_told(monkeypatch: pytest.MonkeyPat
     announcer.announce(5)
     announcer._work()
     assert sent == [b"5", b"6"]
+
+
+def test_a_record_that_is_no_number_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [None, b"", b'{"version": 7}', b"\x93\x01", b"seven", b"7"]
+
+    class Consumer:
+        def seek_to_end(self, _partition: object) -> None: ...
+
+        def position(self, _partition: object, timeout_ms: int) -> int:
+            return 0
+
+        def poll(self, timeout_ms: int) -> dict[str, list[SimpleNamespace]]:
+            announcements.ended.set()
+            return {"partition": [SimpleNamespace(value=value) for value in values]}
+
+    monkeypatch.setattr(epochs, "_ensure_topic", lambda _place: None)
+    monkeypatch.setattr(epochs, "log_consumer", lambda *_arguments, **_named: Consumer())
+    monkeypatch.setattr(epochs, "close_consumer", lambda _consumer: None)
+    heard = Heard()
+    announcements = Announcements("kafka://k:9092/events", heard)
+    announcements._work()
+    assert (heard.times, heard.version, heard.states) == (1, 7, [True, False])
 
 
 def test_whatever_is_raised_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
