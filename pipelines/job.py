@@ -31,8 +31,7 @@ from eventlog.open import open_log
 from lake.checkpoint import CHECKPOINT_FORMAT, MARKER_FILE, Marker, judge, read_marker, remove, write_seen
 from lake.commits import last_commit
 from lake.delta.ddl import open_lake, write_whole
-from lake.history.background_step import BackgroundStep
-from lake.history.intervals import IntervalKeeper
+from lake.history.intervals import BackgroundStep, IntervalKeeper
 from lake.publisher import Publisher
 from lake.write.batch import Batch
 from lake.write.maintenance import Maintenance

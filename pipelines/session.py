@@ -20,8 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipelines.cluster.code import write_archive
-from pipelines.cluster.driver_address import own_address
-from pipelines.cluster.master import AUTHENTICATE, Cluster, spark_options
+from pipelines.cluster.master import AUTHENTICATE, Cluster, own_address, spark_options
 from runtime import class_data
 from runtime.jars import ensure
 from runtime.supervised_tasks import critical_thread

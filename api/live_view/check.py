@@ -7,17 +7,19 @@ epoch's offset, of the topics whole, of the KV configuration entry by entry. Wha
 until a later epoch:
 
 - Topics of a group whose topics have changed again since, and an entry that has: they are only known as they are now.
-- A group whose value at the epoch's offset is forgotten, because too much changed since (`values`).
+- A group whose value at the epoch's offset is forgotten, because too much changed since (`Values`).
 
 When a broker was last heard, and its deadline by that, is compared at epochs whose brokerLiveTable lacks no heartbeat.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -33,7 +35,6 @@ from api.live_view.shape import (
     row_of_view,
     shape_of,
 )
-from api.live_view.values import Values
 from nameserver.state_machine.state import BrokerKey, KvTable, LiveInfo, RouteState
 from nameserver.state_machine.step import GroupChange
 from nameserver.view.model import Changes, LiveRow, TopicDelta, TopicQueues
@@ -50,6 +51,11 @@ _MOST_ENTRIES: Final = 100_000
 _MOST_TOPICS: Final = 500_000
 """Names of changed topics; beyond that all topics are compared."""
 _EXAMPLES: Final = 20
+
+K = TypeVar("K")
+V = TypeVar("V")
+_FORGOTTEN: Final[Any] = object()
+_offset_of = itemgetter(0)
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -349,3 +355,65 @@ def _as_heard(row: LiveRow, heard: LiveRow) -> LiveRow:
         expire_timestamp=heard.expire_timestamp,
         channels=heard.channels,
     )
+
+
+class Values(Generic[K, V]):
+    """Values of keys at each offset of the event log since a key was last settled.
+
+    Bounded by ``most`` values and three for each key: beyond that the values between a key's first and its newest are
+    forgotten.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Nothing yet."""
+        self._most = self._bound = most
+        self._kept = 0
+        self._of: dict[K, list[tuple[int, V]]] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._of
+
+    def keys(self) -> KeysView[K]:
+        """What has changed since it was settled."""
+        return self._of.keys()
+
+    def begin(self, key: K, value: V) -> None:
+        """What a key is, before its first change."""
+        self._of[key] = [(-1, value)]
+        self._kept += 1
+
+    def note(self, key: K, offset: int, value: V) -> None:
+        """A key's value changed at an offset, which is never less than one already noted."""
+        self._of[key].append((offset, value))
+        self._kept += 1
+        if self._kept > self._bound:
+            self._thin()
+
+    def first(self, key: K) -> V:
+        """A key's value when it was settled."""
+        return self._of[key][0][1]
+
+    def at(self, key: K, offset: int) -> V | None:
+        """A key's value at an offset; None where it was forgotten."""
+        entries = self._of[key]
+        value = entries[bisect_right(entries, offset, key=_offset_of) - 1][1]
+        return None if value is _FORGOTTEN else value
+
+    def settle(self, keys: Iterable[K], offset: int) -> None:
+        """Nobody asks for what keys were before an offset any more."""
+        for key in keys:
+            entries = self._of[key]
+            index = bisect_right(entries, offset, key=_offset_of) - 1
+            if index == len(entries) - 1:
+                self._kept -= len(entries)
+                del self._of[key]
+            else:
+                self._kept -= index
+                del entries[:index]
+
+    def _thin(self) -> None:
+        for entries in self._of.values():
+            if len(entries) > 2:
+                entries[1:-1] = [(entries[1][0], _FORGOTTEN)]
+        self._kept = sum(map(len, self._of.values()))
+        self._bound = max(self._most, 2 * self._kept)

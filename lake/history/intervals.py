@@ -10,6 +10,7 @@ lake's, and is made anew.
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from lake.write.staging import STAGING_FOLDER, StagedTable, stage
 from lake.write.synced import read_synced, whole_up_to
 from lake.write.windows import ChangeWindows
 from lake.write.writer import PROPERTIES
+from runtime.supervised_tasks import critical_thread
 from schemas.errors import SetupError, UnavailableError
 from schemas.intervals import INTERVAL_TABLES, INTERVALS, INTERVALS_APP, IS_OPEN, Intervals
 from schemas.tables import ROUTE_CHANGE_TABLE, Table
@@ -300,3 +302,36 @@ def rebuild(lake_dir: Path, say: Callable[[int, int], None]) -> int:
 
 
 __all__ = ["IntervalKeeper", "rebuild"]
+
+
+class BackgroundStep:
+    """Steps of a keeper on a thread of their own, one at a time, so that no epoch waits for one.
+
+    Nearly all of a step is Arrow's and delta-rs's work, which leaves the interpreter to others. The thread that
+    writes the lake calls this. Maintenance waits until it is idle, as a step writes the interval tables.
+
+    Args:
+        keeper: Nobody else calls it.
+    """
+
+    def __init__(self, keeper: IntervalKeeper) -> None:
+        self._keeper = keeper
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no step is under way: the tables may be written by others until the next `start`."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def start(self, epoch: int, version: int) -> None:
+        """Begin a step, where one is due and none is under way. The arguments are those of `IntervalKeeper.step`."""
+        if self.is_idle and self._keeper.is_due:
+            # As a daemon: a process that has to end leaves a step as it leaves a batch, and another one goes on.
+            self._thread = critical_thread(self._keeper.step, "intervals", (epoch, version))
+            self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is idle; returns whether it is."""
+        if self._thread is not None:
+            self._thread.join(max(timeout_s, 0))
+        return self.is_idle

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, overload
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,6 @@ from lake.delta.log import GONE, table_uri
 from lake.delta.query import names, select, text
 from lake.delta.query import time as time_literal
 from lake.delta.types import arrow_schema, arrow_value
-from lake.history.arrow_names import SortedNames
 from lake.history.as_of import AsOf
 from lake.history.epochs import Epochs, Recent
 from schemas.errors import RoutelakeError, UnavailableError, one_line
@@ -252,3 +251,41 @@ def _last_rows(rows: pa.Table) -> pa.ChunkedArray:
             there[broker, topic] = None
     left = pa.array([topic for _, topic in there], pa.string())
     return pa.chunked_array([*rows.filter(pc.invert(touched))["topic"].chunks, left], pa.string())
+
+
+class SortedNames(Sequence[str]):
+    """Different names in the order of Python and UTF-8, in Arrow: a Python object is made only for a name that is read.
+
+    Args:
+        names: Texts, in any order, as often as they come.
+    """
+
+    def __init__(self, names: pa.ChunkedArray | pa.Array) -> None:
+        """Sort them, without the interpreter's lock."""
+        found = pc.unique(names)
+        self._names = found.take(pc.sort_indices(found))
+
+    @property
+    def bytes(self) -> int:
+        """How much they take."""
+        return int(self._names.nbytes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self[:] == other[:]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            found: Any = self._names[place].to_pylist()
+            return list(found)
+        return str(self._names[place].as_py())

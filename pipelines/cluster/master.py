@@ -7,13 +7,17 @@ Source: Spark 4.2's "Cluster Mode Overview", "Spark Standalone Mode", "Running S
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from schemas.errors import SetupError
+from schemas.errors import SetupError, UnavailableError
 from schemas.properties import PropertiesError, parse_file
+
+_TIMEOUT_S: Final = 10.0
+"""Time for a master to take a connection. Spark itself would try for a minute and say something else."""
 
 LOCAL: Final = "local"
 """In place of a master's URL: executors are threads of the fold's own JVM."""
@@ -183,3 +187,24 @@ __all__ = [
     "shards_for",
     "spark_options",
 ]
+
+
+def own_address(cluster: Cluster) -> str:
+    """This machine's address as a master sees it, by which executors reach the driver.
+
+    Raises:
+        UnavailableError: no master takes a connection; the message says why and what to do.
+    """
+    why = []
+    for host, port in cluster.addresses:
+        try:
+            with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
+                own: str = connection.getsockname()[0]
+                return own
+        except OSError as error:
+            why.append(f"{host}:{port} {error.strerror or error}")
+    what = "the API server of Kubernetes" if cluster.is_kubernetes else "a Spark master"
+    raise UnavailableError(
+        f"--master {cluster.master} does not answer ({'; '.join(why)}). Start {what} there, or name the right "
+        "address; routelake folds in its own process with --master local."
+    )

@@ -10,8 +10,15 @@ import pytest
 
 from dev.peers.java import free_port
 from lake.write.partition import SHARD_KEYS
-from pipelines.cluster.driver_address import own_address
-from pipelines.cluster.master import Address, Cluster, master_addresses, read_cluster, shards_for, spark_options
+from pipelines.cluster.master import (
+    Address,
+    Cluster,
+    master_addresses,
+    own_address,
+    read_cluster,
+    shards_for,
+    spark_options,
+)
 from schemas.errors import SetupError, UnavailableError
 
 K8S = "k8s://https://10.0.0.1:6443"

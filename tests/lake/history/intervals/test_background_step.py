@@ -15,8 +15,7 @@ from dev.support.generated_logs import written
 from dev.support.intervals import assert_kept, assert_now
 from dev.support.microbatches import Query
 from lake.history import intervals as keeping
-from lake.history.background_step import BackgroundStep
-from lake.history.intervals import IntervalKeeper
+from lake.history.intervals import BackgroundStep, IntervalKeeper
 from schemas.tables import ROUTE_CHANGE_TABLE
 
 WAIT_S = 60.0
