@@ -51,9 +51,9 @@ def main(arguments: list[str]) -> int:
         parser.error(f"{folder} holds another run")
     without_spark = chosen.without_spark or chosen.mutant in WITHOUT_SPARK
     plants = ("haste", *(["small-fold"] if without_spark else []), *([chosen.mutant] if chosen.mutant else []))
-    setup = Setup(chosen.log, chosen.gateways, plants)
+    setup = Setup(chosen.event_log, chosen.gateways, plants)
     again = f"./routelake torture --minutes {chosen.minutes:g} --seed {chosen.seed} --every-s {chosen.every_s:g}"
-    again += f" --event-log {chosen.log}" if chosen.log != "sqlite" else ""
+    again += f" --event-log {chosen.event_log}" if chosen.event_log != "sqlite" else ""
     again += f" --gateways {chosen.gateways}" if chosen.gateways != 1 else ""
     again += f" --pace {chosen.pace:g}" if chosen.pace != 1 else ""
     again += " --without-spark" if chosen.without_spark else ""

@@ -90,10 +90,10 @@ def who_has_secrets(process: Routelake, expected: set[str]) -> None:
 
 def test_children_of_a_gateway(tmp_path: Path) -> None:
     with running(tmp_path, "gateway") as process:
-        who_has_secrets(process, {"log_worker", "large_registrations"})
+        who_has_secrets(process, {"eventlog.worker", "large_registrations"})
 
 
 @pytest.mark.jvm
 def test_children_of_serve(tmp_path: Path) -> None:
     with running(tmp_path, "serve", "--workers", "2") as process:
-        who_has_secrets(process, {"log_worker", "large_registrations", "cli.main fold", "java", "pyspark.daemon"})
+        who_has_secrets(process, {"eventlog.worker", "large_registrations", "cli.main fold", "java", "pyspark.daemon"})

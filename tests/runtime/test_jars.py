@@ -212,7 +212,7 @@ def test_concurrent_starts_download_each_file_once(repository: Repository) -> No
 def test_a_killed_download_is_resumed_by_the_next_start(repository: Repository) -> None:
     pin(repository.add("g:a:1", CONTENT))
     repository.stall_after = 600_000
-    code = f"from deploy import jars; from pathlib import Path; jars.LOCK_FILE = Path({str(jars.LOCK_FILE)!r}); "
+    code = f"from runtime import jars; from pathlib import Path; jars.LOCK_FILE = Path({str(jars.LOCK_FILE)!r}); "
     child = subprocess.Popen([sys.executable, "-c", code + "jars.ensure('set')"], cwd=ROOT, stderr=subprocess.DEVNULL)
     part = jars.cache_dir() / "g/a/1/a-1.jar.part"
     deadline = time.monotonic() + 60

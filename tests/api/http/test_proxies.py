@@ -172,7 +172,7 @@ def test_events_over_http_1_0(server: Server, proxies: Callable[[Any], Any], by:
         assert body.startswith(b"retry: ")
         host = 77 if by == "nothing" else 78
         registration = broker(f"by-{by}", topics=(f"by-{by}",), host=host)
-        answer = httpx.post(f"{server.url}/v1/brokers/register", json=registration, trust_env=False)
+        answer = httpx.post(f"{server.url}/v1/brokers/register", json=registration, trust_env=False, timeout=60)
         assert answer.json().get("visible"), answer.text
         assert b"\r" not in body + more(connection, b"event: epoch")
 

@@ -15,11 +15,12 @@ import sys
 from lake.history.no_pandas import keep_pandas_out
 keep_pandas_out()
 from api.gateway.follower import Follower
+from lake.history.changelog import ChangesAsked, list_changes
 from lake.history.history import History
 follower = Follower(sys.argv[1], lambda view, outcomes: None)
 assert follower.poll() and follower.view.epoch == 1
 assert History(sys.argv[1]).epochs()[0].epoch == 1
-assert History(sys.argv[1]).changes("t1").changes == []
+assert list_changes(History(sys.argv[1]), ChangesAsked()).changes == []
 print("pandas" in sys.modules, "pyspark" in sys.modules)
 """
 
