@@ -1,2 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How routelake reaches a machine and a checkout: pinned JVM jars, version, changelog, and what a developer runs."""
+"""Tools of developers, which the wheel leaves out.
+
+benchmarks/       load generators, their runner, one module per benchmark
+peers/            stock RocketMQ, Kafka, proxies and routelake itself, started as processes
+fault_injection/  traffic and faults against real processes, checked against the model
+model/            a model of the NameServer, independent of the product's rules
+histories/        generated traffic
+support/          kits of the tests
+developer.py      ./routelake check, fix and coverage
+changelog.py      moves change fragments into CHANGELOG.md
+jars_lock.py      writes runtime/jars.lock
+"""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From event to table: the event log, the fold over it, and the Delta tables it writes."""
+"""The fold: the Spark job that reads the event log and writes an epoch of the Delta tables for each batch."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ's remoting protocol, for the server and for its clients: nothing here knows what is served.
+"""RocketMQ's remoting protocol, for the server and for its clients. Nothing here knows what is served.
 
-Bytes to commands and back without I/O or clock: frame, connection, commands, registration, names, answers, reply,
-proxy_protocol. The asyncio shells around them: server (with accepting, channel, memory, fair_queue, bounds,
-refusals), client.
+codec/     bytes to commands and back, without I/O or clock
+server/    the asyncio server, and the bounds of its connections
+client.py  a client of one connection
+errors.py  errors of connections
 """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head: the latest table version, and what the log holds beyond it, folded by the same rules (ADR 13)."""
+"""The live view: the latest epoch and the events after it, applied by the state machine (ADR 13)."""

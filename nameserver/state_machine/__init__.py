@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fold: what every event means for the route tables.
+"""The state machine: `step` and `apply` turn an event into the next state of the route tables.
 
 Pure functions of (state, event): no clock, no I/O, no logging, no Spark. Rules are those of RouteInfoManager and
 KVConfigManager in Apache RocketMQ 5.5.0; where routelake differs on purpose, docs/known-differences.md says why.
