@@ -176,6 +176,7 @@ def test_a_body_that_makes_no_sense(recorder: Recorder) -> None:
 
 
 def test_a_progress_bar_for_many_brokers(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # the terminal of who runs the tests may be a dumb one
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("TTY_INTERACTIVE", "1")
     fleet = start_fleet(recorder, [succeed] * 6)
