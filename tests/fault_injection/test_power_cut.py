@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -130,6 +131,13 @@ def check(server: Routelake, wanted: Writers) -> None:
                 assert name in str(found), (topic, found)
 
 
+def offsets(server: Routelake) -> tuple[int, int]:
+    """The first and the last offset that the event log has records of."""
+    with closing(sqlite3.connect(f"file:{server.data_dir}/events.db?mode=ro", uri=True)) as connection:
+        first, last = connection.execute("SELECT min(offset), max(offset) FROM event").fetchone()
+    return int(first), int(last)
+
+
 def lives(disk: Disk, seed: int, cuts: int, *plants: str) -> None:
     """Start, write, cut; each time after the first all that was acknowledged before must be there."""
     draw = random.Random(seed)
@@ -151,6 +159,8 @@ def lives(disk: Disk, seed: int, cuts: int, *plants: str) -> None:
                 writers = Writers(server, life)
                 written.append(writers)
                 wait_until(writers.has_some, 60, "writes to be acknowledged")
+                written_up_to = offsets(server)[1]
+                wait_until(lambda: offsets(server)[0] > written_up_to, 60, "the event log to be trimmed")  # noqa: B023
                 time.sleep(draw.uniform(*LOAD_S))
                 server.kill()
                 writers.stop()
