@@ -184,9 +184,12 @@ class RouteAnswers:
             answer = self._standard.get(topic)
             if answer is not None:
                 return answer
+        rows = view.topics.get(topic)
+        if rows is None:
+            return None
         current = self._current.get((numeric_keys, zone))
         answer = None if current is None else current.get(topic)
-        return self._find(view, topic, numeric_keys, zone) if answer is None else answer
+        return self._find(view, topic, rows, numeric_keys, zone) if answer is None else answer
 
     def cluster_info(self, view: RouteView) -> bytes:
         """The body of a GET_BROKER_CLUSTER_INFO."""
@@ -209,10 +212,9 @@ class RouteAnswers:
             self._zones = (view.groups, frozenset(name.lower() for name in names if name))
         return self._zones[1]
 
-    def _find(self, view: RouteView, topic: str, numeric_keys: bool, zone: str | None) -> RouteAnswer | None:
-        rows = view.topics.get(topic)
-        if rows is None:
-            return None
+    def _find(
+        self, view: RouteView, topic: str, rows: TopicQueues, numeric_keys: bool, zone: str | None
+    ) -> RouteAnswer | None:
         part = self._part(view, rows.brokers, numeric_keys)
         if not part.broker_datas:
             return None

@@ -71,7 +71,13 @@ class Registered(NamedTuple):
 
 
 class Registrations:
-    """The registrations of one gateway's brokers. Lives on its event loop, ends with it."""
+    """The registrations of one gateway's brokers. Lives on its event loop, ends with it.
+
+    Attributes:
+        may_come_one_way: Whether a broker has registered here lately that does not wait for the answer to the
+            registration of a new topic. Brokers before 5.0.0 do so
+            (TopicConfigManager.createTopicInSendMessageMethod).
+    """
 
     def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
         self._gateway = gateway
@@ -92,8 +98,9 @@ class Registrations:
         """Who waits for the requests up to a number, in that order."""
         self._arriving: dict[asyncio.Future[None], Callable[[], bool]] = {}
         """Who waits for what a registration may show."""
+        self.may_come_one_way = False
         self._one_way_until_s = 0.0
-        """Until when, on the loop's clock, a registration may come one-way."""
+        """Until when that is so, on the loop's clock."""
         self._counting: asyncio.Task[None] | None = None
         gateway.on_stop(self._stop)
         gateway.shown.follow(self._view_moved)
@@ -101,6 +108,14 @@ class Registrations:
     def _stop(self) -> None:
         self._large.close()
         self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _look_at_one_way(self) -> None:
+        """Note whether registrations may come one-way, now and when that ends."""
+        loop = asyncio.get_running_loop()
+        left_s = self._one_way_until_s - loop.time()
+        self.may_come_one_way = left_s > 0
+        if left_s > 0:
+            loop.call_later(left_s + 0.1, self._look_at_one_way)
 
     def _view_moved(self, _before: RouteView, _after: RouteView) -> None:
         for future, is_shown in self._arriving.items():
@@ -123,17 +138,14 @@ class Registrations:
         await _wait(future, timeout_s)
 
     async def arrived(self, is_shown: Callable[[], bool], timeout_s: float) -> None:
-        """Wait for what a registration shows that may come over a connection of a broker that sends it one-way.
-
-        Brokers before 5.0.0 do (TopicConfigManager.createTopicInSendMessageMethod). Returns at once if none has
-        registered here lately.
+        """Wait for what a registration shows that may come one-way; not at all if none may (`may_come_one_way`).
 
         Args:
             is_shown: Whether it has come; asked whenever the view moves.
             timeout_s: Wait no longer.
         """
         loop = asyncio.get_running_loop()
-        if is_shown() or loop.time() >= self._one_way_until_s:
+        if is_shown() or not self.may_come_one_way:
             return
         future = loop.create_future()
         self._arriving[future] = is_shown
@@ -187,6 +199,8 @@ class Registrations:
         loop = asyncio.get_running_loop()
         if command.version < V5_0_0:
             self._one_way_until_s = loop.time() + _ONE_WAY_S
+            if not self.may_come_one_way:
+                self._look_at_one_way()
         if is_large(command):
             return await self._register_request(command, actor, channel, let_go, may)
         self._begun += 1

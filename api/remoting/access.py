@@ -15,7 +15,7 @@ from api.remoting.route_requests import RouteRequest
 from nameserver.view.snapshot import RouteView
 from remoting.codec import commands
 from remoting.codec.frame import RemotingCommand
-from remoting.codec.reply import EncodedReply, response
+from remoting.codec.reply import EncodedReply, Reply, response
 from remoting.server.channel import Connection
 from schemas.codes import RequestCode, ResponseCode
 from schemas.events import RegisterBroker, RegisterTopicQueue
@@ -113,19 +113,19 @@ class RemotingAccess:
         if self._told(verdict, Role.BROKER, sender, code, connection, named) is not None:
             raise commands.RefusedError(verdict.remark, code=ResponseCode.NO_PERMISSION)
 
-    def inline(self, asked: RouteRequest, connection: Connection) -> EncodedReply:
+    def inline(self, asked: RouteRequest, connection: Connection) -> Reply:
         """The answer to a recognised route request, or its refusal (`remoting.server.channel.Gate`)."""
         generation = self._control.generation
         if asked.passed is generation:
             return asked.reply or asked.answer()
         peer = self._peer(connection)
-        if asked.signed is None and peer.may_read:
+        if asked.form.signed is None and peer.may_read:
             return asked.reply or asked.answer()
-        fields, body = asked.signed or (None, b"")
+        fields, body = asked.form.signed or (None, b"")
         found = identify(self._control.accounts, fields, body, peer.host, peer.identity)
         verdict = self._control.judge(Role.READER, found, is_tls=connection.is_tls)
         if not verdict.reason:
-            if asked.signed is None:
+            if asked.form.signed is None:
                 peer.may_read = True
             elif self._passes_anywhere(found):
                 asked.passed = generation

@@ -39,7 +39,7 @@ from remoting.codec.answers import encode_data_version, encode_kv_table, encode_
 from remoting.codec.frame import RemotingCommand
 from remoting.codec.names import may_exist
 from remoting.codec.registration import decode_data_version
-from remoting.codec.reply import EncodedReply, response
+from remoting.codec.reply import EncodedReply, RemarkTemplate, Reply, response
 from remoting.server.channel import SHARED_BYTES, Connection
 from runtime.bounded import BoundedCache
 from schemas.codes import RequestCode, ResponseCode
@@ -99,7 +99,7 @@ class NameServerHandler:
         """connection id -> (clusterName, brokerName, brokerAddr) registered over it, in order."""
         self._bindings: Counter[tuple[str, str]] = Counter()
         """(brokerName, brokerAddr) -> how many of `_bound` have it."""
-        self.inline = RouteRequests(self._route_reply, may_wait=self._is_unknown)
+        self.inline = RouteRequests(self._route_reply, may_wait=self._may_be_on_its_way)
         """For the server: recognises route requests, and answers them."""
         self._heartbeats = Heartbeats()
         self._registrations = registrations
@@ -137,21 +137,26 @@ class NameServerHandler:
 
     # --- what the server calls ---
 
-    def _route_reply(self, query: RouteRequest) -> EncodedReply:
+    def _route_reply(self, query: RouteRequest) -> Reply:
         if not self._gateway.is_ready_for_service:
             return EncodedReply(response(ResponseCode.SYSTEM_ERROR, "name server not ready"))
         if query.topic is not None:
-            answer = self._answers.route(self._gateway.view, query.topic, query.numeric_keys, query.zone)
+            answer = self._answers.route(self._gateway.view, query.topic, query.form.numeric_keys, query.form.zone)
             if answer is not None:
                 if answer.serial:
                     query.reply = answer.reply
                 return answer.reply
-        return EncodedReply(topic_not_exist(query.topic))
+            return _TOPIC_NOT_EXIST.fill(query.topic)
+        return EncodedReply(topic_not_exist(None))
 
     def _is_unknown(self, query: RouteRequest) -> bool:
         """Whether nobody has a topic at the head; where the latest epoch is shown, waiting makes no difference."""
         gateway = self._gateway
         return query.topic not in gateway.view.topics and gateway.shown is gateway.live_view
+
+    def _may_be_on_its_way(self, query: RouteRequest) -> bool:
+        """Whether an unknown topic may be that of a registration whose broker has not waited for it."""
+        return self._registrations.may_come_one_way and self._is_unknown(query)
 
     async def handle(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer one request; what is raised becomes an answer (`remoting.codec.answers.failure`)."""
@@ -312,12 +317,12 @@ class NameServerHandler:
     async def _get_route(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """An unknown topic may have been made by a message a moment ago, and its broker's registration be under way.
 
-        RocketMQ's brokers before 5.x do not wait for it before they answer the message, and a client that is told
+        RocketMQ's brokers before 5.0 do not wait for it before they answer the message, and a client that is told
         that there is no such topic asks again after 30 s.
         """
-        query = RouteRequest(command, self._route_reply)
+        query = self.inline.read(command)
         topic = query.topic
-        if topic is None or not may_exist(topic):
+        if topic is None or not may_exist(topic) or not self._registrations.may_come_one_way:
             return self._route_reply(query).command
         if self._is_unknown(query):
             await self._registrations.settled(_SETTLED_S)
@@ -469,3 +474,6 @@ def topic_not_exist(topic: str | None) -> RemotingCommand:
         f"No topic route info in name server for the topic: {'null' if topic is None else topic}\n"
         "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.",
     )
+
+
+_TOPIC_NOT_EXIST: Final = RemarkTemplate(topic_not_exist)

@@ -11,21 +11,27 @@ The first header of its kind is decoded in full. It is remembered only if it dec
 that place and they come out as its opaque; so what is found is what decoding would have found. (Counter-example:
 ``"extFields":{"opaque":1}``.) The opaque is never turned into a number: the reply carries the same digits. Of a
 ROCKETMQ header the opaque is bytes 5 to 9.
+
+A JSON header is also remembered as a form with a second gap, if it decodes to the same but for the topic that stands
+there. So a new topic of a client that is known needs no decoding either. Topics that nobody has are not remembered:
+there is no end of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakSet
 
 import msgspec
 
 from remoting.codec.commands import read_route_query
-from remoting.codec.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header
-from remoting.codec.reply import EncodedReply
+from remoting.codec.frame import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode_header, fields_problem
+from remoting.codec.reply import PLAIN_BYTES, EncodedReply, Reply
 from runtime.bounded import BoundedCache
 from schemas.codes import RequestCode, SerializeType
+from schemas.errors import ProtocolError
+from schemas.limits import MAX_NAME_BYTES
 from security.signature import ACCESS_KEY
 
 MAX_DIGITS: Final = 9
@@ -40,54 +46,72 @@ _MAX_INLINE_BYTES: Final = 4096
 _QUERY_BYTES: Final = 250
 """Of a query and its key, beside what they say and the cache's own, measured with tracemalloc."""
 
+_FORMS_BYTES: Final = 256 * 1024
+"""Some 300 forms. A version of a client has one or two."""
+
+_FORM_BYTES: Final = 200
+"""Of a form and its key, beside the key's bytes."""
+
 _OPAQUE: Final = b'"opaque":'
+_TOPIC: Final = b'"topic":"'
 _ZERO: Final = 48
 _JSON: Final = int(SerializeType.JSON)
 
 # To try a header with: neither occurs in the other, and no client starts here.
 _PROBES: Final = (b"908172635", b"716253849")
+_TOPIC_PROBES: Final = ("%RETRY%908172635", "716253849")
+
+Key = tuple[bytes, bytes] | bytes
+"""A header without its opaque."""
+
+
+class Form(NamedTuple):
+    """What requests have in common that differ in topic and opaque alone (`remoting.codec.commands.read_route_query`).
+
+    Attributes:
+        answer: Finds the reply, and sets it where it may be kept until `RouteRequests.forget_replies`.
+        remember: Is told of a request that has a reply to be kept.
+        numeric_keys: The answer has fastjson's dialect.
+        zone: Set only where the answer is filtered by it.
+        signed: extFields and body, where they name an AccessKey.
+    """
+
+    answer: Callable[[RouteRequest], Reply]
+    remember: Callable[[RouteRequest], None]
+    numeric_keys: bool = False
+    zone: str | None = None
+    signed: tuple[dict[str, str], bytes] | None = None
 
 
 class RouteRequest:
-    """What a route request asks for (`remoting.codec.commands.read_route_query`).
+    """What a route request asks for.
 
     Attributes:
+        form: All but the topic.
         topic: None where the request names none.
-        numeric_keys: The answer has fastjson's dialect.
-        zone: Set only where the answer is filtered by it.
         reply: The reply of the moment, if it has been found.
         is_used: Whether it was asked again since somebody last looked for room.
-        signed: Its extFields and body, if it names an AccessKey.
-        remembered: Where it puts itself when it has a reply; None where it is not remembered itself.
+        key: What `RouteRequests` finds it by; None where it does not.
         passed: The generation of accounts that lets it pass, wherever it comes from (`api.remoting.access`).
     """
 
-    __slots__ = (
-        *("__weakref__", "_answer", "is_used", "numeric_keys", "passed", "remembered", "reply", "signed", "topic"),
-        "zone",
-    )
+    __slots__ = ("__weakref__", "form", "is_used", "key", "passed", "reply", "topic")
 
-    def __init__(self, command: RemotingCommand, answer: Callable[[RouteRequest], EncodedReply]) -> None:
-        """Read a request.
-
-        Args:
-            command: It.
-            answer: Finds the reply, and sets it where it may be kept until `RouteRequests.forget_replies`.
-        """
-        self.topic, self.numeric_keys, self.zone = read_route_query(command)
+    def __init__(self, form: Form, topic: str | None, key: Key | None = None) -> None:
+        """Set attributes."""
+        self.form = form
+        self.topic = topic
+        self.key = key
         self.reply: EncodedReply | None = None
         self.is_used = False
-        fields = command.ext_fields
-        self.signed = (fields, command.body) if fields and ACCESS_KEY in fields else None
         self.passed: object = None
-        self.remembered: WeakSet[RouteRequest] | None = None
-        self._answer = answer
 
-    def answer(self) -> EncodedReply:
+    def answer(self) -> Reply:
         """See `remoting.codec.request_cache.CachedRequest.answer`."""
-        reply = self._answer(self)
-        if self.reply is not None and self.remembered is not None:
-            self.remembered.add(self)
+        form = self.form
+        reply = form.answer(self)
+        if self.reply is not None:
+            form.remember(self)
         return reply
 
 
@@ -105,7 +129,7 @@ class RouteRequests:
 
     def __init__(
         self,
-        answer: Callable[[RouteRequest], EncodedReply],
+        answer: Callable[[RouteRequest], Reply],
         max_bytes: int = 32 * 1024 * 1024,
         may_wait: Callable[[RouteRequest], bool] = lambda query: False,
     ) -> None:
@@ -118,8 +142,10 @@ class RouteRequests:
         """
         self._answer = answer
         self._may_wait = may_wait
-        self._known: BoundedCache[tuple[bytes, bytes] | bytes, RouteRequest] = BoundedCache(max_bytes)
+        self._known: BoundedCache[Key, RouteRequest] = BoundedCache(max_bytes)
         self._peek = self._known.peek
+        self._forms: BoundedCache[tuple[bytes, bytes, bytes], Form] = BoundedCache(_FORMS_BYTES)
+        self._peek_form = self._forms.peek
         self._with_replies: WeakSet[RouteRequest] = WeakSet()
         """Of those that are known: a view's move costs what was asked since the one before, not what is known."""
 
@@ -132,14 +158,13 @@ class RouteRequests:
         if serialize_type == _JSON:
             before, _, rest = header.partition(_OPAQUE)
             digits, _, after = rest.partition(b",")
-            found = self._peek((before, after))
-            if (
-                found is None
-                or not digits.isdigit()
-                or len(digits) > MAX_DIGITS
-                or (digits[0] == _ZERO and len(digits) > 1)
-            ):
+            if not digits.isdigit() or len(digits) > MAX_DIGITS or (digits[0] == _ZERO and len(digits) > 1):
                 return None
+            key = before, after
+            found = self._peek(key)
+            if found is None:
+                query = self._of_known_form(key)
+                return None if query is None or self._may_wait(query) else (query, digits)
         else:
             found = self._peek(header[:5] + header[9:])
             if found is None:
@@ -153,17 +178,63 @@ class RouteRequests:
         """See `remoting.codec.request_cache.RequestCache.learn`."""
         if command.code != self.code or command.flag & (FLAG_RESPONSE | FLAG_ONEWAY) or len(header) > _MAX_INLINE_BYTES:
             return None
-        query = RouteRequest(command, self._answer)
+        if fields_problem(command) is not None:
+            return None
+        query = self.read(command)
         if len(header) <= _MAX_HEADER_BYTES and not command.body:
-            key = _key(header, command)
+            key = query.key = _key(header, command)
             if key is not None and self._peek(key) is None:
-                copies = 2 if query.signed is None else 4
-                if not all(map(str.isascii, (command.ext_fields or {}).values())):
-                    copies *= 4  # Python's wide characters
-                query.remembered = self._with_replies
-                self._with_replies.add(query)
-                self._known.put(key, query, _QUERY_BYTES + copies * len(header), _was_not_asked)
+                self._remember(query)
+                if isinstance(key, tuple) and query.form.signed is None:
+                    self._learn_form(key, query.form, command)
         return None if self._may_wait(query) else (query, b"%d" % command.opaque)
+
+    def read(self, command: RemotingCommand) -> RouteRequest:
+        """What a request asks; it is not remembered."""
+        fields = command.ext_fields
+        topic, numeric_keys, zone = read_route_query(command)
+        signed = (fields, command.body) if fields and ACCESS_KEY in fields else None
+        return RouteRequest(Form(self._answer, self._remember, numeric_keys, zone, signed), topic)
+
+    def _of_known_form(self, key: tuple[bytes, bytes]) -> RouteRequest | None:
+        """The request whose header has these halves, if it differs from a known one by its topic alone."""
+        before, after = key
+        head, _, rest = before.partition(_TOPIC)
+        topic, _, tail = rest.partition(b'"')
+        found = self._peek_form((head, tail, after))
+        if found is None or not topic or len(topic) > MAX_NAME_BYTES or topic.translate(None, PLAIN_BYTES):
+            return None
+        return RouteRequest(found[0], topic.decode(), key)
+
+    def _learn_form(self, key: tuple[bytes, bytes], form: Form, command: RemotingCommand) -> None:
+        """Remember how a header looks around its topic, if other topics in that place decode to the same but for it."""
+        before, after = key
+        head, found, rest = before.partition(_TOPIC)
+        tail = rest.partition(b'"')[2]
+        if not found:
+            return
+        for opaque, topic in zip(_PROBES, _TOPIC_PROBES, strict=True):
+            header = b"".join((head, _TOPIC, topic.encode(), b'"', tail, _OPAQUE, opaque, b",", after))
+            fields = {**(command.ext_fields or {}), "topic": topic}
+            like = msgspec.structs.replace(command, opaque=int(opaque), ext_fields=fields)
+            try:
+                if decode_header(SerializeType.JSON, header, b"") != like:
+                    return
+            except ProtocolError:  # a topic that ends what it stands in
+                return
+        self._forms.put((head, tail, after), form, _FORM_BYTES + len(head) + len(tail) + len(after))
+
+    def _remember(self, query: RouteRequest) -> None:
+        """Find it by its header from now on, and take its reply from it when the view moves."""
+        self._with_replies.add(query)
+        key = query.key
+        if key is not None and self._peek(key) is None:
+            signed = query.form.signed
+            copies = 2 if signed is None else 4
+            if not (query.topic or "").isascii() or (signed and not all(map(str.isascii, signed[0].values()))):
+                copies *= 4  # Python's wide characters
+            length = len(key) if isinstance(key, bytes) else len(key[0]) + len(key[1])
+            self._known.put(key, query, _QUERY_BYTES + copies * length, _was_not_asked)
 
     def forget_replies(self) -> None:
         """The view or a setting has changed."""
@@ -178,7 +249,7 @@ def _was_not_asked(query: RouteRequest) -> bool:
     return not was_used
 
 
-def _key(header: bytes, command: RemotingCommand) -> tuple[bytes, bytes] | bytes | None:
+def _key(header: bytes, command: RemotingCommand) -> Key | None:
     """The header without its opaque; None if that cannot be told apart."""
     if command.serialize_type == SerializeType.ROCKETMQ:
         return header[:5] + header[9:]

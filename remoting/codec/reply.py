@@ -8,6 +8,10 @@ Sources (5.5.0): org.apache.rocketmq.remoting.netty.NettyRemotingAbstract.writeR
 
 from __future__ import annotations
 
+import string
+from collections.abc import Callable
+from typing import Final, Protocol
+
 from remoting.codec.frame import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -17,6 +21,33 @@ from remoting.codec.frame import (
     json_header_around_opaque,
 )
 from schemas.codes import ResponseCode, SerializeType
+
+PLAIN_BYTES: Final = f"{string.ascii_letters}{string.digits}%|_-".encode()
+"""What RocketMQ's topics are made of (TopicValidator). JSON takes each of these as it is."""
+
+_PLACE: Final = "(908172635)"
+"""In a template: where the text goes. No remark has it."""
+
+
+class Reply(Protocol):
+    """A reply that lacks the opaque alone.
+
+    Attributes:
+        code: Its response code.
+        size: About how many bytes it has.
+    """
+
+    @property
+    def code(self) -> int: ...  # noqa: D102
+    @property
+    def size(self) -> int: ...  # noqa: D102
+
+    @property
+    def command(self) -> RemotingCommand:
+        """The same before it was encoded."""
+
+    def pieces(self, digits: bytes) -> tuple[bytes, ...]:
+        """The reply to a request with this opaque."""
 
 
 def response(
@@ -93,3 +124,58 @@ class EncodedReply:
     def encode(self, digits: bytes) -> bytes:
         """`pieces` in one."""
         return b"".join(self.pieces(digits))
+
+
+class RemarkTemplate:
+    """A reply that is encoded once but for a text in its remark, for refusals that name what was asked for.
+
+    Attributes:
+        code: Its response code.
+        length: Of its header, without text and opaque.
+    """
+
+    def __init__(self, make: Callable[[str], RemotingCommand]) -> None:
+        """Encode.
+
+        Args:
+            make: Makes the reply for a text, which is once in the remark and nowhere else. There is no body.
+        """
+        command = make(_PLACE)
+        self.make = make
+        self.code = int(command.code)
+        self._head, tail = json_header_around_opaque(command)
+        self._before, self._after = tail.split(_PLACE.encode())
+        self.length = len(self._head) + len(tail) - len(_PLACE)
+        self._starts: dict[int, bytes] = {}
+
+    def fill(self, text: str) -> Reply:
+        """The reply for a text."""
+        if text.encode().translate(None, PLAIN_BYTES):
+            return EncodedReply(self.make(text))
+        return _FilledReply(self, text)
+
+    def pieces(self, text: str, digits: bytes) -> tuple[bytes, ...]:
+        """As `EncodedReply.pieces`, for a text of `PLAIN_BYTES`."""
+        length = self.length + len(text) + len(digits)
+        start = self._starts.get(length)
+        if start is None:
+            start = self._starts[length] = frame_start(SerializeType.JSON, length, 0) + self._head
+        return start, digits, self._before, text.encode(), self._after
+
+
+class _FilledReply:
+    """A template with its text: made anew for each request, so it does as little as possible."""
+
+    __slots__ = ("_template", "_text", "code", "size")
+
+    def __init__(self, template: RemarkTemplate, text: str) -> None:
+        self._template, self._text = template, text
+        self.code = template.code
+        self.size = template.length + len(text) + 16
+
+    @property
+    def command(self) -> RemotingCommand:
+        return self._template.make(self._text)
+
+    def pieces(self, digits: bytes) -> tuple[bytes, ...]:
+        return self._template.pieces(self._text, digits)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from remoting.codec.frame import RemotingCommand
-from remoting.codec.reply import EncodedReply
+from remoting.codec.reply import Reply
 
 
 class CachedRequest(Protocol):
@@ -16,9 +16,10 @@ class CachedRequest(Protocol):
         reply: The reply of the moment, if it is known already.
     """
 
-    reply: EncodedReply | None
+    @property
+    def reply(self) -> Reply | None: ...  # noqa: D102
 
-    def answer(self) -> EncodedReply:
+    def answer(self) -> Reply:
         """The reply of the moment; what this raises becomes one."""
 
 

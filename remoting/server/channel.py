@@ -38,7 +38,7 @@ from typing import Any, Final, Protocol, cast
 from remoting.codec.bounds import Holding, address_of
 from remoting.codec.connection import Received, RemotingConnection
 from remoting.codec.frame import GRPC_IS_ELSEWHERE, HTTP_IS_ELSEWHERE, RemotingCommand, encode_frame, offers_h2
-from remoting.codec.reply import EncodedReply, encode_reply
+from remoting.codec.reply import EncodedReply, Reply, encode_reply
 from remoting.codec.request_cache import RequestCache
 from remoting.server.fair_queue import LARGE_BYTES
 from remoting.server.memory import ConnectionMemory
@@ -86,7 +86,7 @@ class Handler(Protocol):
 class InlineAuthorizer(Protocol):
     """Stands before what is recognised, where anybody is asked who they are."""
 
-    def __call__(self, asked: Any, connection: Connection) -> EncodedReply:  # noqa: ANN401 (what `RequestCache` has found)
+    def __call__(self, asked: Any, connection: Connection) -> Reply:  # noqa: ANN401 (what `RequestCache` has found)
         """The reply to a recognised request, or its refusal; what this raises becomes one."""
 
 
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
             if isinstance(request, tuple):
                 asked, digits = request
                 try:
-                    reply = (asked.reply or asked.answer()) if gate is None else gate(asked, self)
+                    reply: Reply = (asked.reply or asked.answer()) if gate is None else gate(asked, self)
                 except Exception as error:
                     reply = EncodedReply(self._server.failure(error, self))
                 if reply.code:

@@ -71,7 +71,7 @@ class LoadResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send. ``rate`` 0 means as fast as answers come; see dev/benchmarks/load/load.c."""
+    """What to send, and the code of its answers. ``rate`` 0: as fast as they come; see dev/benchmarks/load/load.c."""
 
     port: int
     frames: Path
@@ -85,6 +85,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     hold: bool = False
     check: Literal["bytes", "length", "code"] = "bytes"
+    code: int = 0
     tls: bool = False
 
     def command(self) -> list[str]:
@@ -93,6 +94,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             **{"port": self.port, "frames": self.frames, "protocol": self.protocol, "connections": self.connections},
             **{"depth": self.depth, "seconds": self.seconds, "warmup": self.warmup_s, "rate": self.rate},
             "check": self.check,
+            "code": self.code,
         }
         given = {"--own": self.own, "--once": self.once, "--hold": self.hold, "--tls": self.tls}
         switches = [name for name, is_given in given.items() if is_given]

@@ -128,11 +128,13 @@ static void put_frame(struct buffer *b, const struct frame *f, uint32_t opaque) 
 
 struct message {
     size_t size; /* of the whole */
-    int ok;      /* code 0, status 200 */
+    int ok;      /* the expected code, status 200 */
     uint32_t opaque;
     const char *body;
     size_t body_size;
 };
+
+static long expected_code; /* of a remoting answer */
 
 static long number_after(const char *at, size_t size, const char *key) {
     const char *found = memmem(at, size, key, strlen(key));
@@ -149,7 +151,7 @@ static int parse_remoting(const char *data, size_t size, struct message *m) {
     if (header + 4 > length || data[4] || length > 1u << 30) return -1;
     m->size = length + 4;
     if (size < 8 + header) return 0;
-    m->ok = number_after(data + 8, header, CODE_KEY) == 0;
+    m->ok = number_after(data + 8, header, CODE_KEY) == expected_code;
     m->opaque = (uint32_t)number_after(data + 8, header, OPAQUE_KEY);
     m->body = data + 8 + header;
     m->body_size = length - 4 - header;

@@ -2,7 +2,7 @@
 /* A load generator for remoting frames and HTTP keep-alive requests: one thread, epoll.
  *
  *   load run  --port P --protocol remoting|http --frames FILE [--host 127.0.0.1] [--connections N] [--depth D]
- *             [--seconds S] [--warmup S] [--rate R] [--own] [--once] [--hold] [--check bytes|length|code] [--tls]
+ *             [--seconds S] [--warmup S] [--rate R] [--own] [--once] [--hold] [--check bytes|length|code] [--code C] [--tls]
  *   load echo --port P --protocol remoting|http --frames FILE          answers everything with the file's first frame;
  *             [--cert FILE --key FILE]                               over TLS
  *
@@ -13,8 +13,8 @@
  * With --hold the connections stay open after the result, until SIGTERM: a NameServer takes the end of a connection for
  * the end of the broker that registered over it.
  *
- * An answer must have code 0 (status 200) and the opaque of a request that is under way on its connection. The first
- * answer to a frame is kept: later ones must have a body of its length, and every 64th the same bytes.
+ * An answer must have the code C, or 0 (status 200), and the opaque of a request that is under way on its connection.
+ * The first answer to a frame is kept: later ones must have a body of its length, and every 64th the same bytes.
  *
  * With --tls every connection is encrypted, and whatever certificate the server shows is taken. The handshakes are over
  * before anything is measured.
@@ -350,6 +350,7 @@ int main(int count, char **words) {
         else if (!strcmp(name, "--depth")) options.depth = atoi(words[i]);
         else if (!strcmp(name, "--seconds")) options.seconds = atof(words[i]);
         else if (!strcmp(name, "--warmup")) options.warmup = atof(words[i]);
+        else if (!strcmp(name, "--code")) expected_code = atol(words[i]);
         else if (!strcmp(name, "--rate")) options.rate = atof(words[i]);
         else if (!strcmp(name, "--protocol")) options.protocol = strcmp(words[i], "http") ? REMOTING : HTTP;
         else if (!strcmp(name, "--check")) options.check = !strcmp(words[i], "code") ? CODE : !strcmp(words[i], "length") ? LENGTH : BYTES;

@@ -31,11 +31,14 @@ def test_who_asks_right_after_finds_the_topic(tmp_path: Path) -> None:
         gateway.connect() as broker,
         gateway.connect() as client,
     ):
+        started = register(
+            "broker-a", "10.0.0.1:10911", topics=[config("old"), config("another")], peer=V4_9_7
+        ).request()
+        assert broker.call(started).code == codes.SUCCESS
         for number in range(TOPICS):
             topic = f"t{number}"
-            sent = register(
-                "broker-a", "10.0.0.1:10911", topics=[config("old"), config(topic)], at=version(0, 1, number)
-            )
+            topics, at = [config("old"), config(topic)], version(0, 1, number + 1)
+            sent = register("broker-a", "10.0.0.1:10911", topics=topics, at=at, peer=V4_9_7)
             broker.send(replace(sent.request(), oneway=True))
             asked = client.call(Request(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
             assert asked.code == codes.SUCCESS, asked.remark
@@ -86,6 +89,14 @@ def test_a_topic_that_nobody_registers_is_refused_at_once(tmp_path: Path, monkey
 
         refused_within(4.0)
         refused_within(4.0)
+        # Brokers of today wait until the NameServer has answered: nobody waits for theirs.
+        with monkeypatch.context() as patch:
+            patch.setattr(gateway.gateway._replica, "_round", lambda _: None)
+            patch.setattr(gateway.parts.handler._registrations, "settled", None)
+            question = broker.send(register("broker-c", "10.0.0.3:10911", topics=topics).request())
+            until(lambda: bool(gateway.parts.handler._registrations._under_way))
+            refused_within(4.0)
+        assert broker.receive(question).code == codes.SUCCESS
         old = register("broker-a", "10.0.0.1:10911", topics=topics, peer=V4_9_7).request()
         assert broker.call(old).code == codes.SUCCESS
         refused_within(4.0)
